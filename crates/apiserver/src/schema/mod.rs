@@ -1,0 +1,9 @@
+//! What an object of a kind may look like: one structural schema for built-in kinds and custom ones.
+//!
+//! Strict decoding, pruning, defaulting, validation, strategic merge and server-side apply all walk this one
+//! structure. Built-in types come from the typed API crate with the merge facts added; custom ones from their
+//! definition.
+
+mod node;
+
+pub use node::{Integer, Kind, ListType, Merge, Named, Object, PatchStrategy, Property, Ref, Rules, Schema};

@@ -1,0 +1,307 @@
+//! The answers that are not objects: Kubernetes `Status`, one constructor per row of the API's error table.
+//!
+//! **Invariant:** every refusal of the server is made here, so code, reason, message and details agree everywhere.
+
+use serde_json::{Map, Value, json};
+
+use crate::field;
+
+/// A refusal, ready to be sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// HTTP status code.
+    pub code: u16,
+    /// Machine-readable reason; empty when Kubernetes gives none.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+    /// What it is about.
+    pub details: Option<Details>,
+    /// A continue token that works again, for an expired list.
+    pub next: Option<String>,
+}
+
+/// What a refusal is about.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Details {
+    /// Object name.
+    pub name: String,
+    /// API group, empty for core.
+    pub group: String,
+    /// Plural resource, or the Kind for invalid objects.
+    pub kind: String,
+    /// Object uid.
+    pub uid: String,
+    /// Single reasons.
+    pub causes: Vec<Cause>,
+    /// When to try again; zero: not said.
+    pub retry_after_s: u32,
+}
+
+/// One single reason.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cause {
+    /// Machine-readable.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// Where.
+    pub field: String,
+}
+
+/// Names a resource in messages: plural and group.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// Group, empty for core.
+    pub group: &'a str,
+    /// Plural resource.
+    pub resource: &'a str,
+    /// Object name, empty when there is none.
+    pub name: &'a str,
+}
+
+impl About<'_> {
+    /// `deployments.apps`, or `pods` in the core group.
+    pub fn qualified(&self) -> String {
+        if self.group.is_empty() { self.resource.into() } else { format!("{}.{}", self.resource, self.group) }
+    }
+
+    fn details(&self) -> Details {
+        Details { name: self.name.into(), group: self.group.into(), kind: self.resource.into(), ..Details::default() }
+    }
+}
+
+impl Status {
+    fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: None, next: None }
+    }
+
+    fn about(mut self, about: &About<'_>) -> Self {
+        self.details = Some(about.details());
+        self
+    }
+
+    /// Adds a cause.
+    #[must_use]
+    pub fn caused(mut self, reason: &str, message: impl Into<String>, field: &str) -> Self {
+        let cause = Cause { reason: reason.into(), message: message.into(), field: field.into() };
+        self.details.get_or_insert_default().causes.push(cause);
+        self
+    }
+
+    /// Says when to try again.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u32) -> Self {
+        self.details.get_or_insert_default().retry_after_s = seconds;
+        self
+    }
+
+    /// The object is not there.
+    pub fn not_found(about: &About<'_>) -> Self {
+        Self::new(404, "NotFound", format!("{} {:?} not found", about.qualified(), about.name)).about(about)
+    }
+
+    /// No such resource is served.
+    pub fn no_such_resource() -> Self {
+        let mut status = Self::new(404, "NotFound", "the server could not find the requested resource");
+        status.details = Some(Details::default());
+        status
+    }
+
+    /// The object is there already.
+    pub fn already_exists(about: &About<'_>) -> Self {
+        Self::new(409, "AlreadyExists", format!("{} {:?} already exists", about.qualified(), about.name)).about(about)
+    }
+
+    /// The object changed since it was read.
+    pub fn conflict(about: &About<'_>, why: &str) -> Self {
+        let message =
+            format!("Operation cannot be fulfilled on {} {:?}: {why}", about.qualified(), about.name);
+        Self::new(409, "Conflict", message).about(about)
+    }
+
+    /// The object changed since it was read: the usual text.
+    pub fn modified(about: &About<'_>) -> Self {
+        Self::conflict(
+            about,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    /// Fields of the object are wrong. `kind` is the Kind, not the resource.
+    pub fn invalid(group: &str, kind: &str, name: &str, errors: &[field::Error]) -> Self {
+        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let listed = errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let listed = if let [one] = &*listed { one.clone() } else { format!("[{}]", listed.join(", ")) };
+        let causes = errors
+            .iter()
+            .map(|error| Cause {
+                reason: error.kind.reason().into(),
+                message: error.body.clone(),
+                field: error.field.clone(),
+            })
+            .collect();
+        let mut status = Self::new(422, "Invalid", format!("{qualified} {name:?} is invalid: {listed}"));
+        status.details =
+            Some(Details { name: name.into(), group: group.into(), kind: kind.into(), causes, ..Details::default() });
+        status
+    }
+
+    /// The patch could not be applied: Kubernetes says no more than this.
+    pub fn unprocessable() -> Self {
+        let mut status =
+            Self::new(422, "Invalid", "the server rejected our request due to an error in our request");
+        status.details = Some(Details::default());
+        status
+    }
+
+    /// The request makes no sense.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    /// Not allowed for this user, or refused by admission.
+    pub fn forbidden(about: &About<'_>, why: &str) -> Self {
+        let subject = match (about.resource, about.name) {
+            ("", _) => "forbidden".to_owned(),
+            (_, "") => format!("{} is forbidden", about.qualified()),
+            (_, name) => format!("{} {name:?} is forbidden", about.qualified()),
+        };
+        let status = Self::new(403, "Forbidden", format!("{subject}: {why}"));
+        if about.resource.is_empty() {
+            Self { details: Some(Details::default()), ..status }
+        } else {
+            status.about(about)
+        }
+    }
+
+    /// Who are you?
+    pub fn unauthorized() -> Self {
+        Self::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// History has left this revision behind.
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message)
+    }
+
+    /// It took too long, or waits for something that does not come.
+    pub fn timeout(message: impl Into<String>) -> Self {
+        let mut status = Self::new(504, "Timeout", format!("Timeout: {}", message.into()));
+        status.details = Some(Details::default());
+        status
+    }
+
+    /// Slow down.
+    pub fn too_many_requests(message: impl Into<String>, seconds: u32) -> Self {
+        Self::new(429, "TooManyRequests", message).retry_after(seconds)
+    }
+
+    /// The resource is there, the method is not.
+    pub fn method_not_allowed() -> Self {
+        let mut status = Self::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        );
+        status.details = Some(Details::default());
+        status
+    }
+
+    /// No acceptable representation.
+    pub fn not_acceptable(accepted: &str) -> Self {
+        Self::new(406, "NotAcceptable", format!("only the following media types are accepted: {accepted}"))
+    }
+
+    /// The body's type is not understood.
+    pub fn unsupported_media_type(accepted: &str) -> Self {
+        let message =
+            format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// The body is too large.
+    pub fn too_large(message: impl Into<String>) -> Self {
+        Self::new(413, "RequestEntityTooLarge", message)
+    }
+
+    /// Something failed on our side.
+    pub fn internal(message: &str) -> Self {
+        Self::new(500, "InternalError", format!("Internal error occurred: {message}")).caused("", message, "")
+    }
+
+    /// A 500 without a reason: what kube-apiserver answers where an error of its own escapes unclassified.
+    pub fn unclassified(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
+    }
+
+    /// Not now: the store refuses writes.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(503, "ServiceUnavailable", message).retry_after(1)
+    }
+
+    /// The JSON of the `Status` object.
+    pub fn to_json(&self) -> Value {
+        let metadata = self.next.as_ref().map_or_else(|| json!({}), |next| json!({ "continue": next }));
+        let mut object = Map::new();
+        object.insert("kind".into(), "Status".into());
+        object.insert("apiVersion".into(), "v1".into());
+        object.insert("metadata".into(), metadata);
+        object.insert("status".into(), "Failure".into());
+        object.insert("message".into(), self.message.clone().into());
+        if !self.reason.is_empty() {
+            object.insert("reason".into(), self.reason.into());
+        }
+        if let Some(details) = &self.details {
+            object.insert("details".into(), details.to_json());
+        }
+        object.insert("code".into(), self.code.into());
+        Value::Object(object)
+    }
+}
+
+impl Details {
+    /// The JSON of the details; empty fields are left out.
+    pub fn to_json(&self) -> Value {
+        let mut object = Map::new();
+        for (name, text) in [("name", &self.name), ("group", &self.group), ("kind", &self.kind), ("uid", &self.uid)] {
+            put_text(&mut object, name, text);
+        }
+        if !self.causes.is_empty() {
+            object.insert("causes".into(), self.causes.iter().map(Cause::to_json).collect());
+        }
+        if self.retry_after_s > 0 {
+            object.insert("retryAfterSeconds".into(), self.retry_after_s.into());
+        }
+        Value::Object(object)
+    }
+}
+
+impl Cause {
+    fn to_json(&self) -> Value {
+        let mut object = Map::new();
+        for (name, text) in [("reason", &self.reason), ("message", &self.message), ("field", &self.field)] {
+            put_text(&mut object, name, text);
+        }
+        Value::Object(object)
+    }
+}
+
+fn put_text(object: &mut Map<String, Value>, name: &str, text: &str) {
+    if !text.is_empty() {
+        object.insert(name.into(), text.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_object_is_named_with_its_group() {
+        let about = About { group: "apps", resource: "deployments", name: "web" };
+        let status = Status::not_found(&about).to_json();
+        assert_eq!(status["message"], r#"deployments.apps "web" not found"#);
+        assert_eq!(status["details"], json!({"name": "web", "group": "apps", "kind": "deployments"}));
+    }
+}

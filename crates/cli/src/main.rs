@@ -1,0 +1,3 @@
+//! The `homeostat` binary.
+
+fn main() {}

@@ -1,0 +1,110 @@
+//! What chance gives: uids, name suffixes, jitter, tokens. Seeded from the operating system in production and from a
+//! number under simulation.
+//!
+//! **Invariant:** the only source of randomness. A seeded source repeats exactly; the system source is the kernel's
+//! cryptographic generator, so its draws are fit for tokens.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes fetched from the kernel at once: one system call per 512 draws keeps uids off the profile.
+const POOL_BYTES: usize = 4096;
+
+/// Letters of generated name suffixes: no vowels, so no words appear; no 0, 1, 3, so nothing is misread.
+const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// A shared stream of random numbers. Cheap to clone; clones draw from the same stream.
+#[derive(Clone, Debug)]
+pub struct Entropy(Arc<Source>);
+
+#[derive(Debug)]
+enum Source {
+    System(Mutex<Vec<u8>>),
+    Seeded(Mutex<u64>),
+}
+
+impl Entropy {
+    /// The operating system's randomness.
+    pub fn system() -> Self {
+        Self(Arc::new(Source::System(Mutex::default())))
+    }
+
+    /// A stream that repeats exactly for the same seed.
+    pub fn seeded(seed: u64) -> Self {
+        Self(Arc::new(Source::Seeded(Mutex::new(seed))))
+    }
+
+    /// The next 64 random bits.
+    pub fn next_u64(&self) -> u64 {
+        match &*self.0 {
+            Source::System(pool) => draw(&mut pool.lock().unwrap_or_else(PoisonError::into_inner)),
+            Source::Seeded(state) => split_mix(&mut state.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    /// A number below `bound` (0 when `bound` is 0).
+    pub fn below(&self, bound: u64) -> u64 {
+        // The bias of the multiply-shift is below bound / 2^64.
+        u64::try_from((u128::from(self.next_u64()) * u128::from(bound)) >> 64)
+            .expect("the product of two 64-bit numbers shifted by 64 fits 64 bits")
+    }
+
+    /// A number in `[0, 1)`.
+    #[expect(clippy::cast_precision_loss, reason = "53 bits fit an f64 exactly")]
+    pub fn unit(&self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A suffix as `generateName` appends it.
+    pub fn suffix(&self, length: usize) -> String {
+        let count = SUFFIX_LETTERS.len() as u64;
+        (0..length)
+            .map(|_| {
+                let at = usize::try_from(self.below(count)).expect("below the number of letters");
+                char::from(SUFFIX_LETTERS[at])
+            })
+            .collect()
+    }
+}
+
+/// Takes eight bytes off the pool, refilling it from the kernel when empty. Each byte is used once.
+fn draw(pool: &mut Vec<u8>) -> u64 {
+    if pool.is_empty() {
+        pool.resize(POOL_BYTES, 0);
+        getrandom::fill(pool).expect("the kernel's random generator is always there once booted");
+    }
+    let at = pool.len() - 8;
+    let bytes: [u8; 8] = pool[at..].try_into().expect("eight bytes were cut off");
+    pool.truncate(at);
+    u64::from_le_bytes(bytes)
+}
+
+/// SplitMix64: one addition and three mixing steps, passes BigCrush, and any seed is a good seed.
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_repeats_and_another_differs() {
+        let draw = |seed| {
+            let entropy = Entropy::seeded(seed);
+            (0..4).map(|_| entropy.next_u64()).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+    }
+
+    #[test]
+    fn a_suffix_uses_the_safe_letters() {
+        let suffix = Entropy::system().suffix(64);
+        assert_eq!(suffix.len(), 64);
+        assert!(suffix.bytes().all(|letter| SUFFIX_LETTERS.contains(&letter)));
+    }
+}

@@ -1,0 +1,154 @@
+//! What an object is called: group, resource, namespace, name, in one spelling.
+//!
+//! A [`Key`] is the text `group/resource/namespace/name`, always four segments: the core group is the empty first
+//! segment, a cluster-scoped object has an empty third. The order of the text is the order of lists (namespace,
+//! then name, bytewise), which is what Kubernetes clients see. A [`Prefix`] is a key cut after a whole segment.
+//!
+//! **Invariant:** no segment contains `/`. The API refuses such names before a key is made.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The one name of one object. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(Arc<str>);
+
+impl Key {
+    /// The key of an object; `namespace` is empty for cluster-scoped kinds, `group` is empty for the core group.
+    pub fn new(group: &str, resource: &str, namespace: &str, name: &str) -> Self {
+        debug_assert!(
+            [group, resource, namespace, name].iter().all(|segment| !segment.contains('/')),
+            "a key segment may not contain a slash: {group:?} {resource:?} {namespace:?} {name:?}"
+        );
+        let mut text =
+            String::with_capacity(group.len() + resource.len() + namespace.len() + name.len() + 3);
+        for (index, segment) in [group, resource, namespace, name].into_iter().enumerate() {
+            if index > 0 {
+                text.push('/');
+            }
+            text.push_str(segment);
+        }
+        Self(text.into())
+    }
+
+    /// Reads the text form back; `None` unless it has exactly four segments.
+    pub fn parse(text: &str) -> Option<Self> {
+        (text.bytes().filter(|byte| *byte == b'/').count() == 3).then(|| Self(text.into()))
+    }
+
+    /// The text form.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// API group, empty for the core group.
+    pub fn group(&self) -> &str {
+        self.segment(0)
+    }
+
+    /// Plural resource name.
+    pub fn resource(&self) -> &str {
+        self.segment(1)
+    }
+
+    /// Namespace, empty for cluster-scoped objects.
+    pub fn namespace(&self) -> &str {
+        self.segment(2)
+    }
+
+    /// Object name.
+    pub fn name(&self) -> &str {
+        self.segment(3)
+    }
+
+    fn segment(&self, index: usize) -> &str {
+        self.0.split('/').nth(index).expect("a key has four segments by construction")
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({})", self.0)
+    }
+}
+
+impl std::borrow::Borrow<str> for Key {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+/// All keys of one resource, or of one namespace of it. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Prefix(Arc<str>);
+
+impl Prefix {
+    /// Every object of a resource, in all namespaces.
+    pub fn resource(group: &str, resource: &str) -> Self {
+        Self(format!("{group}/{resource}/").into())
+    }
+
+    /// Every object of a resource in one namespace (empty: the cluster-scoped ones).
+    pub fn namespace(group: &str, resource: &str, namespace: &str) -> Self {
+        Self(format!("{group}/{resource}/{namespace}/").into())
+    }
+
+    /// The text form, ending in `/`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Does the key lie under this prefix?
+    pub fn covers(&self, key: &Key) -> bool {
+        key.as_str().starts_with(&*self.0)
+    }
+
+    /// The part `group/resource/` that names the resource.
+    pub fn topic(&self) -> &str {
+        let end = self.0.match_indices('/').nth(1).map_or(self.0.len(), |(at, _)| at + 1);
+        &self.0[..end]
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Prefix({})", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_gives_back_its_segments() {
+        let key = Key::new("apps", "deployments", "default", "web");
+        assert_eq!(key.as_str(), "apps/deployments/default/web");
+        assert_eq!(
+            (key.group(), key.resource(), key.namespace(), key.name()),
+            ("apps", "deployments", "default", "web")
+        );
+        assert_eq!(Key::parse(key.as_str()), Some(key));
+        assert_eq!(Key::parse("apps/deployments/web"), None);
+    }
+
+    #[test]
+    fn a_prefix_covers_whole_segments_only() {
+        let prefix = Prefix::namespace("", "pods", "a");
+        assert!(prefix.covers(&Key::new("", "pods", "a", "x")));
+        assert!(!prefix.covers(&Key::new("", "pods", "ab", "x")));
+        assert_eq!(prefix.topic(), "/pods/");
+    }
+}

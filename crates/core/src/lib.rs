@@ -1,0 +1,20 @@
+//! The vocabulary every other crate speaks: what an object is called ([`Key`]), when it changed ([`Revision`]),
+//! which one it is ([`Uid`]), which ones are meant ([`selector`]), what time it is ([`clock`]), what chance gives
+//! ([`entropy`]) and what happened ([`journal`]).
+//!
+//! **Invariant:** no I/O and no tasks here. Time and chance enter the system only through [`clock`] and
+//! [`entropy`], so the simulator owns both.
+
+pub mod clock;
+pub mod entropy;
+pub mod journal;
+pub mod key;
+pub mod revision;
+pub mod selector;
+pub mod uid;
+
+pub use clock::Clock;
+pub use entropy::Entropy;
+pub use key::{Key, Prefix};
+pub use revision::Revision;
+pub use uid::Uid;

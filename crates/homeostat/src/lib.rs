@@ -1,0 +1,1 @@
+//! Keep actual state equal to desired state.

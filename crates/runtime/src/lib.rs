@@ -1,0 +1,1 @@
+//! Reconcilers: triggers, cache, queue, workers.

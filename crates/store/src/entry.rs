@@ -1,0 +1,87 @@
+//! What is stored: encoded bytes with a hole where the revision of their commit is written.
+//!
+//! The API server encodes an object once, before its `resourceVersion` is known. [`Value`] is that encoding plus the
+//! place of the hole; the store fills it at commit, so a read is the stored bytes and nothing is encoded twice.
+
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use homeostat_core::{Key, Revision};
+
+/// Encoded bytes, with at most one hole for the decimal revision.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// The encoding without the revision.
+    pub bytes: Bytes,
+    /// Where in `bytes` the decimal revision is inserted; `None`: nowhere.
+    pub hole: Option<u32>,
+}
+
+impl Value {
+    /// Bytes without a hole.
+    pub fn plain(bytes: impl Into<Bytes>) -> Self {
+        Self { bytes: bytes.into(), hole: None }
+    }
+
+    /// The bytes as of `revision`, and where the digits stand in them.
+    pub fn fill(&self, revision: Revision) -> (Bytes, Option<(u32, u32)>) {
+        let Some(hole) = self.hole else { return (self.bytes.clone(), None) };
+        let digits = revision.to_string();
+        let at = hole as usize;
+        let mut filled = BytesMut::with_capacity(self.bytes.len() + digits.len());
+        filled.put_slice(&self.bytes[..at]);
+        filled.put_slice(digits.as_bytes());
+        filled.put_slice(&self.bytes[at..]);
+        let end = u32::try_from(at + digits.len()).expect("values are far below 4 GiB");
+        (filled.freeze(), Some((hole, end)))
+    }
+}
+
+/// One stored object as of one revision. Shared by the map, history, readers and watchers.
+#[derive(Debug)]
+pub struct Entry {
+    /// Its name.
+    pub key: Key,
+    /// The commit that wrote this version.
+    pub revision: Revision,
+    /// The encoding, revision filled in.
+    pub bytes: Bytes,
+    /// Where the digits of the revision stand in `bytes`.
+    pub digits: Option<(u32, u32)>,
+    view: OnceLock<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Entry {
+    /// The version of `key` that the commit `revision` writes.
+    pub fn new(key: Key, revision: Revision, value: &Value) -> Self {
+        let (bytes, digits) = value.fill(revision);
+        Self { key, revision, bytes, digits, view: OnceLock::new() }
+    }
+
+    /// A parsed view of the bytes, made at most once and kept beside them. All callers of one store must use the
+    /// same type.
+    pub fn view<T: Send + Sync + 'static>(&self, make: impl FnOnce(&Self) -> T) -> Arc<T> {
+        let view = self.view.get_or_init(|| Arc::new(make(self)));
+        Arc::clone(view).downcast().expect("one store has one type of view")
+    }
+
+    /// The bytes with another revision in the hole, as three slices: how a deletion shows the last state.
+    pub fn restamped(&self, revision: Revision) -> [Bytes; 3] {
+        let Some((from, to)) = self.digits else { return [self.bytes.clone(), Bytes::new(), Bytes::new()] };
+        [
+            self.bytes.slice(..from as usize),
+            Bytes::from(revision.to_string()),
+            self.bytes.slice(to as usize..),
+        ]
+    }
+
+    /// The value as it was committed, hole and all.
+    pub fn value(&self) -> Value {
+        let Some((from, to)) = self.digits else { return Value::plain(self.bytes.clone()) };
+        let mut bytes = BytesMut::with_capacity(self.bytes.len());
+        bytes.put_slice(&self.bytes[..from as usize]);
+        bytes.put_slice(&self.bytes[to as usize..]);
+        Value { bytes: bytes.freeze(), hole: Some(from) }
+    }
+}

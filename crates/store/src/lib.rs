@@ -1,0 +1,50 @@
+//! A revisioned, watchable key-value store: one global [`Revision`] per commit, consistent snapshots in O(1), ordered
+//! gapless watches over a bounded window of history, and writes that are durable before they are acknowledged.
+//!
+//! Reading order: [`entry`] (what is stored), [`txn`] (what is asked), [`snapshot`] (what is read), [`watch`] (what
+//! is followed), then the implementations [`memory`] and [`disk`], which share everything but durability. One
+//! contract suite runs on both (`tests/it`).
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use homeostat_core::{Prefix, Revision};
+
+pub mod entry;
+pub mod error;
+pub mod snapshot;
+pub mod txn;
+pub mod watch;
+
+pub use entry::{Entry, Value};
+pub use error::Error;
+pub use snapshot::Snapshot;
+pub use txn::{Committed, Expect, Op, Txn};
+pub use watch::{Event, Watch};
+
+/// The store as the API server sees it. Reads never wait for writes.
+pub trait Store: Send + Sync + 'static {
+    /// The newest visible (hence durable) state. O(1).
+    fn snapshot(&self) -> Snapshot;
+
+    /// The state as of `revision`: [`Error::Compacted`] when it left the history window, [`Error::Future`] when it
+    /// has not happened yet.
+    fn snapshot_at(&self, revision: Revision) -> Result<Snapshot, Error>;
+
+    /// Checks every expectation and, if all hold, applies all operations under one new revision. Resolves when the
+    /// commit is durable and visible. Dropping the future does not undo the commit.
+    fn commit(&self, txn: Txn) -> BoxFuture<'static, Result<Committed, Error>>;
+
+    /// Every event under `prefix` after `from`, in order and without gaps: [`Error::Compacted`] when `from` left the
+    /// history window. A revision in the future is fine: the watch waits and delivers what comes after it.
+    fn watch(&self, prefix: &Prefix, from: Revision) -> Result<Watch, Error>;
+
+    /// Forgets history at and before `revision`; the current state is untouched.
+    fn compact(&self, revision: Revision) -> BoxFuture<'static, Result<(), Error>>;
+
+    /// Stops accepting writes, finishes those accepted, releases the files. Idempotent.
+    fn close(&self) -> BoxFuture<'static, ()>;
+}
+
+/// A store shared by everything in the process.
+pub type SharedStore = Arc<dyn Store>;

@@ -1,0 +1,56 @@
+//! What is read: the whole store as of one revision, immutable, cloned in O(1).
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use homeostat_core::{Key, Prefix, Revision};
+use imbl::OrdMap;
+
+use crate::Entry;
+
+/// The store as of one revision.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    revision: Revision,
+    entries: OrdMap<Key, Arc<Entry>>,
+}
+
+impl Snapshot {
+    /// A snapshot of these entries; for implementations of the store.
+    pub fn new(revision: Revision, entries: OrdMap<Key, Arc<Entry>>) -> Self {
+        Self { revision, entries }
+    }
+
+    /// The revision it shows.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// The entry of a key.
+    pub fn get(&self, key: &Key) -> Option<&Arc<Entry>> {
+        self.entries.get(key)
+    }
+
+    /// Entries under `prefix` in key order, starting after the key text `after` (empty: from the first).
+    pub fn range<'a>(
+        &'a self,
+        prefix: &'a Prefix,
+        after: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<Entry>> + 'a {
+        let from = if after > prefix.as_str() { Bound::Excluded(after) } else { Bound::Included(prefix.as_str()) };
+        self.entries
+            .range::<(Bound<&str>, Bound<&str>), str>((from, Bound::Unbounded))
+            .take_while(move |(key, _)| prefix.covers(key))
+            .map(|(_, entry)| entry)
+    }
+
+    /// The number of entries in the whole store.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Is the store empty?
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}

@@ -1,0 +1,52 @@
+//! What is asked: expectations about current revisions, and the writes to make if all of them hold.
+
+use std::sync::Arc;
+
+use homeostat_core::{Key, Revision};
+
+use crate::{Entry, Value};
+
+/// What must hold for a key at the moment of commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Anything goes.
+    Any,
+    /// The key must be absent.
+    Absent,
+    /// The key's version must be exactly this one.
+    At(Revision),
+}
+
+/// One write.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// Store this value under the key.
+    Put(Value),
+    /// Remove the key. Deleting an absent key is no operation.
+    Delete,
+    /// Only check the expectation.
+    Check,
+}
+
+/// A set of expectations and writes that happen together or not at all. A key appears at most once.
+#[derive(Clone, Debug, Default)]
+pub struct Txn {
+    /// Key, expectation, write.
+    pub steps: Vec<(Key, Expect, Op)>,
+}
+
+impl Txn {
+    /// A transaction of one write.
+    pub fn one(key: Key, expect: Expect, op: Op) -> Self {
+        Self { steps: vec![(key, expect, op)] }
+    }
+}
+
+/// A commit that took place.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// Its revision.
+    pub revision: Revision,
+    /// For each step, the entry after it: `None` for deletions and checks.
+    pub entries: Vec<Option<Arc<Entry>>>,
+}
