@@ -1,5 +1,8 @@
 //! The Kubernetes API over a [`homeostat_store::Store`]: a tower service, plus what serves it over TLS.
 
+pub mod auth;
+pub mod body;
 pub mod field;
+pub mod resource;
 pub mod schema;
 pub mod status;

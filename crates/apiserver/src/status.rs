@@ -67,7 +67,12 @@ impl About<'_> {
     }
 
     fn details(&self) -> Details {
-        Details { name: self.name.into(), group: self.group.into(), kind: self.resource.into(), ..Details::default() }
+        Details {
+            name: self.name.into(),
+            group: self.group.into(),
+            kind: self.resource.into(),
+            ..Details::default()
+        }
     }
 }
 
@@ -110,7 +115,8 @@ impl Status {
 
     /// The object is there already.
     pub fn already_exists(about: &About<'_>) -> Self {
-        Self::new(409, "AlreadyExists", format!("{} {:?} already exists", about.qualified(), about.name)).about(about)
+        Self::new(409, "AlreadyExists", format!("{} {:?} already exists", about.qualified(), about.name))
+            .about(about)
     }
 
     /// The object changed since it was read.
@@ -142,8 +148,13 @@ impl Status {
             })
             .collect();
         let mut status = Self::new(422, "Invalid", format!("{qualified} {name:?} is invalid: {listed}"));
-        status.details =
-            Some(Details { name: name.into(), group: group.into(), kind: kind.into(), causes, ..Details::default() });
+        status.details = Some(Details {
+            name: name.into(),
+            group: group.into(),
+            kind: kind.into(),
+            causes,
+            ..Details::default()
+        });
         status
     }
 
@@ -215,8 +226,9 @@ impl Status {
 
     /// The body's type is not understood.
     pub fn unsupported_media_type(accepted: &str) -> Self {
-        let message =
-            format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {accepted}"
+        );
         Self::new(415, "UnsupportedMediaType", message)
     }
 
@@ -264,7 +276,9 @@ impl Details {
     /// The JSON of the details; empty fields are left out.
     pub fn to_json(&self) -> Value {
         let mut object = Map::new();
-        for (name, text) in [("name", &self.name), ("group", &self.group), ("kind", &self.kind), ("uid", &self.uid)] {
+        for (name, text) in
+            [("name", &self.name), ("group", &self.group), ("kind", &self.kind), ("uid", &self.uid)]
+        {
             put_text(&mut object, name, text);
         }
         if !self.causes.is_empty() {

@@ -20,8 +20,7 @@ impl Key {
             [group, resource, namespace, name].iter().all(|segment| !segment.contains('/')),
             "a key segment may not contain a slash: {group:?} {resource:?} {namespace:?} {name:?}"
         );
-        let mut text =
-            String::with_capacity(group.len() + resource.len() + namespace.len() + name.len() + 3);
+        let mut text = String::with_capacity(group.len() + resource.len() + namespace.len() + name.len() + 3);
         for (index, segment) in [group, resource, namespace, name].into_iter().enumerate() {
             if index > 0 {
                 text.push('/');

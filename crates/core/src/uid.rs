@@ -19,8 +19,7 @@ impl Uid {
         let bits = (bits & !(0xf << 76)) | (0x4 << 76);
         let bits = (bits & !(0x3 << 62)) | (0x2 << 62);
         let hex = format!("{bits:032x}");
-        let text =
-            [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
+        let text = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
         Self(text.into())
     }
 

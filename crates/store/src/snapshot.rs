@@ -37,7 +37,8 @@ impl Snapshot {
         prefix: &'a Prefix,
         after: &'a str,
     ) -> impl Iterator<Item = &'a Arc<Entry>> + 'a {
-        let from = if after > prefix.as_str() { Bound::Excluded(after) } else { Bound::Included(prefix.as_str()) };
+        let from =
+            if after > prefix.as_str() { Bound::Excluded(after) } else { Bound::Included(prefix.as_str()) };
         self.entries
             .range::<(Bound<&str>, Bound<&str>), str>((from, Bound::Unbounded))
             .take_while(move |(key, _)| prefix.covers(key))

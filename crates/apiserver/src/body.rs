@@ -1,0 +1,87 @@
+//! The body of an answer: bytes that are ready, a list of shared pieces, or a stream of them.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::Stream;
+use futures::stream::BoxStream;
+use http_body::{Frame, SizeHint};
+
+/// The body of an answer.
+pub enum Body {
+    /// Nothing more to send.
+    Empty,
+    /// One piece.
+    Full(Bytes),
+    /// Several pieces, sent as they are: a list is made of the stored bytes of its items.
+    Pieces(VecDeque<Bytes>),
+    /// Pieces that come over time: a watch, a log.
+    Stream(BoxStream<'static, Bytes>),
+}
+
+impl Body {
+    /// A body of pieces that come over time.
+    pub fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self::Stream(Box::pin(pieces))
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Full(bytes.into())
+    }
+}
+
+impl From<String> for Body {
+    fn from(text: String) -> Self {
+        Self::Full(text.into())
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let body = self.get_mut();
+        let piece = match body {
+            Self::Empty => None,
+            Self::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                *body = Self::Empty;
+                (!bytes.is_empty()).then_some(bytes)
+            }
+            Self::Pieces(pieces) => pieces.pop_front(),
+            Self::Stream(stream) => match stream.as_mut().poll_next(cx) {
+                Poll::Ready(piece) => piece,
+                Poll::Pending => return Poll::Pending,
+            },
+        };
+        Poll::Ready(piece.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Full(bytes) => bytes.is_empty(),
+            Self::Pieces(pieces) => pieces.is_empty(),
+            Self::Stream(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let bytes = match self {
+            Self::Empty => 0,
+            Self::Full(bytes) => bytes.len(),
+            Self::Pieces(pieces) => pieces.iter().map(Bytes::len).sum(),
+            Self::Stream(_) => return SizeHint::default(),
+        };
+        SizeHint::with_exact(bytes as u64)
+    }
+}
