@@ -16,12 +16,14 @@ pub struct Value {
     pub bytes: Bytes,
     /// Where in `bytes` the decimal revision is inserted; `None`: nowhere.
     pub hole: Option<u32>,
+    /// The parsed view of the bytes, when the writer has it at hand; see [`Entry::view`].
+    pub view: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Value {
     /// Bytes without a hole.
     pub fn plain(bytes: impl Into<Bytes>) -> Self {
-        Self { bytes: bytes.into(), hole: None }
+        Self { bytes: bytes.into(), hole: None, view: None }
     }
 
     /// The bytes as of `revision`, and where the digits stand in them.
@@ -56,7 +58,8 @@ impl Entry {
     /// The version of `key` that the commit `revision` writes.
     pub fn new(key: Key, revision: Revision, value: &Value) -> Self {
         let (bytes, digits) = value.fill(revision);
-        Self { key, revision, bytes, digits, view: OnceLock::new() }
+        let view = value.view.clone().map_or_else(OnceLock::new, OnceLock::from);
+        Self { key, revision, bytes, digits, view }
     }
 
     /// A parsed view of the bytes, made at most once and kept beside them. All callers of one store must use the
@@ -82,6 +85,6 @@ impl Entry {
         let mut bytes = BytesMut::with_capacity(self.bytes.len());
         bytes.put_slice(&self.bytes[..from as usize]);
         bytes.put_slice(&self.bytes[to as usize..]);
-        Value { bytes: bytes.freeze(), hole: Some(from) }
+        Value { bytes: bytes.freeze(), hole: Some(from), view: None }
     }
 }
