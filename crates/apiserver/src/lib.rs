@@ -3,6 +3,7 @@
 pub mod auth;
 pub mod body;
 pub mod field;
+pub mod kinds;
 pub mod resource;
 pub mod schema;
 pub mod status;
