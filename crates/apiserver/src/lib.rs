@@ -4,6 +4,7 @@ pub mod auth;
 pub mod body;
 pub mod field;
 pub mod kinds;
+pub mod patch;
 pub mod resource;
 pub mod schema;
 pub mod status;
