@@ -4,6 +4,15 @@
 //! structure. Built-in types come from the typed API crate with the merge facts added; custom ones from their
 //! definition.
 
+mod built_in;
+mod convert;
+mod facts;
 mod node;
+mod roots;
+mod unknown;
 
-pub use node::{Integer, Kind, ListType, Merge, Named, Object, PatchStrategy, Property, Ref, Rules, Schema};
+pub use built_in::{built_in, built_in_type, object_meta, raw, type_name};
+pub use node::{
+    Integer, Kind, ListType, Merge, Named, Object, PatchStrategy, Presence, Property, Ref, Rules, Schema,
+};
+pub use unknown::prune;

@@ -71,6 +71,29 @@ pub struct Property {
     pub schema: Ref,
     /// How it merges: facts of the field and of its type, already combined.
     pub merge: Merge,
+    /// When Kubernetes writes it; always [`Presence::Optional`] in custom kinds.
+    pub presence: Presence,
+}
+
+impl Property {
+    /// A place that merges by default and is written when it is there.
+    pub fn new(schema: impl Into<Ref>) -> Self {
+        Self { schema: schema.into(), merge: Merge::default(), presence: Presence::Optional }
+    }
+}
+
+/// When Kubernetes' own types write a field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Presence {
+    /// When it was given.
+    #[default]
+    Optional,
+    /// When it is not empty: zero, false, empty text, list and map disappear.
+    OmitEmpty,
+    /// Always: an absent one is written as zero, an object with its own fields likewise.
+    Always,
+    /// Always: an absent one is written as null.
+    Null,
 }
 
 /// A schema written in place, or a named built-in type that may refer to itself.
@@ -80,6 +103,12 @@ pub enum Ref {
     Inline(Arc<Schema>),
     /// By name; built on first use, lives for ever.
     Named(&'static Named),
+}
+
+impl From<Schema> for Ref {
+    fn from(schema: Schema) -> Self {
+        Self::Inline(Arc::new(schema))
+    }
 }
 
 impl std::ops::Deref for Ref {

@@ -1,0 +1,78 @@
+//! A JSON schema of the typed API crate becomes nodes. Total: a shape it does not know is [`Kind::Any`].
+
+use serde_json::Value;
+
+use super::built_in::intern;
+use super::facts::Facts;
+use super::{Integer, Kind, Object, Presence, Property, Ref, Schema};
+
+/// Types whose JSON is decided by code in Kubernetes, not by their fields.
+const SPECIAL: &[(&str, &str)] = &[
+    ("io.k8s.apimachinery.pkg.api.resource.Quantity", "quantity"),
+    ("io.k8s.apimachinery.pkg.apis.meta.v1.Time", "date-time"),
+    ("io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime", "micro-time"),
+];
+
+/// Types that hold whatever JSON they are given; the generator shows them as objects without fields.
+const RAW: &[&str] = &[
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1",
+    "io.k8s.apimachinery.pkg.runtime.RawExtension",
+];
+
+/// The schema of the built-in type `owner`.
+pub(super) fn built_in(owner: &str, json: &Value, facts: &Facts) -> Schema {
+    let kind = match SPECIAL.iter().find(|(name, _)| *name == owner) {
+        Some((_, format)) => Kind::String((*format).into()),
+        None if RAW.contains(&owner) => Kind::Any,
+        None => kind(owner, json, facts),
+    };
+    Schema { kind, ..Schema::default() }
+}
+
+fn kind(owner: &str, json: &Value, facts: &Facts) -> Kind {
+    if json["x-kubernetes-int-or-string"] == Value::Bool(true) {
+        return Kind::IntOrString;
+    }
+    let format = json["format"].as_str().unwrap_or_default();
+    match json["type"].as_str() {
+        Some("object") => object(owner, json, facts),
+        Some("array") => Kind::Array(place(owner, "", &json["items"], facts)),
+        Some("string") => Kind::String(format.into()),
+        Some("integer") if format == "int32" => Kind::Integer(Integer::Int32),
+        Some("integer") => Kind::Integer(Integer::Int64),
+        Some("number") => Kind::Number,
+        Some("boolean") => Kind::Boolean,
+        _ => Kind::Any,
+    }
+}
+
+fn object(owner: &str, json: &Value, facts: &Facts) -> Kind {
+    let mut object = Object::default();
+    if let Some(fields) = json["properties"].as_object() {
+        for (name, field) in fields {
+            let mut property = place(owner, name, field, facts);
+            property.presence = facts.presence(owner, name);
+            object.properties.insert(name.as_str().into(), property);
+        }
+    }
+    if json["additionalProperties"].is_object() {
+        let values = place(owner, "", &json["additionalProperties"], facts);
+        object.additional = Some(Box::new(values));
+    }
+    let required = json["required"].as_array().into_iter().flatten();
+    object.required = required.filter_map(|name| name.as_str().map(Into::into)).collect();
+    Kind::Object(object)
+}
+
+/// A field, or (without a name) the items or values of one: those merge as their type says.
+fn place(owner: &str, field: &str, json: &Value, facts: &Facts) -> Property {
+    let target = json["$ref"].as_str().and_then(|path| path.rsplit('/').next());
+    let schema = match target {
+        Some(name) => Ref::Named(intern(name)),
+        None => Schema { kind: kind(owner, json, facts), ..Schema::default() }.into(),
+    };
+    let merge =
+        if field.is_empty() { facts.merge("", "", target) } else { facts.merge(owner, field, target) };
+    Property { schema, merge, presence: Presence::Optional }
+}
