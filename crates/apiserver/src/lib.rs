@@ -3,7 +3,9 @@
 pub mod auth;
 pub mod body;
 pub mod field;
+pub mod health;
 pub mod kinds;
+pub mod negotiate;
 pub mod patch;
 pub mod resource;
 pub mod schema;

@@ -224,6 +224,23 @@ impl Status {
         Self::new(406, "NotAcceptable", format!("only the following media types are accepted: {accepted}"))
     }
 
+    /// No representation the router of built-in kinds knows; it names them in its own words.
+    pub fn not_routable(available: &str) -> Self {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
+        Self { details: Some(Details::default()), ..Self::new(406, "NotAcceptable", message) }
+    }
+
+    /// The object cannot be given in the form asked for.
+    pub fn no_such_form(message: impl Into<String>) -> Self {
+        Self::new(406, "NotAcceptable", message)
+    }
+
+    /// No patch type the router of built-in kinds knows.
+    pub fn not_consumable() -> Self {
+        let status = Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
+        Self { details: Some(Details::default()), ..status }
+    }
+
     /// The body's type is not understood.
     pub fn unsupported_media_type(accepted: &str) -> Self {
         let message = format!(

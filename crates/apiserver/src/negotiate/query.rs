@@ -1,0 +1,26 @@
+//! Query parameters, decoded one by one without a map: most requests have few and want one.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
+/// The first value of a query parameter, decoded; `None` when it is absent.
+pub(crate) fn parameter<'a>(query: &'a str, name: &str) -> Option<Cow<'a, str>> {
+    parameters(query).find(|(key, _)| key == name).map(|(_, value)| value)
+}
+
+/// All query parameters, decoded, in order.
+pub(crate) fn parameters(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+    query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decode(key), decode(value))
+    })
+}
+
+fn decode(text: &str) -> Cow<'_, str> {
+    if text.contains('+') {
+        let spaced = text.replace('+', " ");
+        return Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned());
+    }
+    percent_decode_str(text).decode_utf8_lossy()
+}
