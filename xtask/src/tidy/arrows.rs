@@ -1,0 +1,150 @@
+//! Dependency arrows point down only. The table is the drawing of ARCHITECTURE.md; whoever wants another edge changes
+//! both, in a commit that says why.
+//!
+//! Indirect arrows need no check: a path in a graph whose every edge is allowed stays inside the drawing.
+
+use super::Problem;
+use super::workspace::{Arrow, Kind, Package, Workspace};
+
+/// What one package may name.
+struct Row {
+    package: &'static str,
+    /// In every build.
+    always: &'static [&'static str],
+    /// Only behind a cargo feature.
+    optional: &'static [&'static str],
+    /// Only in tests.
+    tests: &'static [&'static str],
+}
+
+const CORE: &str = "homeostat-core";
+const STORE: &str = "homeostat-store";
+const APISERVER: &str = "homeostat-apiserver";
+const RUNTIME: &str = "homeostat-runtime";
+const WORKLOADS: &str = "homeostat-workloads";
+const SIM: &str = "homeostat-sim";
+const CONSOLE: &str = "homeostat-console";
+const FACADE: &str = "homeostat";
+
+/// The whole drawing, bottom up. Packages of the design that do not exist yet have their row already.
+const TABLE: &[Row] = &[
+    Row { package: CORE, always: &[], optional: &[], tests: &[] },
+    Row { package: STORE, always: &[CORE], optional: &[], tests: &[] },
+    Row { package: APISERVER, always: &[CORE, STORE], optional: &[], tests: &[] },
+    // Tests of the runtime reconcile against the real server in process: the one arrow that points up.
+    Row { package: RUNTIME, always: &[CORE], optional: &[], tests: &[STORE, APISERVER] },
+    Row { package: WORKLOADS, always: &[CORE, RUNTIME], optional: &[], tests: &[STORE, APISERVER] },
+    Row { package: SIM, always: &[CORE, STORE, APISERVER, RUNTIME], optional: &[], tests: &[] },
+    Row { package: CONSOLE, always: &[CORE], optional: &[], tests: &[] },
+    Row {
+        package: FACADE,
+        always: &[CORE, RUNTIME],
+        optional: &[STORE, APISERVER, WORKLOADS, SIM, CONSOLE],
+        tests: &[STORE, APISERVER, SIM],
+    },
+    Row { package: "homeostat-cli", always: EVERYTHING, optional: EVERYTHING, tests: EVERYTHING },
+    Row { package: "homeostat-bench", always: EVERYTHING, optional: EVERYTHING, tests: EVERYTHING },
+    Row { package: "xtask", always: &[], optional: &[], tests: &[] },
+];
+
+const EVERYTHING: &[&str] = &[CORE, STORE, APISERVER, RUNTIME, WORKLOADS, SIM, CONSOLE, FACADE];
+
+/// An example is a user: it sees the façade, and the simulator only to test itself.
+const EXAMPLE: Row = Row { package: "an example", always: &[FACADE], optional: &[], tests: &[SIM] };
+
+/// Every edge that is not in the table, and every package that has no row.
+pub(crate) fn check(workspace: &Workspace) -> Vec<Problem> {
+    workspace.packages.iter().flat_map(check_package).collect()
+}
+
+fn check_package(package: &Package) -> Vec<Problem> {
+    let Some(row) = row_of(package) else {
+        let what = format!("package {} has no row in the table of arrows", package.name);
+        let fix = "add it to TABLE in xtask/src/tidy/arrows.rs and to the drawing in ARCHITECTURE.md";
+        return vec![Problem::new(&package.manifest, 1, what, fix)];
+    };
+    package
+        .arrows
+        .iter()
+        .filter(|arrow| !row.allows(arrow))
+        .map(|arrow| refuse(package, row, arrow))
+        .collect()
+}
+
+fn row_of(package: &Package) -> Option<&'static Row> {
+    if package.manifest.starts_with("examples/") {
+        return Some(&EXAMPLE);
+    }
+    TABLE.iter().find(|row| row.package == package.name)
+}
+
+impl Row {
+    fn allows(&self, arrow: &Arrow) -> bool {
+        let to = &arrow.to.as_str();
+        let optional = || self.always.contains(to) || self.optional.contains(to);
+        match arrow.kind {
+            Kind::Always => self.always.contains(to),
+            Kind::Optional => optional(),
+            Kind::Development => optional() || self.tests.contains(to),
+        }
+    }
+}
+
+fn refuse(package: &Package, row: &Row, arrow: &Arrow) -> Problem {
+    let how = match arrow.kind {
+        Kind::Always => "depends on",
+        Kind::Optional => "optionally depends on",
+        Kind::Development => "in its tests depends on",
+    };
+    let what = format!("{} {how} {}, against the arrows of ARCHITECTURE.md", package.name, arrow.to);
+    let fix = format!(
+        "{} may name {}; behind a feature also {}; in tests also {}",
+        row.package,
+        names(row.always),
+        names(row.optional),
+        names(row.tests),
+    );
+    Problem::new(&package.manifest, 1, what, fix)
+}
+
+fn names(packages: &[&str]) -> String {
+    if packages.is_empty() { "nothing".to_owned() } else { packages.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    #[track_caller]
+    fn check_arrow(from: &str, kind: Kind, to: &str, allowed: bool) {
+        let folder = if from.starts_with("example") { "examples" } else { "crates" };
+        let package = Package {
+            name: from.to_owned(),
+            version: "0.1.0".to_owned(),
+            folder: PathBuf::new(),
+            manifest: format!("{folder}/{from}/Cargo.toml"),
+            roots: Vec::new(),
+            arrows: vec![Arrow { to: to.to_owned(), kind }],
+        };
+        assert_eq!(check_package(&package).is_empty(), allowed, "{from} {kind:?} {to}");
+    }
+
+    #[test]
+    fn arrows_point_down_only() {
+        check_arrow(STORE, Kind::Always, CORE, true);
+        check_arrow(CORE, Kind::Always, STORE, false);
+        check_arrow(CORE, Kind::Development, STORE, false);
+        check_arrow(APISERVER, Kind::Always, RUNTIME, false);
+        check_arrow(APISERVER, Kind::Development, RUNTIME, false);
+        check_arrow(RUNTIME, Kind::Always, APISERVER, false);
+        check_arrow(RUNTIME, Kind::Optional, APISERVER, false);
+        check_arrow(RUNTIME, Kind::Development, APISERVER, true);
+        check_arrow(FACADE, Kind::Always, APISERVER, false);
+        check_arrow(FACADE, Kind::Optional, APISERVER, true);
+        check_arrow("homeostat-cli", Kind::Always, SIM, true);
+        check_arrow("example-at", Kind::Always, FACADE, true);
+        check_arrow("example-at", Kind::Always, RUNTIME, false);
+        check_arrow("stranger", Kind::Always, CORE, false);
+    }
+}
