@@ -1,0 +1,83 @@
+//! The refusal of an action, word for word as Kubernetes writes it: clients and people match on the text.
+
+use super::{Attributes, Identity};
+use crate::status::{About, Status};
+
+/// The 403 that says who may not do what; `why` is appended when there is something to say.
+pub fn status(who: &Identity, what: &Attributes<'_>, why: &str) -> Status {
+    let mut text = escaped(&sentence(who, what));
+    if !why.is_empty() {
+        text = format!("{text}: {why}");
+    }
+    match *what {
+        Attributes::Path { .. } => Status::forbidden(&About { group: "", resource: "", name: "" }, &text),
+        Attributes::Resource { group, resource, name, .. } => {
+            Status::forbidden(&About { group, resource, name }, &text)
+        }
+    }
+}
+
+fn sentence(who: &Identity, what: &Attributes<'_>) -> String {
+    let user = &who.name;
+    match *what {
+        Attributes::Path { verb, path } => format!("User {user:?} cannot {verb} path {path:?}"),
+        Attributes::Resource { verb, group, resource, subresource, namespace, .. } => {
+            let resource = match subresource {
+                "" => resource.to_owned(),
+                subresource => format!("{resource}/{subresource}"),
+            };
+            let place = match namespace {
+                "" => "at the cluster scope".to_owned(),
+                namespace => format!("in the namespace {namespace:?}"),
+            };
+            format!("User {user:?} cannot {verb} resource {resource:?} in API group {group:?} {place}")
+        }
+    }
+}
+
+/// Kubernetes escapes what a browser could take for markup.
+fn escaped(text: &str) -> String {
+    if !text.contains(['&', '<', '>']) {
+        return text.to_owned();
+    }
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_user_verb_resource_and_place() {
+        let jane = Identity { name: "jane".into(), ..Identity::default() };
+        let check = |what: Attributes<'_>, expected: &str| {
+            assert_eq!(status(&jane, &what, "").message, expected);
+        };
+        check(
+            Attributes::Resource {
+                verb: "get",
+                group: "apps",
+                resource: "deployments",
+                subresource: "scale",
+                namespace: "a",
+                name: "x",
+            },
+            r#"deployments.apps "x" is forbidden: User "jane" cannot get resource "deployments/scale" in API group "apps" in the namespace "a""#,
+        );
+        check(
+            Attributes::Resource {
+                verb: "list",
+                group: "",
+                resource: "nodes",
+                subresource: "",
+                namespace: "",
+                name: "",
+            },
+            r#"nodes is forbidden: User "jane" cannot list resource "nodes" in API group "" at the cluster scope"#,
+        );
+        check(
+            Attributes::Path { verb: "get", path: "/metrics" },
+            r#"forbidden: User "jane" cannot get path "/metrics""#,
+        );
+    }
+}
