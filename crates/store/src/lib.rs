@@ -12,12 +12,20 @@ use homeostat_core::{Prefix, Revision};
 
 pub mod entry;
 pub mod error;
+mod history;
+pub mod memory;
+mod pins;
+mod published;
 pub mod snapshot;
+mod topic;
 pub mod txn;
 pub mod watch;
+mod writer;
 
 pub use entry::{Entry, Value};
 pub use error::Error;
+pub use history::Limits;
+pub use memory::Memory;
 pub use snapshot::Snapshot;
 pub use txn::{Committed, Expect, Op, Txn};
 pub use watch::{Event, Watch};
@@ -31,8 +39,12 @@ pub trait Store: Send + Sync + 'static {
     /// has not happened yet.
     fn snapshot_at(&self, revision: Revision) -> Result<Snapshot, Error>;
 
+    /// Keeps a snapshot at hand for [`snapshot_at`](Self::snapshot_at): a list calls it when it hands out a token
+    /// for its next page. Only a few are kept, the most recently used.
+    fn pin(&self, snapshot: &Snapshot);
+
     /// Checks every expectation and, if all hold, applies all operations under one new revision. Resolves when the
-    /// commit is durable and visible. Dropping the future does not undo the commit.
+    /// commit is durable and visible. The call itself submits the transaction: dropping the future does not undo it.
     fn commit(&self, txn: Txn) -> BoxFuture<'static, Result<Committed, Error>>;
 
     /// Every event under `prefix` after `from`, in order and without gaps: [`Error::Compacted`] when `from` left the

@@ -21,6 +21,10 @@ impl Snapshot {
         Self { revision, entries }
     }
 
+    pub(crate) fn entries(&self) -> &OrdMap<Key, Arc<Entry>> {
+        &self.entries
+    }
+
     /// The revision it shows.
     pub fn revision(&self) -> Revision {
         self.revision

@@ -1,0 +1,90 @@
+//! How far back history reaches: the events kept, oldest first, bounded by bytes and by age.
+//!
+//! Counted are only the bytes that nothing else keeps: an event's old entry left the live map with that event, its
+//! new entry either lives there or is counted where it became old. So a store that only grows has a cheap history.
+//!
+//! **Invariant:** a commit is forgotten whole.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_core::Revision;
+use jiff::Timestamp;
+
+use crate::Event;
+use crate::published::Published;
+use crate::topic::Topic;
+
+/// How much history is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes kept for history alone.
+    pub bytes: u64,
+    /// Older commits are forgotten even when there is room.
+    pub age: Duration,
+}
+
+impl Default for Limits {
+    /// Five minutes is how long an apiserver's etcd keeps history by default; 64 MiB is about 60 000 overwrites of
+    /// 1 KB, in the range of the 100 000 events an apiserver caches at most.
+    fn default() -> Self {
+        Self { bytes: 64 << 20, age: Duration::from_secs(300) }
+    }
+}
+
+/// What an event costs beside its old entry's bytes: the event, two references to it, its record here, the entry.
+const EVENT_BYTES: u64 = 256;
+
+/// The writer's account of the events in the logs.
+#[derive(Debug)]
+pub(crate) struct History {
+    limits: Limits,
+    records: VecDeque<Record>,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Record {
+    revision: Revision,
+    at: Timestamp,
+    bytes: u64,
+    topic: Arc<Topic>,
+}
+
+impl History {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { limits, records: VecDeque::new(), bytes: 0 }
+    }
+
+    /// Appends an event to its log.
+    pub(crate) fn append(&mut self, event: Arc<Event>, topic: Arc<Topic>, at: Timestamp) {
+        let bytes = EVENT_BYTES + event.old.as_ref().map_or(0, |old| old.bytes.len() as u64);
+        self.bytes += bytes;
+        self.records.push_back(Record { revision: event.revision, at, bytes, topic: Arc::clone(&topic) });
+        topic.append(event);
+    }
+
+    /// Forgets what is over the limits.
+    pub(crate) fn trim(&mut self, published: &Published, now: Timestamp) {
+        let oldest = now.checked_sub(self.limits.age).unwrap_or(Timestamp::MIN);
+        published.pins().expire(now, oldest);
+        while let Some(record) = self.records.front() {
+            if self.bytes <= self.limits.bytes && record.at >= oldest {
+                return;
+            }
+            let floor = record.revision;
+            self.forget(published, floor);
+        }
+    }
+
+    /// Forgets everything up to `floor`.
+    pub(crate) fn forget(&mut self, published: &Published, floor: Revision) {
+        published.forget(floor.max(published.floor()));
+        let forgotten = self.records.partition_point(|record| record.revision <= floor);
+        for record in self.records.drain(..forgotten) {
+            self.bytes -= record.bytes;
+            record.topic.trim_one();
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! A store that forgets everything with its process: for tests, the simulator and `--ephemeral`.
+//!
+//! A commit happens inside the call, under a mutex, with no task or thread: on one tokio thread with paused time its
+//! order is the order of the calls.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
+use homeostat_core::{Clock, Prefix, Revision};
+
+use crate::history::Limits;
+use crate::published::Published;
+use crate::writer::Writer;
+use crate::{Committed, Error, Snapshot, Store, Txn, Watch};
+
+/// A store without durability.
+#[derive(Debug)]
+pub struct Memory {
+    published: Arc<Published>,
+    writer: Mutex<Writer>,
+}
+
+impl Memory {
+    /// An empty store on the machine's clock, with the default history.
+    pub fn new() -> Self {
+        Self::with(Clock::system(), Limits::default())
+    }
+
+    /// An empty store; `clock` decides how old history is.
+    pub fn with(clock: Clock, limits: Limits) -> Self {
+        let published = Arc::new(Published::default());
+        let writer = Mutex::new(Writer::new(Arc::clone(&published), clock, limits));
+        Self { published, writer }
+    }
+
+    fn commit_now(&self, txn: Txn) -> Result<Committed, Error> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.published.is_closed() {
+            return Err(Error::Closed);
+        }
+        let batch = writer.prepare([txn]);
+        let (mut results, wake) = writer.publish(batch);
+        wake.ring();
+        results.pop().expect("one transaction has one answer")
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Store for Memory {
+    fn snapshot(&self) -> Snapshot {
+        self.published.snapshot()
+    }
+
+    fn snapshot_at(&self, revision: Revision) -> Result<Snapshot, Error> {
+        self.published.snapshot_at(revision)
+    }
+
+    fn pin(&self, snapshot: &Snapshot) {
+        self.published.pins().put(snapshot.clone());
+    }
+
+    fn commit(&self, txn: Txn) -> BoxFuture<'static, Result<Committed, Error>> {
+        ready(self.commit_now(txn)).boxed()
+    }
+
+    fn watch(&self, prefix: &Prefix, from: Revision) -> Result<Watch, Error> {
+        Watch::new(Arc::clone(&self.published), prefix, from)
+    }
+
+    fn compact(&self, revision: Revision) -> BoxFuture<'static, Result<(), Error>> {
+        ready(self.writer.lock().unwrap_or_else(PoisonError::into_inner).compact(revision)).boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'static, ()> {
+        // Under the writer's lock, so that no commit slips in after the watches were told to end.
+        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        self.published.close();
+        ready(()).boxed()
+    }
+}

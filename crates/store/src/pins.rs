@@ -1,0 +1,54 @@
+//! A few past snapshots kept at hand, so that a list read in pages costs one roll-back at most.
+//!
+//! Pins outlive the history window on purpose: a page of a slow client must not fail because others write much. They
+//! are bounded by count and by the age of history, counted from their last use; compaction drops them at once.
+
+use std::collections::VecDeque;
+
+use homeostat_core::Revision;
+use jiff::Timestamp;
+
+use crate::Snapshot;
+
+/// Past snapshots kept. Each shares with the present whatever did not change; the worst case is so many copies of
+/// the store.
+const PINS_MAX: usize = 8;
+
+/// Past snapshots, the most recently used last.
+#[derive(Debug, Default)]
+pub(crate) struct Pins(VecDeque<Pin>);
+
+#[derive(Debug)]
+struct Pin {
+    snapshot: Snapshot,
+    /// The first time the writer came by since the last use.
+    idle_since: Option<Timestamp>,
+}
+
+impl Pins {
+    pub(crate) fn get(&mut self, revision: Revision) -> Option<Snapshot> {
+        let at = self.0.iter().position(|pin| pin.snapshot.revision() == revision)?;
+        let Pin { snapshot, .. } = self.0.remove(at)?;
+        self.0.push_back(Pin { snapshot: snapshot.clone(), idle_since: None });
+        Some(snapshot)
+    }
+
+    pub(crate) fn put(&mut self, snapshot: Snapshot) {
+        if self.get(snapshot.revision()).is_none() {
+            self.0.push_back(Pin { snapshot, idle_since: None });
+        }
+        if self.0.len() > PINS_MAX {
+            self.0.pop_front();
+        }
+    }
+
+    /// Drops what shows a state before `revision`.
+    pub(crate) fn forget(&mut self, revision: Revision) {
+        self.0.retain(|pin| pin.snapshot.revision() >= revision);
+    }
+
+    /// Drops what has been idle since before `oldest`.
+    pub(crate) fn expire(&mut self, now: Timestamp, oldest: Timestamp) {
+        self.0.retain_mut(|pin| *pin.idle_since.get_or_insert(now) >= oldest);
+    }
+}

@@ -1,0 +1,152 @@
+//! The one writer: checks transactions in order against the working state, gives each that changes something its own
+//! revision, and publishes a whole batch once it is durable.
+//!
+//! No I/O here: [`Writer::prepare`] touches nothing others see, so a batch that cannot be made durable is dropped
+//! without a trace. The memory store publishes at once, the disk store after its log has been synced.
+
+use std::sync::Arc;
+
+use homeostat_core::{Clock, Key, Revision};
+use imbl::OrdMap;
+use jiff::Timestamp;
+
+use crate::history::{History, Limits};
+use crate::published::Published;
+use crate::topic::Topic;
+use crate::{Committed, Entry, Error, Event, Expect, Op, Snapshot, Txn};
+
+/// The writing side of a store.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    published: Arc<Published>,
+    history: History,
+    clock: Clock,
+}
+
+/// Transactions checked and applied to a private copy of the state.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// The state after the batch.
+    pub(crate) snapshot: Snapshot,
+    /// Every change, in order of revision.
+    pub(crate) events: Vec<Arc<Event>>,
+    /// One per transaction, to be handed out once the batch is durable.
+    pub(crate) results: Vec<Result<Committed, Error>>,
+    /// When it was made.
+    pub(crate) at: Timestamp,
+}
+
+impl Writer {
+    pub(crate) fn new(published: Arc<Published>, clock: Clock, limits: Limits) -> Self {
+        Self { published, history: History::new(limits), clock }
+    }
+
+    /// Applies `txns` in order to a copy of the newest state.
+    pub(crate) fn prepare(&self, txns: impl IntoIterator<Item = Txn>) -> Batch {
+        let current = self.published.snapshot();
+        let mut work =
+            Work { revision: current.revision(), entries: current.entries().clone(), events: Vec::new() };
+        let results = txns.into_iter().map(|txn| work.apply(txn)).collect();
+        let snapshot = Snapshot::new(work.revision, work.entries);
+        Batch { snapshot, events: work.events, results, at: self.clock.now() }
+    }
+
+    /// Makes a durable batch visible and returns the answers. The caller hands them out, then wakes the watchers.
+    pub(crate) fn publish(&mut self, batch: Batch) -> (Vec<Result<Committed, Error>>, Wake) {
+        let mut wake = Wake::default();
+        for event in batch.events {
+            let topic = self.published.topic(topic_of(&event.key));
+            wake.add(&topic);
+            self.history.append(event, topic, batch.at);
+        }
+        self.published.publish(batch.snapshot);
+        self.history.trim(&self.published, batch.at);
+        (batch.results, wake)
+    }
+
+    /// Forgets history at and before `revision`.
+    pub(crate) fn compact(&mut self, revision: Revision) -> Result<(), Error> {
+        let current = self.published.visible();
+        if revision > current {
+            return Err(Error::Future { asked: revision, current });
+        }
+        self.history.forget(&self.published, revision);
+        self.published.pins().forget(revision);
+        Ok(())
+    }
+}
+
+/// The topics that got events, each once. Ringing them is left to the caller because answers go first.
+#[derive(Debug, Default)]
+#[must_use = "watchers sleep until rung"]
+pub(crate) struct Wake(Vec<Arc<Topic>>);
+
+impl Wake {
+    fn add(&mut self, topic: &Arc<Topic>) {
+        // A batch touches a handful of topics, mostly one.
+        if !self.0.iter().rev().any(|known| Arc::ptr_eq(known, topic)) {
+            self.0.push(Arc::clone(topic));
+        }
+    }
+
+    pub(crate) fn ring(self) {
+        for topic in self.0 {
+            topic.arrived.notify_waiters();
+        }
+    }
+}
+
+/// The state a batch works on.
+struct Work {
+    revision: Revision,
+    entries: OrdMap<Key, Arc<Entry>>,
+    events: Vec<Arc<Event>>,
+}
+
+impl Work {
+    fn apply(&mut self, txn: Txn) -> Result<Committed, Error> {
+        for (key, expect, _) in &txn.steps {
+            self.check(key, *expect)?;
+        }
+        let revision = self.revision.next();
+        let changes_before = self.events.len();
+        let entries = txn.steps.into_iter().map(|(key, _, op)| self.step(revision, key, op)).collect();
+        if self.events.len() > changes_before {
+            self.revision = revision;
+        }
+        Ok(Committed { revision: self.revision, entries })
+    }
+
+    fn check(&self, key: &Key, expect: Expect) -> Result<(), Error> {
+        let actual = self.entries.get(key).map_or(Revision::ZERO, |entry| entry.revision);
+        let holds = match expect {
+            Expect::Any => true,
+            Expect::Absent => actual == Revision::ZERO,
+            Expect::At(expected) => actual == expected && actual != Revision::ZERO,
+        };
+        if holds { Ok(()) } else { Err(Error::Conflict { key: key.clone(), actual }) }
+    }
+
+    fn step(&mut self, revision: Revision, key: Key, op: Op) -> Option<Arc<Entry>> {
+        // The name is shared with the version before it, so a key costs its text once.
+        let key = self.entries.get(&key).map_or(key, |entry| entry.key.clone());
+        let (new, old) = match op {
+            Op::Check => return None,
+            Op::Put(value) => {
+                let new = Arc::new(Entry::new(key.clone(), revision, &value));
+                let old = self.entries.insert(key.clone(), Arc::clone(&new));
+                (Some(new), old)
+            }
+            Op::Delete => (None, Some(self.entries.remove(&key)?)),
+        };
+        self.events.push(Arc::new(Event { revision, key, new: new.clone(), old }));
+        new
+    }
+}
+
+/// The part `group/resource/` of a key.
+fn topic_of(key: &Key) -> &str {
+    let text = key.as_str();
+    let end = text.match_indices('/').nth(1).map_or(text.len(), |(at, _)| at + 1);
+    &text[..end]
+}
