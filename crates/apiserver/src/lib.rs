@@ -2,6 +2,7 @@
 
 pub mod auth;
 pub mod body;
+pub mod discovery;
 pub mod field;
 pub mod health;
 pub mod kinds;

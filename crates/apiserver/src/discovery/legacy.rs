@@ -1,0 +1,112 @@
+//! The old discovery documents: one for the groups, one per group, one per version. Older clients, Kopf and many
+//! scripts read only these.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{Group, Version, group_version};
+use crate::resource::{Resource, Subresource};
+
+/// Bytes of the hash that are shown: enough to tell ten thousand kinds apart.
+const HASH_BYTES: usize = 8;
+
+/// `/api`.
+pub(super) fn api_versions(address: &str) -> Value {
+    let addresses = json!([{ "clientCIDR": "0.0.0.0/0", "serverAddress": address }]);
+    json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses })
+}
+
+/// `/apis`.
+pub(super) fn groups(groups: &[Group]) -> Value {
+    let named = groups.iter().filter(|group| !group.name.is_empty());
+    let listed: Vec<_> = named.map(|group| Value::Object(fields(group))).collect();
+    json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": listed })
+}
+
+/// `/apis/<group>`.
+pub(super) fn group(group: &Group) -> Value {
+    let mut object = fields(group);
+    object.insert("kind".into(), "APIGroup".into());
+    object.insert("apiVersion".into(), "v1".into());
+    Value::Object(object)
+}
+
+fn fields(group: &Group) -> Map<String, Value> {
+    let versions: Vec<_> = group
+        .versions
+        .iter()
+        .map(|version| {
+            json!({ "groupVersion": group_version(&group.name, &version.name), "version": version.name })
+        })
+        .collect();
+    let mut object = Map::new();
+    object.insert("name".into(), (*group.name).into());
+    object.insert("preferredVersion".into(), versions.first().cloned().unwrap_or_default());
+    object.insert("versions".into(), versions.into());
+    object
+}
+
+/// `/apis/<group>/<version>`, or `/api/v1`, which for once has no apiVersion.
+pub(super) fn resources(group: &str, version: &Version) -> Value {
+    let listed: Vec<_> = version
+        .rows
+        .iter()
+        .flat_map(|row| {
+            std::iter::once(resource(row)).chain(row.subresources.iter().map(|sub| subresource(row, sub)))
+        })
+        .collect();
+    let group_version = group_version(group, &version.name);
+    let mut list = json!({ "kind": "APIResourceList", "groupVersion": group_version, "resources": listed });
+    if !group.is_empty() {
+        list["apiVersion"] = "v1".into();
+    }
+    list
+}
+
+fn resource(row: &Resource) -> Value {
+    let mut object = json!({
+        "name": row.plural,
+        "singularName": row.singular,
+        "namespaced": row.namespaced,
+        "kind": row.kind,
+        "verbs": row.verbs,
+    });
+    for (name, list) in [("shortNames", &row.short_names), ("categories", &row.categories)] {
+        if !list.is_empty() {
+            object[name] = json!(list);
+        }
+    }
+    if row.allows("list") && row.allows("create") {
+        object["storageVersionHash"] = storage_version_hash(row).into();
+    }
+    object
+}
+
+fn subresource(row: &Resource, sub: &Subresource) -> Value {
+    let mut object = json!({
+        "name": format!("{}/{}", row.plural, sub.name),
+        "singularName": "",
+        "namespaced": row.namespaced,
+        "kind": sub.kind,
+        "verbs": sub.verbs,
+    });
+    if !sub.version.is_empty() {
+        object["group"] = json!(sub.group);
+        object["version"] = json!(sub.version);
+    }
+    object
+}
+
+/// Changes when objects are stored in another version, which tells storage migrators to rewrite them.
+fn storage_version_hash(row: &Resource) -> String {
+    let stored_as = row.custom().map_or(&*row.version, |custom| &custom.storage_version);
+    let (group, version) = match (&*row.group, &*row.kind) {
+        ("events.k8s.io", "Event") => ("", "v1"),
+        ("autoscaling", "HorizontalPodAutoscaler") => ("autoscaling", "v2"),
+        (group, _) => (group, stored_as),
+    };
+    let digest = Sha256::digest(format!("{group}/{version}/{}", row.kind));
+    STANDARD.encode(&digest[..HASH_BYTES])
+}
