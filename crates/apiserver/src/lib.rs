@@ -2,10 +2,12 @@
 
 pub mod auth;
 pub mod body;
+pub mod decode;
 pub mod discovery;
 pub mod field;
 pub mod health;
 pub mod kinds;
+pub mod metadata;
 pub mod negotiate;
 pub mod patch;
 pub mod resource;

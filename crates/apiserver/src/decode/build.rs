@@ -1,0 +1,164 @@
+//! Builds a [`Value`] while a parser runs, and notes keys that come twice: one pass, whatever the format.
+//!
+//! As in Kubernetes the last of two equal keys wins, keys that are not text become text, and numbers are whole
+//! numbers of 64 bits or else floating point; a floating point number without a fraction is written without one.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use crate::field::Path;
+
+/// Paths of keys that came twice; `None`: nobody asks.
+pub(super) type Duplicates = Option<RefCell<Vec<String>>>;
+
+/// Builds the value at one place.
+#[derive(Clone, Copy)]
+pub(super) struct Build<'a> {
+    pub(super) path: &'a Path<'a>,
+    pub(super) duplicates: &'a Duplicates,
+}
+
+impl<'de> DeserializeSeed<'de> for Build<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Build<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        match i64::try_from(value) {
+            Ok(whole) => Ok(whole.into()),
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "Kubernetes loses it too: beyond i64 it keeps floats"
+            )]
+            Err(_) => self.visit_f64(value as f64),
+        }
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        number(value).ok_or_else(|| E::custom("number is not finite"))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Value, E> {
+        Ok(Value::String(text))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        loop {
+            let path = self.path.index(list.len());
+            let build = Build { path: &path, duplicates: self.duplicates };
+            match elements.next_element_seed(build)? {
+                Some(element) => list.push(element),
+                None => return Ok(Value::Array(list)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(name) = fields.next_key_seed(Key)? {
+            let path = self.path.field(&name);
+            let value = fields.next_value_seed(Build { path: &path, duplicates: self.duplicates })?;
+            if let (true, Some(duplicates)) = (map.contains_key(&name), self.duplicates) {
+                duplicates.borrow_mut().push(path.to_string());
+            }
+            map.insert(name, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+/// Whole numbers that fit are written as such.
+fn number(value: f64) -> Option<Value> {
+    /// Below 2^63 a float converts exactly.
+    const WHOLE_MAX: f64 = 9_223_372_036_854_775_808.0;
+    if value.fract() == 0.0 && value.abs() < WHOLE_MAX {
+        #[expect(clippy::cast_possible_truncation, reason = "just checked to be whole and in range")]
+        return Some((value as i64).into());
+    }
+    Number::from_f64(value).map(Value::Number)
+}
+
+/// A key: text, or what the format made of unquoted text, spelled as Kubernetes spells it.
+struct Key;
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for Key {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<String, E> {
+        Ok(text)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<String, E> {
+        Ok(value.to_string())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<String, E> {
+        Ok(value.to_string())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<String, E> {
+        Ok(value.to_string())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<String, E> {
+        Ok(value.to_string())
+    }
+
+    fn visit_unit<E>(self) -> Result<String, E> {
+        Ok("null".into())
+    }
+}

@@ -1,0 +1,204 @@
+//! The bytes of a request become a [`Value`].
+//!
+//! **Invariant:** a hostile body costs at most time and memory in proportion to its size; it gets a 400.
+//! Protobuf is not read here: it needs the kind's table.
+
+mod build;
+mod json;
+mod yaml;
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+
+use serde_json::{Map, Value};
+
+use crate::status::Status;
+
+/// How much of a bad body an answer repeats.
+const EXCERPT_BYTES_MAX: usize = 30;
+
+/// The format of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Media {
+    /// JSON.
+    Json,
+    /// YAML, of which JSON is a part.
+    Yaml,
+}
+
+/// A parsed body.
+#[derive(Debug)]
+pub struct Decoded {
+    /// What it says; of two equal keys the last one counts.
+    pub value: Value,
+    /// Paths of keys that came twice, in order, if they were asked for.
+    pub duplicates: Vec<String>,
+}
+
+/// Parses a body of any shape.
+///
+/// # Errors
+/// A 400 that says where the text stops making sense.
+pub fn body(bytes: &[u8], media: Media, want_duplicates: bool) -> Result<Decoded, Status> {
+    parse(bytes, media, want_duplicates).map_err(Status::bad_request)
+}
+
+/// Parses a body that must be an object of `kind`; `null` is an empty one.
+///
+/// # Errors
+/// The 400 Kubernetes gives, with the kind and the start of the body.
+pub fn object(bytes: &[u8], media: Media, want_duplicates: bool, kind: &str) -> Result<Decoded, Status> {
+    let refuse = |why: String| {
+        let excerpt = excerpt(bytes);
+        Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): {why} ({excerpt})"
+        ))
+    };
+    let parsed = parse(bytes, media, want_duplicates).map_err(|error| match media {
+        Media::Json => refuse(format!("couldn't get version/kind; json parse error: {error}")),
+        Media::Yaml => refuse(error),
+    });
+    let mut decoded = parsed?;
+    if decoded.value.is_null() {
+        decoded.value = Value::Object(Map::new());
+    }
+    if decoded.value.is_object() {
+        return Ok(decoded);
+    }
+    let found = type_name(&decoded.value);
+    Err(refuse(format!(
+        r#"couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }}"#
+    )))
+}
+
+/// The JSON name of a value's type, as Go's decoder says it.
+pub fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn parse(bytes: &[u8], media: Media, want_duplicates: bool) -> Result<Decoded, String> {
+    let text: Cow<'_, str> = match std::str::from_utf8(bytes) {
+        Ok(text) => text.into(),
+        Err(_) => String::from_utf8_lossy(bytes),
+    };
+    let duplicates = want_duplicates.then(|| RefCell::new(Vec::new()));
+    let value = match media {
+        Media::Json => json::parse(&text, &duplicates)?,
+        // JSON is YAML, and its own parser is faster and knows no surprises.
+        Media::Yaml if text.trim_start().starts_with('{') => {
+            json::parse(&text, &duplicates).or_else(|_| yaml::parse(&text, &duplicates))?
+        }
+        Media::Yaml => yaml::parse(&text, &duplicates)?,
+    };
+    Ok(Decoded { value, duplicates: duplicates.map(RefCell::into_inner).unwrap_or_default() })
+}
+
+/// The start of a body: as text if it looks like JSON, else in hexadecimal digits.
+fn excerpt(bytes: &[u8]) -> String {
+    let shown = &bytes[..bytes.len().min(EXCERPT_BYTES_MAX)];
+    let more = if bytes.len() > shown.len() { " ..." } else { "" };
+    match bytes.first() {
+        None => "<empty>".into(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(shown)),
+        Some(_) => {
+            let digits: String = shown.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{digits}{more}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(media: Media, text: &str, value: &Value, duplicates: &[&str]) {
+        let decoded = body(text.as_bytes(), media, true).expect("a good body");
+        assert_eq!(&decoded.value, value);
+        assert_eq!(decoded.duplicates, duplicates);
+    }
+
+    #[test]
+    fn json_bodies_keep_the_last_of_equal_keys_and_say_so() {
+        check(Media::Json, r#"{"a":{"b":[{"c":1,"c":2}]},"a":3}"#, &json!({"a": 3}), &["a.b[0].c", "a"]);
+        check(Media::Json, r#"{"data":{"k":"1","k":"2"}}"#, &json!({"data": {"k": "2"}}), &["data.k"]);
+    }
+
+    #[test]
+    fn numbers_are_whole_if_they_can_be() {
+        check(
+            Media::Json,
+            "[1.0, 1.5, 9223372036854775807, 9223372036854775808, -0.0, 1e3]",
+            &json!([1, 1.5, i64::MAX, 9_223_372_036_854_775_808.0, 0, 1000]),
+            &[],
+        );
+    }
+
+    #[test]
+    fn yaml_bodies_are_yaml_1_1() {
+        check(
+            Media::Yaml,
+            "i: 5\nf: 1.5\ns: \"5\"\nb: yes\nn: null\nl: [1, two]\n",
+            &json!({"b": true, "f": 1.5, "false": null, "i": 5, "l": [1, "two"], "s": "5"}),
+            &[],
+        );
+        check(Media::Yaml, "a: &x {k: 1}\nb: *x\n", &json!({"a": {"k": 1}, "b": {"k": 1}}), &[]);
+        check(Media::Yaml, "---\na: 1\n---\na: 2\n", &json!({"a": 1}), &[]);
+        check(Media::Yaml, "a: 1\na: 2\nb: {c: 1, c: 2}", &json!({"a": 2, "b": {"c": 2}}), &["a", "b.c"]);
+        check(Media::Yaml, r#"{"a": "n"}"#, &json!({"a": "n"}), &[]);
+        check(
+            Media::Yaml,
+            "v: 0644\nt: 2020-01-01T00:00:00Z\nx: 1e3\n",
+            &json!({"v": 420, "t": "2020-01-01T00:00:00Z", "x": 1000}),
+            &[],
+        );
+    }
+
+    #[test]
+    fn alias_bombs_are_refused() {
+        let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for level in 1..10 {
+            let part = format!("*a{}", level - 1);
+            let parts = vec![part; 10].join(", ");
+            text += &format!("a{level}: &a{level} [{parts}]\n");
+        }
+        assert_eq!(body(text.as_bytes(), Media::Yaml, false).expect_err("a bomb").code, 400);
+    }
+
+    #[track_caller]
+    fn refused(media: Media, text: &str, message: &str) {
+        let status = object(text.as_bytes(), media, false, "ConfigMap").expect_err("a bad body");
+        assert_eq!(status.code, 400);
+        let start = "the object provided is unrecognized (must be of type ConfigMap): ";
+        assert_eq!(status.message, format!("{start}{message}"));
+    }
+
+    #[test]
+    fn bad_bodies_are_refused_as_the_real_server_does() {
+        let go = "couldn't get version/kind; json parse error: ";
+        refused(Media::Json, "{", &format!("{go}unexpected end of JSON input ({{)"));
+        refused(Media::Json, "", &format!("{go}unexpected end of JSON input (<empty>)"));
+        let long = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}} trailing"#;
+        let start = r#"{"apiVersion":"v1","kind":"Con ..."#;
+        refused(Media::Json, long, &format!("{go}invalid character 't' after top-level value ({start})"));
+        let structure = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+        refused(
+            Media::Json,
+            "[]",
+            &format!("{go}json: cannot unmarshal array into Go value of type {structure} (5b5d)"),
+        );
+        assert_eq!(object(b"null", Media::Json, false, "X").expect("an empty object").value, json!({}));
+        let deep = "[".repeat(100_000);
+        assert_eq!(body(deep.as_bytes(), Media::Json, false).expect_err("too deep").code, 400);
+        assert_eq!(body(b"{not: [yaml", Media::Yaml, false).expect_err("broken").code, 400);
+    }
+}

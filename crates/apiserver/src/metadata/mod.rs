@@ -1,0 +1,3 @@
+//! What all objects share: their `metadata`.
+
+pub mod validate;

@@ -1,0 +1,386 @@
+//! Is an object's `metadata` acceptable, alone and as the successor of another one?
+//!
+//! Types are right already: decoding saw to that. A good object costs no allocation beyond the empty list.
+
+use serde_json::{Map, Value};
+
+use crate::field::{Error, Path};
+use crate::kinds::names::{self, NameRule};
+
+/// All annotations of one object together.
+const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
+/// As long as Kubernetes allows a field manager to be named.
+const MANAGER_BYTES_MAX: usize = 128;
+/// As long as Kubernetes allows a subresource to be named in `managedFields`.
+const SUBRESOURCE_BYTES_MAX: usize = 256;
+const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", ORPHAN, FOREGROUND];
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+const IMMUTABLE: &str = "field is immutable";
+
+/// Fields nobody may change.
+const IMMUTABLE_FIELDS: [&str; 6] =
+    ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"];
+
+/// What a kind asks of its metadata.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Do its objects live in namespaces?
+    pub namespaced: bool,
+    /// How they may be named.
+    pub name: NameRule,
+    /// Custom kinds take any qualified finalizer, and judge a generated name only as a whole.
+    pub is_custom: bool,
+}
+
+/// What is wrong with the metadata of a new object, whose name is already generated.
+pub fn validate_object_meta(meta: &Value, rules: Rules, path: &Path<'_>) -> Vec<Error> {
+    let mut errors = Vec::new();
+    let generate_name = text(meta, "generateName");
+    if !generate_name.is_empty() && !rules.is_custom {
+        complain(
+            &mut errors,
+            &path.field("generateName"),
+            generate_name,
+            rules.name.check_prefix(generate_name),
+        );
+    }
+    match text(meta, "name") {
+        "" => errors.push(Error::required(&path.field("name"), "name or generateName is required")),
+        name => complain(&mut errors, &path.field("name"), name, rules.name.check(name)),
+    }
+    namespace(meta, rules.namespaced, path, &mut errors);
+    shared(meta, path, &mut errors);
+    finalizers(meta, path, &mut errors);
+    if !rules.is_custom {
+        standard_finalizers(meta, path, &mut errors);
+    }
+    errors
+}
+
+/// What is wrong with the metadata of an object that replaces `old`.
+///
+/// Kubernetes judges an update once for all kinds and once per kind, and reports both: each error comes twice.
+pub fn validate_object_meta_update(new: &Value, old: &Value, rules: Rules, path: &Path<'_>) -> Vec<Error> {
+    let mut errors = Vec::new();
+    if !old["deletionTimestamp"].is_null() {
+        no_new_finalizers(new, old, path, &mut errors);
+    }
+    if text(new, "resourceVersion").is_empty() {
+        let path = path.field("resourceVersion");
+        errors.push(Error::invalid(&path, &"".into(), "must be specified for an update"));
+    }
+    if new["generation"].as_i64() < old["generation"].as_i64() {
+        let detail = "must not be decremented";
+        errors.push(Error::invalid(&path.field("generation"), &new["generation"], detail));
+    }
+    for name in IMMUTABLE_FIELDS.into_iter().filter(|name| new[*name] != old[*name]) {
+        errors.push(Error::invalid(&path.field(name), &new[name], IMMUTABLE));
+    }
+    shared(new, path, &mut errors);
+    errors.extend_from_within(..);
+    if !rules.is_custom {
+        standard_finalizers(new, path, &mut errors);
+    }
+    errors
+}
+
+/// The warnings a custom object's finalizers deserve.
+pub fn finalizer_warnings(meta: &Value) -> Vec<String> {
+    let odd =
+        texts(&meta["finalizers"]).filter(|name| !name.contains('/') && !STANDARD_FINALIZERS.contains(name));
+    odd.map(|name| {
+        format!("metadata.finalizers: {name:?}: prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers")
+    })
+    .collect()
+}
+
+/// Complaints about the labels at `path`; for templates too.
+pub fn validate_labels(labels: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    for (key, value) in entries(labels) {
+        complain(errors, path, key, names::qualified(key));
+        let value = value.as_str().unwrap_or_default();
+        complain(errors, path, value, names::label_value(value));
+    }
+}
+
+/// Complaints about the annotations at `path`; for templates too.
+pub fn validate_annotations(annotations: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    let mut bytes = 0;
+    for (key, value) in entries(annotations) {
+        complain(errors, path, key, names::qualified(&key.to_lowercase()));
+        bytes += key.len() + value.as_str().unwrap_or_default().len();
+    }
+    if bytes > ANNOTATION_BYTES_MAX {
+        errors.push(Error::too_long(path, ANNOTATION_BYTES_MAX));
+    }
+}
+
+fn namespace(meta: &Value, namespaced: bool, path: &Path<'_>, errors: &mut Vec<Error>) {
+    let path = path.field("namespace");
+    match (text(meta, "namespace"), namespaced) {
+        ("", true) => errors.push(Error::required(&path, "")),
+        (name, true) => complain(errors, &path, name, names::label(name)),
+        ("", false) => {}
+        (_, false) => errors.push(Error::forbidden(&path, "not allowed on this type")),
+    }
+}
+
+/// What creation and update ask alike.
+fn shared(meta: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    if meta["generation"].as_i64() < Some(0) && !meta["generation"].is_null() {
+        let detail = "must be greater than or equal to 0";
+        errors.push(Error::invalid(&path.field("generation"), &meta["generation"], detail));
+    }
+    validate_labels(&meta["labels"], &path.field("labels"), errors);
+    validate_annotations(&meta["annotations"], &path.field("annotations"), errors);
+    owner_references(&meta["ownerReferences"], &path.field("ownerReferences"), errors);
+    managed_fields(&meta["managedFields"], &path.field("managedFields"), errors);
+}
+
+fn owner_references(owners: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    let mut controller: Option<String> = None;
+    for (at, owner) in owners.as_array().into_iter().flatten().enumerate() {
+        owner_reference(owner, &path.index(at), errors);
+        if owner["controller"] != Value::Bool(true) {
+            continue;
+        }
+        let this = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
+        match &controller {
+            None => controller = Some(this),
+            Some(first) => {
+                let detail = format!(
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
+                );
+                errors.push(Error::invalid(path, owners, &detail));
+            }
+        }
+    }
+}
+
+fn owner_reference(owner: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    let version = text(owner, "apiVersion");
+    if !version.is_empty() && (version.matches('/').count() > 1 || version.ends_with('/')) {
+        let detail = "must be <group>/<version> or <version>";
+        errors.push(Error::invalid(&path.field("apiVersion"), &version.into(), detail));
+    }
+    for name in ["apiVersion", "kind", "name", "uid"] {
+        if text(owner, name).is_empty() {
+            errors.push(Error::required(&path.field(name), "must not be empty"));
+        }
+    }
+    if version == "v1" && text(owner, "kind") == "Event" {
+        let detail = "/v1, Kind=Event is disallowed from being an owner";
+        errors.push(Error::invalid(path, owner, detail));
+    }
+}
+
+fn finalizers(meta: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    let list = &meta["finalizers"];
+    let path = path.field("finalizers");
+    for name in texts(list) {
+        complain(errors, &path, name, names::qualified(name));
+    }
+    if texts(list).any(|name| name == ORPHAN) && texts(list).any(|name| name == FOREGROUND) {
+        let detail = format!("finalizer {ORPHAN} and {FOREGROUND} cannot be both set");
+        errors.push(Error::invalid(&path, list, &detail));
+    }
+}
+
+fn standard_finalizers(meta: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    let path = path.field("finalizers");
+    for (at, name) in texts(&meta["finalizers"]).enumerate() {
+        if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(Error::invalid(&path.index(at), &name.into(), detail));
+        }
+    }
+}
+
+fn no_new_finalizers(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    let is_new = |name: &&str| !texts(&old["finalizers"]).any(|known| known == *name);
+    let mut extra: Vec<_> =
+        texts(&new["finalizers"]).filter(is_new).map(|name| format!("{name:?}")).collect();
+    if extra.is_empty() {
+        return;
+    }
+    extra.sort_unstable();
+    extra.dedup();
+    let extra = extra.join(", ");
+    let detail = format!(
+        "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{extra}}}"
+    );
+    errors.push(Error::forbidden(&path.field("finalizers"), &detail));
+}
+
+fn managed_fields(entries: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    for (at, entry) in entries.as_array().into_iter().flatten().enumerate() {
+        let path = path.index(at);
+        match text(entry, "operation") {
+            "Apply" | "Update" => {}
+            "" => errors.push(Error::required(&path.field("operation"), "must not be empty")),
+            other => {
+                let path = path.field("operation");
+                errors.push(Error::not_supported(&path, &other.into(), &["Apply", "Update"]));
+            }
+        }
+        let kind = text(entry, "fieldsType");
+        if !kind.is_empty() && kind != "FieldsV1" {
+            errors.push(Error::invalid(&path.field("fieldsType"), &kind.into(), "must be `FieldsV1`"));
+        }
+        if text(entry, "manager").len() > MANAGER_BYTES_MAX {
+            errors.push(Error::too_long(&path.field("manager"), MANAGER_BYTES_MAX));
+        }
+        if text(entry, "subresource").len() > SUBRESOURCE_BYTES_MAX {
+            errors.push(Error::too_long(&path.field("subresource"), SUBRESOURCE_BYTES_MAX));
+        }
+    }
+}
+
+fn complain(errors: &mut Vec<Error>, path: &Path<'_>, value: &str, complaints: Vec<String>) {
+    errors.extend(complaints.iter().map(|detail| Error::invalid(path, &value.into(), detail)));
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or_default()
+}
+
+fn texts(list: &Value) -> impl Iterator<Item = &str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn entries(map: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    map.as_object().into_iter().flat_map(Map::iter)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const CORE: Rules = Rules { namespaced: true, name: NameRule::Subdomain, is_custom: false };
+    const CUSTOM: Rules = Rules { is_custom: true, ..CORE };
+
+    /// Fields and starts of the bodies of all errors.
+    #[track_caller]
+    fn check(rules: Rules, mut meta: Value, expected: &[(&str, &str)]) {
+        meta["namespace"] = "default".into();
+        compare(&validate_object_meta(&meta, rules, &Path::Root.field("metadata")), expected);
+    }
+
+    #[track_caller]
+    fn compare(errors: &[Error], expected: &[(&str, &str)]) {
+        assert_eq!(errors.len(), expected.len(), "{errors:?}");
+        for (error, (field, body)) in errors.iter().zip(expected) {
+            assert!(error.field == *field && error.body.starts_with(body), "{error}, not {field}: {body}");
+        }
+    }
+
+    #[test]
+    fn new_metadata_is_judged_as_the_real_server_does() {
+        check(CORE, json!({"name": "a", "labels": {"a/b": ""}, "finalizers": ["x/y", "orphan"]}), &[]);
+        check(CORE, json!({}), &[("metadata.name", "Required value: name or generateName is required")]);
+        check(
+            CORE,
+            json!({"name": "Bad_x1", "generateName": "Bad_"}),
+            &[
+                ("metadata.generateName", "Invalid value: \"Bad_\": a lowercase"),
+                ("metadata.name", "Invalid value: \"Bad_x1\": a lowercase"),
+            ],
+        );
+        check(
+            CUSTOM,
+            json!({"name": "W-x1", "generateName": "W-"}),
+            &[("metadata.name", "Invalid value: \"W-x1\"")],
+        );
+        check(
+            CORE,
+            json!({"name": "a", "labels": {"bad key": "bad value!"}}),
+            &[
+                ("metadata.labels", "Invalid value: \"bad key\": name part must consist"),
+                ("metadata.labels", "Invalid value: \"bad value!\": a valid label must be"),
+            ],
+        );
+        let big = "x".repeat(ANNOTATION_BYTES_MAX);
+        check(
+            CORE,
+            json!({"name": "a", "annotations": {"big": big}}),
+            &[("metadata.annotations", "Too long: may not be more than 262144 bytes")],
+        );
+    }
+
+    #[test]
+    fn finalizers_are_qualified_and_built_in_kinds_ask_for_more() {
+        check(
+            CORE,
+            json!({"name": "a", "finalizers": ["plain"]}),
+            &[("metadata.finalizers[0]", "Invalid value: \"plain\": name is neither a standard")],
+        );
+        check(CUSTOM, json!({"name": "a", "finalizers": ["plain"]}), &[]);
+        check(
+            CUSTOM,
+            json!({"name": "a", "finalizers": ["bad name/x"]}),
+            &[("metadata.finalizers", "Invalid value: \"bad name/x\": prefix part a lowercase")],
+        );
+        check(
+            CORE,
+            json!({"name": "a", "finalizers": [""]}),
+            &[
+                ("metadata.finalizers", "Invalid value: \"\": name part must be non-empty"),
+                ("metadata.finalizers", "Invalid value: \"\": name part must consist"),
+                ("metadata.finalizers[0]", "Invalid value: \"\": name is neither"),
+            ],
+        );
+        check(
+            CUSTOM,
+            json!({"name": "a", "finalizers": ["orphan", "foregroundDeletion"]}),
+            &[(
+                "metadata.finalizers",
+                r#"Invalid value: ["orphan","foregroundDeletion"]: finalizer orphan and foregroundDeletion"#,
+            )],
+        );
+        assert_eq!(finalizer_warnings(&json!({"finalizers": ["plain", "a/b", "orphan"]})).len(), 1);
+    }
+
+    #[test]
+    fn owners_are_whole_and_at_most_one_controls() {
+        let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1", "controller": true});
+        check(
+            CORE,
+            json!({"name": "a", "ownerReferences": [owner.clone(), owner.clone()]}),
+            &[("metadata.ownerReferences", "Invalid value: ")],
+        );
+        check(
+            CORE,
+            json!({"name": "a", "ownerReferences": [{"apiVersion": "a/b/c", "kind": "K", "name": "n"}]}),
+            &[
+                ("metadata.ownerReferences[0].apiVersion", "Invalid value: \"a/b/c\": must be <group>"),
+                ("metadata.ownerReferences[0].uid", "Required value: must not be empty"),
+            ],
+        );
+    }
+
+    #[test]
+    fn updates_may_not_change_what_the_server_owns() {
+        let old = json!({"name": "a", "uid": "1", "resourceVersion": "5"});
+        let path = Path::Root;
+        let path = path.field("metadata");
+        let judge = |new: Value, old: &Value| validate_object_meta_update(&new, old, CORE, &path);
+        compare(&judge(old.clone(), &old), &[]);
+        let immutable = ("metadata.uid", "Invalid value: \"2\": field is immutable");
+        compare(
+            &judge(json!({"name": "a", "uid": "2", "resourceVersion": "5"}), &old),
+            &[immutable, immutable],
+        );
+        let deleting =
+            json!({"name": "a", "resourceVersion": "5", "deletionTimestamp": "x", "finalizers": ["a/b"]});
+        let mut more = deleting.clone();
+        more["finalizers"] = json!(["a/b", "c/d"]);
+        let forbidden = (
+            "metadata.finalizers",
+            "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"c/d\"}",
+        );
+        compare(&judge(more, &deleting), &[forbidden, forbidden]);
+    }
+}
