@@ -1,0 +1,188 @@
+//! Who asks: a client certificate, a bearer token, a service account's token, or nobody.
+//!
+//! **Invariant:** credentials that were presented and do not hold are refused with 401, even where anonymous
+//! requests are allowed; the first that hold decide. Tokens are kept as hashes and compared in constant time.
+
+use homeostat_core::Clock;
+use http::{HeaderMap, header};
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+
+use super::Identity;
+use super::service_account::{Accepted, ISSUER, Issuer};
+use crate::status::Status;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// How browsers, which cannot set headers on WebSockets, send a token.
+const WEBSOCKET_TOKEN_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
+
+/// What the other end of a connection proved at the TLS handshake.
+#[derive(Clone, Debug, Default)]
+pub enum Peer {
+    /// No certificate.
+    #[default]
+    Unnamed,
+    /// A certificate our CA issued.
+    Named {
+        /// Whom it names.
+        identity: Identity,
+        /// When it expires: a connection may outlive it.
+        until: Timestamp,
+    },
+    /// A certificate we do not trust.
+    Untrusted,
+}
+
+/// Finds out who asks.
+pub struct Authenticator {
+    tokens: Vec<([u8; 32], Identity)>,
+    issuer: Option<Issuer>,
+    allows_anonymous: bool,
+    clock: Clock,
+}
+
+impl Authenticator {
+    /// Knows nobody yet: everyone is anonymous, every token is refused.
+    pub fn new(clock: Clock) -> Self {
+        Self { tokens: Vec::new(), issuer: None, allows_anonymous: true, clock }
+    }
+
+    /// Accepts this token as that user. Only its hash is kept.
+    #[must_use]
+    pub fn with_token(mut self, token: &str, identity: Identity) -> Self {
+        self.tokens.push((Sha256::digest(token).into(), identity));
+        self
+    }
+
+    /// Issues and accepts tokens of service accounts.
+    #[must_use]
+    pub fn with_issuer(mut self, issuer: Issuer) -> Self {
+        self.issuer = Some(issuer);
+        self
+    }
+
+    /// Answers 401 to requests without credentials.
+    #[must_use]
+    pub fn without_anonymous(mut self) -> Self {
+        self.allows_anonymous = false;
+        self
+    }
+
+    /// The issuer of service account tokens, if there is one.
+    pub fn issuer(&self) -> Option<&Issuer> {
+        self.issuer.as_ref()
+    }
+
+    /// The time reviews are stamped with.
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Who sent these headers over a connection with this peer.
+    pub fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Identity, Status> {
+        if let Peer::Named { identity, until } = peer
+            && self.clock.now() < *until
+        {
+            return Ok(identity.clone());
+        }
+        if let Some(token) = bearer_token(headers) {
+            return self
+                .accept(&token, &[])
+                .map(|accepted| accepted.identity)
+                .map_err(|_| Status::unauthorized());
+        }
+        match peer {
+            Peer::Unnamed if self.allows_anonymous => Ok(Identity::anonymous()),
+            _ => Err(Status::unauthorized()),
+        }
+    }
+
+    /// Whose token it is, if it is good for one of the audiences (none: for this server).
+    pub fn accept(&self, token: &str, audiences: &[String]) -> Result<Accepted, String> {
+        let ours = [ISSUER.to_owned()];
+        let audiences = if audiences.is_empty() { &ours } else { audiences };
+        let hash = <[u8; 32]>::from(Sha256::digest(token));
+        if let Some((_, identity)) = self.tokens.iter().find(|(known, _)| equals(known, &hash)) {
+            return Ok(Accepted { identity: identity.clone(), audiences: audiences.to_vec() });
+        }
+        let issuer = self.issuer.as_ref().ok_or("invalid bearer token")?;
+        issuer.verify(token, audiences)
+    }
+}
+
+/// Compares without telling by its time where the first difference is.
+fn equals(left: &[u8; 32], right: &[u8; 32]) -> bool {
+    std::hint::black_box(left.iter().zip(right).fold(0, |difference, (a, b)| difference | (a ^ b))) == 0
+}
+
+/// The token in the headers. An empty one, or another scheme, is none.
+fn bearer_token(headers: &HeaderMap) -> Option<String> {
+    let Some(value) = headers.get(header::AUTHORIZATION) else { return websocket_token(headers) };
+    let value = String::from_utf8_lossy(value.as_bytes());
+    let (scheme, token) = value.trim().split_once(' ')?;
+    let token = token.split(' ').next().unwrap_or_default();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then(|| token.to_owned())
+}
+
+fn websocket_token(headers: &HeaderMap) -> Option<String> {
+    let protocols = headers.get(header::SEC_WEBSOCKET_PROTOCOL)?.to_str().ok()?;
+    let encoded =
+        protocols.split(',').find_map(|protocol| protocol.trim().strip_prefix(WEBSOCKET_TOKEN_PREFIX))?;
+    String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok().filter(|token| !token.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn authenticator() -> Authenticator {
+        Authenticator::new(Clock::system()).with_token("secret", Identity::admin())
+    }
+
+    #[track_caller]
+    fn check(authorization: Option<&str>, expected: Result<&str, u16>) {
+        let mut headers = HeaderMap::new();
+        if let Some(value) = authorization {
+            headers.insert(header::AUTHORIZATION, value.parse().unwrap());
+        }
+        let found = authenticator().authenticate(&Peer::Unnamed, &headers);
+        assert_eq!(found.map(|who| who.name).map_err(|status| status.code), expected.map(Into::into));
+    }
+
+    #[test]
+    fn a_token_names_its_user_and_a_wrong_one_is_refused() {
+        check(Some("Bearer secret"), Ok("kubernetes-admin"));
+        check(Some("bearer secret"), Ok("kubernetes-admin"));
+        check(Some("Bearer secret2"), Err(401));
+        check(Some("Bearer not.a.token"), Err(401));
+        check(Some("Bearer  secret"), Ok("system:anonymous"));
+        check(Some("Bearer "), Ok("system:anonymous"));
+        check(Some("Basic YTpi"), Ok("system:anonymous"));
+        check(None, Ok("system:anonymous"));
+    }
+
+    #[test]
+    fn certificates_count_while_they_are_good() {
+        let identity = Identity { name: "jane".into(), ..Identity::default() };
+        let named = |until| Peer::Named { identity: identity.clone(), until };
+        let check = |authenticator: &Authenticator, peer: &Peer, expected: Option<&str>| {
+            let found = authenticator.authenticate(peer, &HeaderMap::new()).ok().map(|who| who.name);
+            assert_eq!(found.as_deref(), expected, "{peer:?}");
+        };
+        check(&authenticator(), &named(Timestamp::MAX), Some("jane"));
+        check(&authenticator(), &named(Timestamp::UNIX_EPOCH), None);
+        check(&authenticator(), &Peer::Untrusted, None);
+        check(&authenticator().without_anonymous(), &Peer::Unnamed, None);
+    }
+
+    #[test]
+    fn a_browser_sends_its_token_as_a_protocol() {
+        let mut headers = HeaderMap::new();
+        let protocols =
+            format!("v5.channel.k8s.io, {WEBSOCKET_TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode("secret"));
+        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, protocols.parse().unwrap());
+        assert_eq!(bearer_token(&headers).as_deref(), Some("secret"));
+    }
+}

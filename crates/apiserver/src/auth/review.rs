@@ -1,0 +1,226 @@
+//! The review APIs: questions about who one is and what one may do, answered and not stored.
+//!
+//! **Invariant:** the answers come from the very [`Authorizer`] and [`Authenticator`] requests pass through, so a
+//! review never differs from what would happen.
+
+use serde_json::{Map, Value, json};
+
+use super::{Attributes, Authenticator, Authorizer, Identity};
+use crate::field::{Error, Path};
+use crate::status::Status;
+
+const AUTHORIZATION: &str = "authorization.k8s.io";
+const AUTHENTICATION: &str = "authentication.k8s.io";
+
+/// Answers reviews for one caller.
+#[derive(Clone, Copy)]
+pub struct Reviewer<'a> {
+    /// Who asks.
+    pub who: &'a Identity,
+    /// Answers what one may do.
+    pub authorizer: &'a Authorizer,
+    /// Answers who one is.
+    pub authenticator: &'a Authenticator,
+}
+
+impl Reviewer<'_> {
+    /// The answer to a review of this kind (`SelfSubjectAccessReview` …), posted with this body. `namespace` is that
+    /// of the path.
+    pub fn review(&self, kind: &str, namespace: &str, body: &Value) -> Result<Value, Status> {
+        let spec = body.get("spec").filter(|spec| spec.is_object()).cloned().unwrap_or_else(|| json!({}));
+        match kind {
+            "SelfSubjectAccessReview" => self.self_access(body, spec),
+            "SubjectAccessReview" => self.access(body, spec),
+            "LocalSubjectAccessReview" => self.local_access(namespace, body, spec),
+            "SelfSubjectRulesReview" => self.rules(&spec),
+            "SelfSubjectReview" => Ok(self.myself()),
+            "TokenReview" => self.token(spec),
+            _ => Err(Status::no_such_resource()),
+        }
+    }
+
+    fn self_access(&self, body: &Value, spec: Value) -> Result<Value, Status> {
+        let mut errors = attribute_errors(&spec);
+        errors.extend(metadata_error(body, &[]));
+        refuse(&errors)?;
+        let status = self.verdict(self.who, &spec);
+        Ok(answer("SelfSubjectAccessReview", AUTHORIZATION, json!({}), spec, status))
+    }
+
+    fn access(&self, body: &Value, spec: Value) -> Result<Value, Status> {
+        let mut errors = attribute_errors(&spec);
+        errors.extend(subject_error(&spec));
+        errors.extend(metadata_error(body, &[]));
+        refuse(&errors)?;
+        let status = self.verdict(&subject(&spec), &spec);
+        Ok(answer("SubjectAccessReview", AUTHORIZATION, json!({}), spec, status))
+    }
+
+    fn local_access(&self, namespace: &str, body: &Value, spec: Value) -> Result<Value, Status> {
+        let mut errors = attribute_errors(&spec);
+        errors.extend(subject_error(&spec));
+        errors.extend(metadata_error(body, &["namespace"]));
+        let path = Path::Root;
+        if let Some(attributes) = spec.get("resourceAttributes").filter(|value| value.is_object())
+            && text(attributes, "namespace") != namespace
+        {
+            let path = path.field("spec.resourceAttributes.namespace");
+            errors.push(Error::invalid(
+                &path,
+                &text(attributes, "namespace").into(),
+                "must match metadata.namespace",
+            ));
+        }
+        if let Some(attributes) = spec.get("nonResourceAttributes").filter(|value| value.is_object()) {
+            let path = path.field("spec.nonResourceAttributes");
+            errors.push(Error::invalid(&path, attributes, "disallowed on this kind of request"));
+        }
+        refuse(&errors)?;
+        let status = self.verdict(&subject(&spec), &spec);
+        let metadata = json!({"namespace": namespace});
+        Ok(answer("LocalSubjectAccessReview", AUTHORIZATION, metadata, spec, status))
+    }
+
+    fn verdict(&self, who: &Identity, spec: &Value) -> Value {
+        let what = attributes(spec);
+        let decision = self.authorizer.decide(who, &what);
+        let is_allowed = decision.is_allowed();
+        let reason = match decision {
+            super::Decision::Allow(reason) => reason,
+            super::Decision::NoOpinion => self.authorizer.why_not(who, &what),
+        };
+        let mut status = json!({"allowed": is_allowed});
+        if !reason.is_empty() {
+            status["reason"] = reason.into();
+        }
+        status
+    }
+
+    fn rules(&self, spec: &Value) -> Result<Value, Status> {
+        let namespace = text(spec, "namespace");
+        if namespace.is_empty() {
+            return Err(Status::bad_request("no namespace on request"));
+        }
+        let rules = self.authorizer.rules_for(self.who, namespace);
+        let (mut resource_rules, mut path_rules) = (Vec::new(), Vec::new());
+        for mut rule in rules {
+            let paths = std::mem::take(&mut rule.non_resource_urls);
+            if !paths.is_empty() {
+                path_rules.push(json!({"verbs": rule.verbs, "nonResourceURLs": paths}));
+            }
+            if !rule.resources.is_empty() {
+                resource_rules.push(json!(rule));
+            }
+        }
+        let status =
+            json!({"resourceRules": resource_rules, "nonResourceRules": path_rules, "incomplete": false});
+        Ok(answer("SelfSubjectRulesReview", AUTHORIZATION, json!({}), json!({}), status))
+    }
+
+    fn myself(&self) -> Value {
+        let now = self.authenticator.now().as_second();
+        let now = jiff::Timestamp::from_second(now).expect("the whole seconds of a time are a time");
+        json!({"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1",
+            "metadata": {"creationTimestamp": now.to_string()}, "status": {"userInfo": user_info(self.who)}})
+    }
+
+    fn token(&self, spec: Value) -> Result<Value, Status> {
+        let token = text(&spec, "token");
+        if token.is_empty() {
+            return Err(Status::bad_request("token is required for TokenReview in authentication"));
+        }
+        let status = match self.authenticator.accept(token, &texts(&spec, "audiences")) {
+            Ok(accepted) => json!({"authenticated": true, "user": user_info(&accepted.identity),
+                "audiences": accepted.audiences}),
+            Err(error) => json!({"user": {}, "error": error}),
+        };
+        Ok(answer("TokenReview", AUTHENTICATION, json!({}), spec, status))
+    }
+}
+
+fn answer(kind: &str, group: &str, metadata: Value, spec: Value, status: Value) -> Value {
+    json!({"kind": kind, "apiVersion": format!("{group}/v1"), "metadata": metadata, "spec": spec,
+        "status": status})
+}
+
+/// The `UserInfo` of the user, empty fields left out.
+pub fn user_info(who: &Identity) -> Value {
+    let mut info = Map::from_iter([("username".to_owned(), Value::from(&*who.name))]);
+    if !who.uid.is_empty() {
+        info.insert("uid".into(), (&*who.uid).into());
+    }
+    if !who.groups.is_empty() {
+        info.insert("groups".into(), json!(who.groups));
+    }
+    if !who.extra.is_empty() {
+        info.insert("extra".into(), json!(who.extra));
+    }
+    Value::Object(info)
+}
+
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn texts(object: &Value, field: &str) -> Vec<String> {
+    let list = object.get(field).and_then(Value::as_array).into_iter().flatten();
+    list.filter_map(Value::as_str).map(Into::into).collect()
+}
+
+fn subject(spec: &Value) -> Identity {
+    Identity {
+        name: text(spec, "user").into(),
+        uid: text(spec, "uid").into(),
+        groups: texts(spec, "groups"),
+        ..Identity::default()
+    }
+}
+
+fn attributes(spec: &Value) -> Attributes<'_> {
+    if let Some(resource) = spec.get("resourceAttributes").filter(|value| value.is_object()) {
+        return Attributes::Resource {
+            verb: text(resource, "verb"),
+            group: text(resource, "group"),
+            resource: text(resource, "resource"),
+            subresource: text(resource, "subresource"),
+            namespace: text(resource, "namespace"),
+            name: text(resource, "name"),
+        };
+    }
+    let path = spec.get("nonResourceAttributes").unwrap_or(&Value::Null);
+    Attributes::Path { verb: text(path, "verb"), path: text(path, "path") }
+}
+
+fn attribute_errors(spec: &Value) -> Vec<Error> {
+    let is_given = |field: &str| spec.get(field).is_some_and(Value::is_object);
+    if is_given("resourceAttributes") != is_given("nonResourceAttributes") {
+        return Vec::new();
+    }
+    let value = spec.get("nonResourceAttributes").unwrap_or(&Value::Null);
+    let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+    vec![Error::invalid(&Path::Root.field("spec"), value, detail)]
+}
+
+fn subject_error(spec: &Value) -> Option<Error> {
+    let is_nobody = text(spec, "user").is_empty() && texts(spec, "groups").is_empty();
+    let path = Path::Root;
+    let path = path.field("spec.user");
+    is_nobody.then(|| Error::invalid(&path, &"".into(), "at least one of user or group must be specified"))
+}
+
+fn metadata_error(body: &Value, allowed: &[&str]) -> Option<Error> {
+    let metadata = body.get("metadata")?;
+    let is_empty = |(field, value): (&String, &Value)| {
+        allowed.contains(&&**field) || field == "managedFields" || value.is_null() || value == ""
+    };
+    if metadata.as_object()?.iter().all(is_empty) {
+        return None;
+    }
+    let detail = if allowed.is_empty() { "must be empty" } else { "must be empty except for namespace" };
+    Some(Error::invalid(&Path::Root.field("metadata"), metadata, detail))
+}
+
+/// Kubernetes forgets the kind in these refusals; clients see `.authorization.k8s.io "" is invalid`.
+fn refuse(errors: &[Error]) -> Result<(), Status> {
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid(AUTHORIZATION, "", "", errors)) }
+}
