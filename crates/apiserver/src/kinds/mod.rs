@@ -1,7 +1,9 @@
 //! What Kubernetes does per built-in kind. The generic verbs call in here: [`strategy`] says how to treat a kind,
-//! [`names`] what may be called what.
+//! [`names`] what may be called what, [`mod@defaults`] what absent fields become.
 //!
 //! **Invariant:** everything here is a pure function of the objects it is given; nothing reads or writes the store.
 
+pub mod defaults;
+mod fill;
 pub mod names;
 pub mod strategy;
