@@ -1,0 +1,217 @@
+//! What the server itself puts into an object before it is judged and stored: statuses cleared or kept, finalizers,
+//! generated selectors, what mutating admission adds.
+//!
+//! **Invariant:** runs after the defaults and before validation; what a client may not set is overwritten here, so
+//! validation never sees it. Metadata every kind has (uid, times, generation) belongs to the generic verbs.
+
+mod core;
+mod pod;
+mod workloads;
+
+use homeostat_core::Clock;
+use serde_json::{Value, json};
+
+use super::fill::{Fields, made};
+use super::strategy::strategy;
+use crate::auth::Identity;
+use crate::resource::Resource;
+use crate::status::Status;
+
+/// Looks up a PriorityClass by name; the empty name asks for the global default.
+pub type PriorityClasses<'a> = dyn Fn(&str) -> Option<Value> + 'a;
+
+/// What preparing an object needs to know beside the object.
+pub struct Prepare<'a> {
+    /// The time.
+    pub clock: &'a Clock,
+    /// The uid the new object gets.
+    pub uid: &'a str,
+    /// Who asks.
+    pub identity: &'a Identity,
+    /// The PriorityClasses there are.
+    pub priority_classes: &'a PriorityClasses<'a>,
+}
+
+/// The statuses new objects start with; kinds not listed start with an empty one.
+fn first_status(group: &str, kind: &str) -> Value {
+    match (group, kind) {
+        ("", "Namespace") => json!({"phase": "Active"}),
+        ("", "PersistentVolumeClaim" | "PersistentVolume") => json!({"phase": "Pending"}),
+        ("", "Service") | ("networking.k8s.io", "Ingress") => json!({"loadBalancer": {}}),
+        ("", "ReplicationController") | ("apps", "ReplicaSet") => json!({"replicas": 0}),
+        ("apps", "StatefulSet") => json!({"replicas": 0, "availableReplicas": 0}),
+        ("apps", "DaemonSet") => json!({"currentNumberScheduled": 0, "numberMisscheduled": 0,
+            "desiredNumberScheduled": 0, "numberReady": 0}),
+        ("policy", "PodDisruptionBudget") => {
+            json!({"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0})
+        }
+        _ => json!({}),
+    }
+}
+
+/// Prepares a new object of a kind.
+pub fn prepare_for_create(resource: &Resource, object: &mut Value, with: &Prepare<'_>) -> Result<(), Status> {
+    let Some(fields) = object.as_object_mut() else { return Ok(()) };
+    clear_status(resource, fields);
+    if resource.is_custom() {
+        return Ok(());
+    }
+    match (&*resource.group, &*resource.kind) {
+        ("", "Pod") => return pod::created(resource, fields, with),
+        ("", "Namespace") => core::namespace_created(fields),
+        ("", "Secret") => core::fold_string_data(fields),
+        ("", "ServiceAccount") => core::clean_secret_references(fields),
+        ("", "Service") => super::service::normalize(fields, None),
+        ("", "PersistentVolume") => core::volume_created(fields, with.clock),
+        ("", "PersistentVolumeClaim") => core::add_finalizer(fields, "kubernetes.io/pvc-protection"),
+        ("storage.k8s.io", "VolumeAttributesClass") => {
+            core::add_finalizer(fields, "kubernetes.io/vac-protection");
+        }
+        ("batch", "Job") => workloads::job_created(fields, with.uid),
+        ("apps", "DaemonSet") => workloads::daemon_set_created(fields),
+        ("certificates.k8s.io", "CertificateSigningRequest") => core::request_created(fields, with.identity),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A new object has no status yet. Nodes keep theirs: kubelets register with it.
+fn clear_status(resource: &Resource, fields: &mut Fields) {
+    if strategy(resource).reset_on_status.is_empty()
+        || (resource.group.is_empty() && &*resource.kind == "Node")
+    {
+        return;
+    }
+    if resource.is_custom() {
+        fields.remove("status");
+        return;
+    }
+    fields.insert("status".into(), first_status(&resource.group, &resource.kind));
+}
+
+/// Prepares the update of an object through its main endpoint.
+pub fn prepare_for_update(resource: &Resource, new: &mut Value, old: &Value) {
+    let Some(fields) = new.as_object_mut() else { return };
+    for path in strategy(resource).reset_on_main {
+        keep(fields, old, path);
+    }
+    if resource.is_custom() {
+        return;
+    }
+    match (&*resource.group, &*resource.kind) {
+        ("", "Pod") => pod::updated(fields, old),
+        ("", "Namespace") => keep(fields, old, "spec.finalizers"),
+        ("", "Secret") => core::fold_string_data(fields),
+        ("", "ServiceAccount") => core::clean_secret_references(fields),
+        ("", "Service") => super::service::normalize(fields, Some(old)),
+        ("apps", "DaemonSet") => workloads::daemon_set_updated(fields, old),
+        _ => {}
+    }
+}
+
+/// Makes the value at a dotted path what the stored object has there.
+pub(crate) fn keep(fields: &mut Fields, old: &Value, path: &str) {
+    let (parents, name) = path.rsplit_once('.').map_or(("", path), |(parents, name)| (parents, name));
+    let mut target = fields;
+    let mut source = old;
+    for parent in parents.split('.').filter(|parent| !parent.is_empty()) {
+        source = source.get(parent).unwrap_or(&Value::Null);
+        let Some(inner) = made(target, parent) else { return };
+        target = inner;
+    }
+    match source.get(name) {
+        Some(value) => target.insert(name.into(), value.clone()),
+        None => target.remove(name),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(group: &str, kind: &str) -> Resource {
+        let found = Resource::built_in().into_iter().find(|row| &*row.group == group && &*row.kind == kind);
+        found.expect("served")
+    }
+
+    fn created(group: &str, kind: &str, mut object: Value) -> Result<Value, Status> {
+        let classes =
+            |name: &str| (name == "high").then(|| json!({"metadata": {"name": "high"}, "value": 7}));
+        let identity = Identity::admin();
+        let clock = Clock::system();
+        let with = Prepare { clock: &clock, uid: "u-1", identity: &identity, priority_classes: &classes };
+        crate::kinds::defaults::default(group, "v1", kind, &mut object);
+        prepare_for_create(&row(group, kind), &mut object, &with).map(|()| object)
+    }
+
+    #[test]
+    fn a_pod_starts_pending_with_admission_applied() {
+        let pod = created(
+            "",
+            "Pod",
+            json!({"metadata": {"name": "p"}, "status": {"phase": "Running"},
+                "spec": {"containers": [{"name": "a", "image": "x:1"}]}}),
+        )
+        .expect("accepted");
+        assert_eq!(pod["status"], json!({"phase": "Pending", "qosClass": "BestEffort"}));
+        assert_eq!(pod["spec"]["priority"], json!(0));
+        assert_eq!(pod["spec"]["preemptionPolicy"], "PreemptLowerPriority");
+        let keys = [&pod["spec"]["tolerations"][0]["key"], &pod["spec"]["tolerations"][1]["key"]];
+        assert_eq!(keys, ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]);
+    }
+
+    #[test]
+    fn quality_of_service_follows_the_resources() {
+        let rows = [
+            (json!({"limits": {"cpu": 2, "memory": "1e9"}}), "Guaranteed"),
+            (json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}), "Burstable"),
+            (json!({"requests": {"example.test/dev": "1"}}), "BestEffort"),
+            (json!({"limits": {"cpu": "1"}}), "Burstable"),
+        ];
+        for (resources, expected) in rows {
+            let pod = json!({"spec": {"containers": [{"name": "a", "image": "x", "resources": resources}]}});
+            let pod = created("", "Pod", pod).expect("accepted");
+            assert_eq!(pod["status"]["qosClass"], expected, "{resources}");
+        }
+    }
+
+    #[test]
+    fn priority_comes_from_the_class() {
+        let spec = |class: &str| json!({"spec": {"priorityClassName": class, "containers": []}});
+        assert_eq!(created("", "Pod", spec("high")).expect("accepted")["spec"]["priority"], json!(7));
+        let refusal = created("", "Pod", spec("nope")).expect_err("no such class");
+        assert!(refusal.message.contains("no PriorityClass with name nope was found"), "{}", refusal.message);
+    }
+
+    #[test]
+    fn namespaces_secrets_and_jobs_are_completed() {
+        let namespace = created("", "Namespace", json!({"metadata": {"name": "n"}})).expect("accepted");
+        assert_eq!(namespace["spec"]["finalizers"], json!(["kubernetes"]));
+        assert_eq!(namespace["status"], json!({"phase": "Active"}));
+        assert_eq!(namespace["metadata"]["labels"]["kubernetes.io/metadata.name"], "n");
+
+        let secret = json!({"data": {"pw": "c2VjcmV0"}, "stringData": {"user": "admin"}});
+        let secret = created("", "Secret", secret).expect("accepted");
+        assert_eq!(secret, json!({"data": {"pw": "c2VjcmV0", "user": "YWRtaW4="}, "type": "Opaque"}));
+
+        let job = json!({"metadata": {"name": "once"}, "spec": {"template": {"spec": {"containers": []}}}});
+        let job = created("batch", "Job", job).expect("accepted");
+        let labels = json!({"batch.kubernetes.io/controller-uid": "u-1", "batch.kubernetes.io/job-name": "once",
+            "controller-uid": "u-1", "job-name": "once"});
+        assert_eq!(job["metadata"]["labels"], labels);
+        assert_eq!(job["spec"]["template"]["metadata"]["labels"], labels);
+        assert_eq!(
+            job["spec"]["selector"]["matchLabels"],
+            json!({"batch.kubernetes.io/controller-uid": "u-1"})
+        );
+    }
+
+    #[test]
+    fn the_main_endpoint_keeps_what_is_not_its_own() {
+        let old = json!({"metadata": {"name": "x"}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
+        let mut new =
+            json!({"metadata": {"name": "x"}, "spec": {"finalizers": []}, "status": {"phase": "Odd"}});
+        prepare_for_update(&row("", "Namespace"), &mut new, &old);
+        assert_eq!(new, old);
+    }
+}

@@ -1,0 +1,523 @@
+//! Addresses and ports of Services: the linked fields are brought in line, then free values are given out.
+//!
+//! **Invariant:** an address or port is given to one Service at a time. The allocator lives in memory and is fed from
+//! the stored Services at start ([`Allocator::observe`]); who allocates must say how it ended
+//! ([`Allocator::release`]). IPv4 only: this is a single-stack cluster.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use homeostat_core::Entropy;
+use serde_json::{Value, json};
+
+use super::fill::{Fields, at, each, inner, is_zero, items, made, text};
+use crate::field::{Error, Path};
+
+/// The range of Service addresses, as large clusters choose it: a million of them.
+pub const SERVICE_NETWORK: (Ipv4Addr, u32) = (Ipv4Addr::new(10, 96, 0, 0), 12);
+/// The address of the Service `default/kubernetes`.
+pub const API_SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
+const NODE_PORT_MIN: u16 = 30_000;
+const NODE_PORT_MAX: u16 = 32_767;
+/// What a dry run shows for a node port: one that no real allocation can give.
+const DRY_RUN_PORT: u16 = 32_769;
+/// Random tries before the search becomes linear; at half a range taken the chance to need it is 2^-16.
+const RANDOM_TRIES: usize = 16;
+
+fn kind(spec: &Value) -> &str {
+    text(spec, "type")
+}
+
+fn needs_address(spec: &Value) -> bool {
+    kind(spec) != "ExternalName"
+}
+
+fn needs_node_port(spec: &Value) -> bool {
+    matches!(kind(spec), "NodePort" | "LoadBalancer")
+}
+
+fn needs_health_port(spec: &Value) -> bool {
+    kind(spec) == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
+}
+
+fn is_external(spec: &Value) -> bool {
+    needs_node_port(spec) || (kind(spec) == "ClusterIP" && !is_zero(spec.get("externalIPs")))
+}
+
+/// Brings the linked fields of a Service in line: singular and plural addresses, what a change of type leaves
+/// behind, families and their policy. Allocates nothing.
+pub(super) fn normalize(service: &mut Fields, old: Option<&Value>) {
+    let old_spec = old.map(|old| at(old, &["spec"]));
+    if let Some(old_spec) = old_spec {
+        drop_by_type(service, old_spec);
+    }
+    let Some(spec) = made(service, "spec") else { return };
+    if let Some(old_spec) = old_spec {
+        inherit(spec, old_spec);
+    }
+    link_addresses(spec, old_spec.unwrap_or(&Value::Null));
+    families(spec, old_spec.unwrap_or(&Value::Null));
+}
+
+/// Wipes values that the new type has no use for and that the client did not touch.
+fn drop_by_type(service: &mut Fields, old: &Value) {
+    let Some(spec) = made(service, "spec") else { return };
+    let new = Value::Object(spec.clone());
+    let untouched = |name: &str| at(&new, &[name]) == at(old, &[name]);
+    let mut drop: Vec<&str> = Vec::new();
+    if needs_address(old) && !needs_address(&new) {
+        if untouched("clusterIPs") {
+            drop.extend(["clusterIP", "clusterIPs"]);
+        }
+        drop.extend(["ipFamilies", "ipFamilyPolicy"].into_iter().filter(|name| untouched(name)));
+    }
+    if needs_health_port(old) && !needs_health_port(&new) {
+        drop.push("healthCheckNodePort");
+    }
+    if kind(old) == "LoadBalancer" && kind(&new) != "LoadBalancer" {
+        drop.extend(["allocateLoadBalancerNodePorts", "loadBalancerClass"]);
+    }
+    if is_external(old) && !is_external(&new) {
+        drop.push("externalTrafficPolicy");
+    }
+    for name in drop.into_iter().filter(|name| untouched(name)) {
+        spec.remove(name);
+    }
+    if !needs_address(&new) && needs_address(old) && untouched("internalTrafficPolicy") {
+        spec.remove("internalTrafficPolicy");
+    }
+    let ports = |spec: &Value| {
+        items(spec, "ports").iter().map(|port| at(port, &["nodePort"]).clone()).collect::<Vec<_>>()
+    };
+    if needs_node_port(old) && !needs_node_port(&new) && ports(old) == ports(&new) {
+        each(spec, "ports").for_each(|port| {
+            port.remove("nodePort");
+        });
+    }
+    if kind(&new) != "LoadBalancer" {
+        service.insert("status".into(), json!({"loadBalancer": {}}));
+    }
+}
+
+/// Takes over what was allocated before and is not said again.
+fn inherit(spec: &mut Fields, old: &Value) {
+    let new = Value::Object(spec.clone());
+    if needs_address(old) && needs_address(&new) && is_zero(spec.get("clusterIP")) {
+        for name in ["clusterIP", "clusterIPs"] {
+            if is_zero(spec.get(name)) && !at(old, &[name]).is_null() {
+                spec.insert(name.into(), at(old, &[name]).clone());
+            }
+        }
+    }
+    if needs_node_port(old) && needs_node_port(&new) {
+        inherit_ports(spec, old, &new);
+    }
+    if needs_health_port(old) && needs_health_port(&new) && is_zero(spec.get("healthCheckNodePort")) {
+        spec.insert("healthCheckNodePort".into(), at(old, &["healthCheckNodePort"]).clone());
+    }
+}
+
+fn inherit_ports(spec: &mut Fields, old: &Value, new: &Value) {
+    let said: Vec<&Value> = items(new, "ports").iter().map(|port| at(port, &["nodePort"])).collect();
+    for port in each(spec, "ports").filter(|port| is_zero(port.get("nodePort"))) {
+        let name = port.get("name").and_then(Value::as_str).unwrap_or_default();
+        let before = items(old, "ports")
+            .iter()
+            .find(|one| text(one, "name") == name)
+            .map(|one| at(one, &["nodePort"]));
+        if let Some(number) = before.filter(|number| !is_zero(Some(number)) && !said.contains(number)) {
+            port.insert("nodePort".into(), number.clone());
+        }
+    }
+}
+
+/// `clusterIP` and the first of `clusterIPs` are one fact in two fields.
+fn link_addresses(spec: &mut Fields, old: &Value) {
+    let single = spec.get("clusterIP").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let old_single = text(old, "clusterIP");
+    let plural_untouched = spec.get("clusterIPs").unwrap_or(&Value::Null) == at(old, &["clusterIPs"]);
+    if old.is_null() || old_single.is_empty() {
+        if !single.is_empty() && is_zero(spec.get("clusterIPs")) {
+            spec.insert("clusterIPs".into(), json!([single]));
+        }
+    } else if single == old_single {
+        if is_zero(spec.get("clusterIPs")) {
+            spec.insert("clusterIPs".into(), at(old, &["clusterIPs"]).clone());
+        }
+    } else if plural_untouched {
+        if single.is_empty() {
+            spec.remove("clusterIPs");
+        } else {
+            spec.insert("clusterIPs".into(), json!([single]));
+        }
+    }
+}
+
+/// The family policy defaults to what was, then to both families for headless Services without a selector, then to one.
+fn families(spec: &mut Fields, old: &Value) {
+    if !needs_address(&Value::Object(spec.clone())) {
+        return;
+    }
+    let is_open =
+        spec.get("clusterIP").and_then(Value::as_str) == Some("None") && is_zero(spec.get("selector"));
+    if is_zero(spec.get("ipFamilyPolicy")) {
+        let before = at(old, &["ipFamilyPolicy"]);
+        let first = if is_open { json!("RequireDualStack") } else { json!("SingleStack") };
+        let policy = if before.is_null() { first } else { before.clone() };
+        spec.insert("ipFamilyPolicy".into(), policy);
+    }
+    if is_zero(spec.get("ipFamilies")) {
+        let before = at(old, &["ipFamilies"]);
+        let families = if is_zero(Some(before)) { given_families(spec) } else { before.clone() };
+        spec.insert("ipFamilies".into(), families);
+    }
+    let is_single = spec.get("ipFamilyPolicy").and_then(Value::as_str) == Some("SingleStack");
+    if let Some(Value::Array(families)) = spec.get_mut("ipFamilies") {
+        if is_single && families.len() > 1 && at(old, &["ipFamilies"]).as_array() == Some(families) {
+            families.truncate(1);
+        } else if is_open && !is_single && families.len() == 1 {
+            let other = if families[0] == "IPv4" { "IPv6" } else { "IPv4" };
+            families.push(other.into());
+        }
+    }
+}
+
+fn given_families(spec: &Fields) -> Value {
+    let addresses = spec.get("clusterIPs").and_then(Value::as_array).into_iter().flatten();
+    let families: Vec<&str> = addresses
+        .filter_map(|address| address.as_str()?.parse::<IpAddr>().ok())
+        .map(|address| if address.is_ipv4() { "IPv4" } else { "IPv6" })
+        .collect();
+    if families.is_empty() { json!(["IPv4"]) } else { json!(families) }
+}
+
+/// What a Service holds of the shared ranges.
+#[derive(Debug, Default)]
+struct Held {
+    addresses: BTreeSet<Ipv4Addr>,
+    ports: BTreeSet<u16>,
+}
+
+impl Held {
+    fn of(service: &Value) -> Self {
+        let spec = at(service, &["spec"]);
+        let addresses = items(spec, "clusterIPs").iter().filter_map(|one| one.as_str()?.parse().ok());
+        let ports = items(spec, "ports").iter().map(|port| at(port, &["nodePort"]));
+        let ports = ports.chain([at(spec, &["healthCheckNodePort"])]);
+        let ports = ports.filter_map(|port| u16::try_from(port.as_u64()?).ok()).filter(|port| *port != 0);
+        Self { addresses: addresses.collect(), ports: ports.collect() }
+    }
+}
+
+/// Whether an allocation is for keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The values are taken.
+    Real,
+    /// The values are only shown; nothing is taken.
+    DryRun,
+}
+
+/// Gives out addresses and node ports.
+#[derive(Debug, Default)]
+pub struct Allocator {
+    taken: Mutex<Held>,
+}
+
+impl Allocator {
+    fn taken(&self) -> MutexGuard<'_, Held> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what a stored Service holds; call it for each one at start.
+    pub fn observe(&self, service: &Value) {
+        let held = Held::of(service);
+        let mut taken = self.taken();
+        taken.addresses.extend(held.addresses);
+        taken.ports.extend(held.ports);
+    }
+
+    /// Frees what `gone` held and `kept` does not: after a delete (`kept` is `None`), after an update (old, new) and
+    /// after a refused write (new, old).
+    pub fn release(&self, gone: &Value, kept: Option<&Value>) {
+        let (gone, kept) = (Held::of(gone), kept.map(Held::of).unwrap_or_default());
+        let mut taken = self.taken();
+        for address in gone.addresses.difference(&kept.addresses) {
+            taken.addresses.remove(address);
+        }
+        for port in gone.ports.difference(&kept.ports) {
+            taken.ports.remove(port);
+        }
+    }
+
+    /// Fills in the addresses and ports a prepared and valid Service still needs. On error nothing is taken.
+    pub fn allocate(
+        &self,
+        service: &mut Value,
+        old: Option<&Value>,
+        mode: Mode,
+        entropy: &Entropy,
+    ) -> Result<(), Vec<Error>> {
+        let held = old.map(Held::of).unwrap_or_default();
+        let Some(spec) = service.as_object_mut().and_then(|service| inner(service, "spec")) else {
+            return Ok(());
+        };
+        check_families(spec)?;
+        let mut taken = self.taken();
+        let mut claim = Claim { taken: &taken, held: &held, fresh: Held::default(), mode, entropy };
+        claim.address(spec)?;
+        claim.ports(spec)?;
+        let fresh = claim.fresh;
+        if mode == Mode::Real {
+            taken.addresses.extend(fresh.addresses);
+            taken.ports.extend(fresh.ports);
+        }
+        Ok(())
+    }
+}
+
+/// Two families cannot be had where only one is configured, unless nothing is allocated at all.
+fn check_families(spec: &Fields) -> Result<(), Vec<Error>> {
+    let is_open =
+        spec.get("clusterIP").and_then(Value::as_str) == Some("None") && is_zero(spec.get("selector"));
+    if is_open || spec.get("type").and_then(Value::as_str) == Some("ExternalName") {
+        return Ok(());
+    }
+    let root = Path::Root.field("spec");
+    let mut errors = Vec::new();
+    if let Some(policy) = spec.get("ipFamilyPolicy").filter(|policy| **policy == "RequireDualStack") {
+        let detail = "this cluster is not configured for dual-stack services";
+        errors.push(Error::invalid(&root.field("ipFamilyPolicy"), policy, detail));
+    }
+    let families = root.field("ipFamilies");
+    for (at, family) in spec.get("ipFamilies").and_then(Value::as_array).into_iter().flatten().enumerate() {
+        if family != "IPv4" {
+            errors.push(Error::invalid(&families.index(at), family, "not configured on this cluster"));
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+/// One allocation under way.
+struct Claim<'a> {
+    taken: &'a Held,
+    held: &'a Held,
+    fresh: Held,
+    mode: Mode,
+    entropy: &'a Entropy,
+}
+
+impl Claim<'_> {
+    fn address(&mut self, spec: &mut Fields) -> Result<(), Vec<Error>> {
+        let said = spec.get("clusterIP").and_then(Value::as_str).unwrap_or_default();
+        if said == "None" || spec.get("type").and_then(Value::as_str) == Some("ExternalName") {
+            return Ok(());
+        }
+        if said.is_empty() {
+            let address = self.free_address()?.to_string();
+            spec.insert("clusterIP".into(), json!(address));
+            spec.insert("clusterIPs".into(), json!([address]));
+            return Ok(());
+        }
+        let Ok(address) = said.parse::<Ipv4Addr>() else { return Ok(()) };
+        if self.held.addresses.contains(&address) {
+            return Ok(());
+        }
+        let detail = if !is_in_network(address) {
+            "the provided network does not match the current range"
+        } else if self.taken.addresses.contains(&address) {
+            "provided IP is already allocated"
+        } else {
+            self.fresh.addresses.insert(address);
+            return Ok(());
+        };
+        let root = Path::Root.field("spec");
+        let detail = format!("failed to allocate IP {said}: {detail}");
+        Err(vec![Error::invalid(&root.field("clusterIPs"), &json!([said]), &detail)])
+    }
+
+    fn free_address(&mut self) -> Result<Ipv4Addr, Vec<Error>> {
+        let (base, bits) = SERVICE_NETWORK;
+        // Without the network itself, the address of this server and the broadcast address.
+        let count = (1_u32 << (32 - bits)) - 3;
+        let address = |offset: u32| Ipv4Addr::from(u32::from(base) + 2 + offset);
+        let is_free = |offset: &u32| !self.taken.addresses.contains(&address(*offset));
+        if self.mode == Mode::DryRun {
+            return Ok(address(0));
+        }
+        let drawn = |_| u32::try_from(self.entropy.below(u64::from(count))).expect("below a 32-bit count");
+        let found = (0..RANDOM_TRIES).map(drawn).find(is_free).or_else(|| (0..count).find(is_free));
+        let found = found.map(address).ok_or_else(|| full("clusterIPs", "range is full"))?;
+        self.fresh.addresses.insert(found);
+        Ok(found)
+    }
+
+    fn ports(&mut self, spec: &mut Fields) -> Result<(), Vec<Error>> {
+        let is = |name: &str| spec.get("type").and_then(Value::as_str) == Some(name);
+        let is_balanced = is("LoadBalancer");
+        let is_optional =
+            is_balanced && spec.get("allocateLoadBalancerNodePorts") == Some(&Value::Bool(false));
+        let needs_ports = is_balanced || is("NodePort");
+        let needs_health =
+            is_balanced && spec.get("externalTrafficPolicy").is_some_and(|policy| policy == "Local");
+        let root = Path::Root.field("spec");
+        let list = root.field("ports");
+        for (at, port) in each(spec, "ports").enumerate().filter(|_| needs_ports) {
+            let place = list.index(at);
+            if is_zero(port.get("nodePort")) && is_optional {
+                continue;
+            }
+            // TCP and UDP of one number may share a node port.
+            self.port(port, "nodePort", &place)?;
+        }
+        if needs_health { self.port(spec, "healthCheckNodePort", &root) } else { Ok(()) }
+    }
+
+    fn port(&mut self, holder: &mut Fields, name: &str, place: &Path<'_>) -> Result<(), Vec<Error>> {
+        let said = holder.get(name).cloned().filter(|number| !is_zero(Some(number)));
+        let Some(said) = said else {
+            let number = self.free_port()?;
+            holder.insert(name.into(), json!(number));
+            return Ok(());
+        };
+        let number = said.as_u64().and_then(|number| u16::try_from(number).ok()).unwrap_or(0);
+        if self.held.ports.contains(&number) || self.fresh.ports.contains(&number) {
+            return Ok(());
+        }
+        let detail = if !(NODE_PORT_MIN..=NODE_PORT_MAX).contains(&number) {
+            format!(
+                "provided port is not in the valid range. The range of valid ports is {NODE_PORT_MIN}-{NODE_PORT_MAX}"
+            )
+        } else if self.taken.ports.contains(&number) {
+            "provided port is already allocated".into()
+        } else {
+            self.fresh.ports.insert(number);
+            return Ok(());
+        };
+        Err(vec![Error::invalid(&place.field(name), &said, &detail)])
+    }
+
+    fn free_port(&mut self) -> Result<u16, Vec<Error>> {
+        let next =
+            |fresh: &Held| fresh.ports.last().map_or(DRY_RUN_PORT, |last| (*last + 1).max(DRY_RUN_PORT));
+        if self.mode == Mode::DryRun {
+            let number = next(&self.fresh);
+            self.fresh.ports.insert(number);
+            return Ok(number);
+        }
+        let count = u64::from(NODE_PORT_MAX - NODE_PORT_MIN) + 1;
+        let is_free = |port: &u16| !self.taken.ports.contains(port) && !self.fresh.ports.contains(port);
+        let drawn = |_| NODE_PORT_MIN + u16::try_from(self.entropy.below(count)).expect("below 2768");
+        let found = (0..RANDOM_TRIES).map(drawn).find(is_free);
+        let found = found.or_else(|| (NODE_PORT_MIN..=NODE_PORT_MAX).find(is_free));
+        let found = found.ok_or_else(|| full("ports", "range is full"))?;
+        self.fresh.ports.insert(found);
+        Ok(found)
+    }
+}
+
+fn full(name: &str, detail: &str) -> Vec<Error> {
+    let root = Path::Root.field("spec");
+    vec![Error::forbidden(&root.field(name), detail)]
+}
+
+fn is_in_network(address: Ipv4Addr) -> bool {
+    let (base, bits) = SERVICE_NETWORK;
+    u32::from(address) >> (32 - bits) == u32::from(base) >> (32 - bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepared(mut service: Value, old: Option<&Value>) -> Value {
+        crate::kinds::defaults::default("", "v1", "Service", &mut service);
+        normalize(service.as_object_mut().expect("an object"), old);
+        service
+    }
+
+    fn allocated(allocator: &Allocator, service: Value, old: Option<&Value>) -> Value {
+        let mut service = prepared(service, old);
+        allocator.allocate(&mut service, old, Mode::Real, &Entropy::seeded(1)).expect("allocates");
+        service
+    }
+
+    #[test]
+    fn an_update_keeps_the_address_it_does_not_mention() {
+        let allocator = Allocator::default();
+        let old =
+            allocated(&allocator, json!({"spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}}), None);
+        assert_eq!(old["spec"]["ipFamilies"], json!(["IPv4"]));
+        assert_eq!(old["spec"]["ipFamilyPolicy"], "SingleStack");
+        assert_eq!(old["spec"]["clusterIPs"][0], old["spec"]["clusterIP"]);
+        let new = allocated(
+            &allocator,
+            json!({"spec": {"selector": {"a": "c"}, "ports": [{"port": 80}]}}),
+            Some(&old),
+        );
+        assert_eq!(new["spec"]["clusterIP"], old["spec"]["clusterIP"]);
+        assert_eq!(new["spec"]["clusterIPs"], old["spec"]["clusterIPs"]);
+    }
+
+    #[test]
+    fn a_headless_service_without_selector_wants_both_families() {
+        let service = prepared(json!({"spec": {"clusterIP": "None", "ports": [{"port": 80}]}}), None);
+        assert_eq!(service["spec"]["ipFamilies"], json!(["IPv4", "IPv6"]));
+        assert_eq!(service["spec"]["ipFamilyPolicy"], "RequireDualStack");
+        assert_eq!(service["spec"]["clusterIPs"], json!(["None"]));
+        let mut selecting = service.clone();
+        selecting["spec"]["selector"] = json!({"a": "b"});
+        let errors = Allocator::default().allocate(&mut selecting, None, Mode::Real, &Entropy::seeded(1));
+        assert!(errors.is_err());
+    }
+
+    #[test]
+    fn a_change_of_type_takes_and_gives_back() {
+        let allocator = Allocator::default();
+        let node =
+            allocated(&allocator, json!({"spec": {"type": "NodePort", "ports": [{"port": 80}]}}), None);
+        let number = node["spec"]["ports"][0]["nodePort"].as_u64().expect("a node port");
+        assert!((30_000..32_768).contains(&number));
+        let mut plain = node.clone();
+        plain["spec"]["type"] = json!("ClusterIP");
+        let plain = allocated(&allocator, plain, Some(&node));
+        assert_eq!(plain["spec"]["ports"][0].get("nodePort"), None);
+        assert_eq!(plain["spec"].get("externalTrafficPolicy"), None);
+        allocator.release(&node, Some(&plain));
+        let again = json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": number}]}});
+        allocated(&allocator, again, None);
+    }
+
+    #[test]
+    fn what_is_taken_is_refused() {
+        let allocator = Allocator::default();
+        let first = allocated(&allocator, json!({"spec": {"ports": [{"port": 80}]}}), None);
+        let address = &first["spec"]["clusterIP"];
+        let mut second = prepared(json!({"spec": {"clusterIP": address, "ports": [{"port": 80}]}}), None);
+        let errors =
+            allocator.allocate(&mut second, None, Mode::Real, &Entropy::seeded(2)).expect_err("taken");
+        assert!(errors[0].body.ends_with("provided IP is already allocated"), "{}", errors[0]);
+        allocator.release(&first, None);
+        allocator.allocate(&mut second, None, Mode::Real, &Entropy::seeded(2)).expect("free again");
+    }
+
+    #[test]
+    fn a_dry_run_shows_a_port_nobody_gets() {
+        let mut service = prepared(json!({"spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}}), None);
+        let allocator = Allocator::default();
+        allocator.allocate(&mut service, None, Mode::DryRun, &Entropy::seeded(1)).expect("allocates");
+        assert_eq!(service["spec"]["ports"][0]["nodePort"], json!(DRY_RUN_PORT));
+        assert!(allocator.taken().addresses.is_empty() && allocator.taken().ports.is_empty());
+    }
+
+    #[test]
+    fn an_external_name_needs_nothing() {
+        let service = json!({"spec": {"type": "ExternalName", "externalName": "a.b"}});
+        let service = allocated(&Allocator::default(), service, None);
+        assert_eq!(
+            service["spec"],
+            json!({"type": "ExternalName", "externalName": "a.b", "sessionAffinity": "None"})
+        );
+    }
+}
