@@ -58,10 +58,10 @@ impl History {
     }
 
     /// Appends an event to its log.
-    pub(crate) fn append(&mut self, event: Arc<Event>, topic: Arc<Topic>, at: Timestamp) {
+    pub(crate) fn append(&mut self, event: Arc<Event>, topic: &Arc<Topic>, at: Timestamp) {
         let bytes = EVENT_BYTES + event.old.as_ref().map_or(0, |old| old.bytes.len() as u64);
         self.bytes += bytes;
-        self.records.push_back(Record { revision: event.revision, at, bytes, topic: Arc::clone(&topic) });
+        self.records.push_back(Record { revision: event.revision, at, bytes, topic: Arc::clone(topic) });
         topic.append(event);
     }
 

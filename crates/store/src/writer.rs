@@ -57,7 +57,7 @@ impl Writer {
         for event in batch.events {
             let topic = self.published.topic(topic_of(&event.key));
             wake.add(&topic);
-            self.history.append(event, topic, batch.at);
+            self.history.append(event, &topic, batch.at);
         }
         self.published.publish(batch.snapshot);
         self.history.trim(&self.published, batch.at);
