@@ -161,7 +161,7 @@ fn take_text(fields: &mut Map<String, Value>, name: &str) -> Result<Option<Strin
 }
 
 fn mistyped(found: &Value, wanted: &str) -> Status {
-    let found = super::type_name(found);
+    let found = super::go::json_type_of(found);
     Status::bad_request(format!("error decoding patch: json: cannot unmarshal {found} into {wanted}"))
 }
 

@@ -1,0 +1,208 @@
+//! Strategic merge patch: a merge patch that knows from the schema which lists merge, by which key, and which maps are
+//! replaced. Directives inside the patch override the schema.
+//!
+//! **Invariant:** the patch is only read, so it can be applied again after a conflict. Directives inside values that
+//! are new as a whole list element stay in them, as in Kubernetes; strict decoding of the result then names them.
+//! Custom kinds have no strategy and are refused before they come here.
+
+mod list;
+mod order;
+
+use serde_json::{Map, Value};
+
+use super::go::{self, Printed};
+use crate::schema::{Kind, Merge, Property, Schema};
+use crate::status::Status;
+
+/// Says how the map or list element it stands in is to be taken.
+const DIRECTIVE: &str = "$patch";
+/// Lists the only keys of the map that may stay.
+const RETAIN_KEYS: &str = "$retainKeys";
+/// Begins the key that lists what to remove from a list of scalars.
+const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList";
+/// Begins the key that gives the order of a merged list.
+const SET_ORDER: &str = "$setElementOrder";
+
+type Fields = Map<String, Value>;
+
+/// Merges `patch` into `target`, which has this schema. After a refusal the target is half changed: discard it.
+pub fn apply(target: &mut Value, patch: &Value, schema: &Schema) -> Result<(), Status> {
+    let fields = match patch {
+        Value::Object(fields) => fields,
+        Value::Null => return Ok(()),
+        other => return Err(super::not_an_object("", other)),
+    };
+    match target {
+        Value::Object(present) => merge_map(present, fields, Some(schema)),
+        other => Err(wrong_type(&Value::Object(Fields::new()), other)),
+    }
+}
+
+fn merge_map(target: &mut Fields, patch: &Fields, schema: Option<&Schema>) -> Result<(), Status> {
+    if let Some(directive) = patch.get(DIRECTIVE) {
+        return follow_directive(target, patch, directive);
+    }
+    retain_keys(target, patch)?;
+    let ordered = order::merge_ordered_lists(target, patch, schema)?;
+    for (name, change) in patch {
+        if name == RETAIN_KEYS || name.starts_with(SET_ORDER) || ordered.contains(&name.as_str()) {
+            continue;
+        }
+        if let Some(list) = directed_list(name, DELETE_FROM_LIST) {
+            delete_from_list(target, list?, change, schema)?;
+        } else {
+            merge_field(target, name, change, schema)?;
+        }
+    }
+    Ok(())
+}
+
+/// `$patch` beside the fields of a map: the map is replaced by the rest of the patch, or emptied.
+fn follow_directive(target: &mut Fields, patch: &Fields, directive: &Value) -> Result<(), Status> {
+    match directive.as_str() {
+        Some("replace") => {
+            *target = patch.clone();
+            target.remove(DIRECTIVE);
+        }
+        Some("delete") => target.clear(),
+        _ => return Err(unknown_directive(directive, patch)),
+    }
+    Ok(())
+}
+
+/// `$retainKeys`: drops the fields it does not list. The patch may not set others.
+fn retain_keys(target: &mut Fields, patch: &Fields) -> Result<(), Status> {
+    let Some(list) = patch.get(RETAIN_KEYS) else { return Ok(()) };
+    let malformed = || Status::bad_request("invalid patch format of retainKeys");
+    let kept = list.as_array().ok_or_else(malformed)?;
+    let is_kept = |name: &String| kept.iter().any(|one| one.as_str() == Some(name));
+    let is_directive = |name: &String| {
+        name == RETAIN_KEYS || name.starts_with(DELETE_FROM_LIST) || name.starts_with(SET_ORDER)
+    };
+    if patch.iter().any(|(name, value)| !value.is_null() && !is_directive(name) && !is_kept(name)) {
+        return Err(malformed());
+    }
+    target.retain(|name, _| is_kept(name));
+    Ok(())
+}
+
+fn delete_from_list(
+    target: &mut Fields,
+    name: &str,
+    items: &Value,
+    schema: Option<&Schema>,
+) -> Result<(), Status> {
+    if items.is_null() {
+        target.remove(name);
+        return Ok(());
+    }
+    let (Some(Value::Array(present)), Value::Array(items)) = (target.get_mut(name), items) else {
+        return Ok(());
+    };
+    let place = Place::of(schema, name);
+    list::delete(present, items, &place)
+}
+
+fn merge_field(
+    target: &mut Fields,
+    name: &str,
+    change: &Value,
+    schema: Option<&Schema>,
+) -> Result<(), Status> {
+    let place = Place::of(schema, name);
+    match (target.get_mut(name), change) {
+        (_, Value::Null) => {
+            target.remove(name);
+        }
+        (Some(Value::Object(present)), Value::Object(fields)) if place.merge.patch.replace => {
+            present.clone_from(fields);
+        }
+        (Some(Value::Object(present)), Value::Object(fields)) => merge_map(present, fields, place.schema)?,
+        (Some(Value::Array(present)), Value::Array(items)) => list::merge_or_replace(present, items, &place)?,
+        _ => match without_directives(change) {
+            Some(value) => drop(target.insert(name.to_owned(), value)),
+            None => drop(target.remove(name)),
+        },
+    }
+    Ok(())
+}
+
+/// What the schema says about a field. Where it says nothing, maps merge and lists are replaced.
+struct Place<'a> {
+    schema: Option<&'a Schema>,
+    merge: &'a Merge,
+}
+
+/// How a field merges of which the schema says nothing.
+static UNKNOWN: Merge = Merge {
+    list: crate::schema::ListType::Atomic,
+    atomic_map: false,
+    patch: crate::schema::PatchStrategy { merge: false, replace: false, retain_keys: false },
+    patch_key: None,
+};
+
+impl<'a> Place<'a> {
+    fn of(schema: Option<&'a Schema>, field: &str) -> Self {
+        match schema.map(|schema| &schema.kind) {
+            Some(Kind::Object(object)) => {
+                let property = object.properties.get(field).or(object.additional.as_deref());
+                property.map_or(Self { schema: None, merge: &UNKNOWN }, Self::below)
+            }
+            _ => Self { schema: None, merge: &UNKNOWN },
+        }
+    }
+
+    fn below(property: &'a Property) -> Self {
+        Self { schema: Some(&property.schema), merge: &property.merge }
+    }
+
+    /// The schema of the elements of the list that stands here.
+    fn items(&self) -> Option<&'a Schema> {
+        match &self.schema?.kind {
+            Kind::Array(items) => Some(&items.schema),
+            _ => None,
+        }
+    }
+
+    fn key(&self) -> Option<&'a str> {
+        self.merge.patch_key.as_deref()
+    }
+}
+
+/// The list that a key such as `$setElementOrder/ports` is about; an error if it names none.
+fn directed_list<'a>(key: &'a str, prefix: &str) -> Option<Result<&'a str, Status>> {
+    let rest = key.strip_prefix(prefix)?;
+    let about = if prefix == SET_ORDER { "setElementOrder list" } else { "primitive list" };
+    let malformed = || Status::bad_request(format!("invalid patch format of {about}"));
+    Some(rest.strip_prefix('/').ok_or_else(malformed))
+}
+
+/// A value that is new at its place: nulls would remove what is not there, and a map with a directive is none.
+fn without_directives(value: &Value) -> Option<Value> {
+    match value {
+        Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(_, value)| !value.is_null());
+            Some(kept.filter_map(|(name, value)| Some((name.clone(), without_directives(value)?))).collect())
+        }
+        Value::Array(items) => Some(items.iter().filter_map(without_directives).collect()),
+        scalar => Some(scalar.clone()),
+    }
+}
+
+fn unknown_directive(directive: &Value, map: &Fields) -> Status {
+    let map = Value::Object(map.clone());
+    Status::unclassified(format!("unknown patch type: {} in map: {}", Printed(directive), Printed(&map)))
+}
+
+fn missing_key(element: &Value, key: &str) -> Status {
+    Status::unclassified(format!("map: {} does not contain declared merge key: {key}", Printed(element)))
+}
+
+fn wrong_type(expected: &Value, found: &Value) -> Status {
+    let (expected, found) = (go::type_of(expected), go::type_of(found));
+    Status::unclassified(format!("expected a {expected}, but received a {found}"))
+}
+
+#[cfg(test)]
+mod tests;

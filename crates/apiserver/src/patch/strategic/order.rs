@@ -1,0 +1,170 @@
+//! The order of merged lists, and `$setElementOrder` which sets it.
+//!
+//! **Invariant:** elements named by the wanted order follow it; the others keep their old order and go before the first
+//! named one that stood behind them.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::{
+    DIRECTIVE, Fields, Place, SET_ORDER, directed_list, list, missing_key, without_directives, wrong_type,
+};
+use crate::patch::go::Printed;
+use crate::schema::Schema;
+use crate::status::Status;
+
+/// Positions of elements, found by key or, for scalars, by value.
+pub(super) struct Order<'a> {
+    key: Option<&'a str>,
+    positions: HashMap<String, usize>,
+    count: usize,
+}
+
+impl<'a> Order<'a> {
+    pub(super) fn of<'v>(
+        elements: impl IntoIterator<Item = &'v Value>,
+        key: Option<&'a str>,
+    ) -> Result<Self, Status> {
+        let mut order = Self { key, positions: HashMap::new(), count: 0 };
+        for element in elements {
+            order.positions.entry(key_text(element, key)?).or_insert(order.count);
+            order.count += 1;
+        }
+        Ok(order)
+    }
+
+    pub(super) fn position(&self, element: &Value) -> Option<usize> {
+        self.positions.get(&key_text(element, self.key).ok()?).copied()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+}
+
+/// What identifies an element, as text.
+pub(super) fn key_text(element: &Value, key: Option<&str>) -> Result<String, Status> {
+    match (key, element) {
+        (None, scalar) => Ok(scalar.to_string()),
+        (Some(key), Value::Object(fields)) => {
+            fields.get(key).map(ToString::to_string).ok_or_else(|| missing_key(element, key))
+        }
+        (Some(_), other) => Err(wrong_type(&Value::Object(Fields::new()), other)),
+    }
+}
+
+/// Puts the elements of `target` into the `wanted` order, the others woven in by the order `before`.
+pub(super) fn weave(target: &mut Vec<Value>, wanted: &Order<'_>, before: &Order<'_>) -> Result<(), Status> {
+    for element in &*target {
+        key_text(element, wanted.key)?;
+    }
+    let (mut named, mut others) = (Vec::new(), Vec::new());
+    for element in std::mem::take(target) {
+        let old = before.position(&element);
+        match wanted.position(&element) {
+            Some(at) => named.push((at, old, element)),
+            None => others.push((old, element)),
+        }
+    }
+    named.sort_by_key(|(at, _, _)| *at);
+    others.sort_by_key(|(old, _)| old.unwrap_or(usize::MAX));
+    let mut others = others.into_iter().peekable();
+    for (_, named_old, element) in named {
+        let stands_before =
+            |old: Option<usize>| old.zip(named_old).is_some_and(|(other, named)| other < named);
+        while let Some((_, other)) = others.next_if(|(old, _)| stands_before(*old)) {
+            target.push(other);
+        }
+        target.push(element);
+    }
+    target.extend(others.map(|(_, other)| other));
+    Ok(())
+}
+
+/// Merges the lists for which the patch sets an order, and says which these are.
+pub(super) fn merge_ordered_lists<'p>(
+    target: &mut Fields,
+    patch: &'p Fields,
+    schema: Option<&Schema>,
+) -> Result<Vec<&'p str>, Status> {
+    let mut merged = Vec::new();
+    for (directive, order) in patch {
+        let Some(name) = directed_list(directive, SET_ORDER) else { continue };
+        let order = as_list(order)?;
+        let name = name?;
+        let place = Place::of(schema, name);
+        if merge_ordered(target, name, patch.get(name), order, &place)? {
+            merged.push(name);
+        }
+    }
+    Ok(merged)
+}
+
+fn merge_ordered(
+    target: &mut Fields,
+    name: &str,
+    patch: Option<&Value>,
+    order: &[Value],
+    place: &Place<'_>,
+) -> Result<bool, Status> {
+    let change = patch.map(as_list).transpose()?;
+    let original = target.get(name).map(as_list).transpose()?;
+    check_agreement(change.unwrap_or_default(), order, place.key())?;
+    if original.is_none() && change.is_none() {
+        return Ok(false);
+    }
+    list::are_maps(original.unwrap_or_default(), change.unwrap_or_default())?;
+    let before = Order::of(original.unwrap_or_default(), place.key())?;
+    let wanted = Order::of(order, place.key())?;
+    match (target.get_mut(name), patch) {
+        (Some(Value::Array(present)), change) => {
+            if let Some(Value::Array(change)) = change {
+                list::merge_or_replace(present, change, place)?;
+            }
+            weave(present, &wanted, &before)?;
+        }
+        (_, Some(added)) => {
+            let mut added = without_directives(added).unwrap_or_default();
+            if let Value::Array(items) = &mut added {
+                weave(items, &wanted, &before)?;
+            }
+            target.insert(name.to_owned(), added);
+        }
+        (_, None) => {}
+    }
+    Ok(true)
+}
+
+/// The elements of the patch must occur in the order list, and in that order.
+fn check_agreement(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), Status> {
+    if order.is_empty() || patch.is_empty() {
+        return Ok(());
+    }
+    let mut rest = order.iter();
+    for element in patch.iter().filter(|element| element.get(DIRECTIVE).is_none()) {
+        loop {
+            let Some(next) = rest.next() else { return Err(disagreement(patch, order)) };
+            if list::is_same(element, next, key)? {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn disagreement(patch: &[Value], order: &[Value]) -> Status {
+    let (patch, order) = (Value::from(patch), Value::from(order));
+    Status::unclassified(format!(
+        "The order in patch list:\n{}\n doesn't match {SET_ORDER} list:\n{}\n",
+        Printed(&patch),
+        Printed(&order)
+    ))
+}
+
+fn as_list(value: &Value) -> Result<&[Value], Status> {
+    match value {
+        Value::Array(items) => Ok(items),
+        other => Err(wrong_type(&Value::Array(Vec::new()), other)),
+    }
+}
