@@ -1,12 +1,10 @@
 //! Small schemas for the tests of this folder.
 
-use std::sync::Arc;
-
-use crate::schema::{Kind, ListType, Merge, Object, Property, Ref, Schema};
+use crate::schema::{Kind, ListType, Object, Property, Schema};
 
 /// A place with this schema and nothing special about merging.
 pub(crate) fn field(schema: Schema) -> Property {
-    Property { schema: Ref::Inline(Arc::new(schema)), merge: Merge::default() }
+    Property::new(schema)
 }
 
 /// Text.
