@@ -5,14 +5,20 @@
 //! definition.
 
 mod built_in;
+mod complete;
 mod convert;
 mod facts;
 mod node;
+mod quantity;
 mod roots;
+mod time;
+mod typecheck;
 mod unknown;
 
 pub use built_in::{built_in, built_in_type, object_meta, raw, type_name};
+pub use complete::complete;
 pub use node::{
     Integer, Kind, ListType, Merge, Named, Object, PatchStrategy, Presence, Property, Ref, Rules, Schema,
 };
+pub use typecheck::{cannot_be_handled, decode, decode_metadata};
 pub use unknown::prune;

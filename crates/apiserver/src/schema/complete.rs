@@ -1,0 +1,83 @@
+//! Adds to a built-in object what Kubernetes' own types write although nothing was said: `status: {}`,
+//! `restartCount: 0`, `eventTime: null`.
+//!
+//! Comes last, after defaults: a default fills what is absent, and this leaves nothing absent.
+
+use serde_json::{Map, Value};
+
+use super::typecheck::zero;
+use super::{Kind, Object, Presence, Schema};
+
+/// Adds the fields that are always written.
+pub fn complete(schema: &Schema, value: &mut Value) {
+    match (&schema.kind, value) {
+        (Kind::Object(object), Value::Object(fields)) => complete_fields(object, fields),
+        (Kind::Array(items), Value::Array(elements)) if has_fields(&items.schema) => {
+            elements.iter_mut().for_each(|element| complete(&items.schema, element));
+        }
+        _ => {}
+    }
+}
+
+fn complete_fields(object: &Object, fields: &mut Map<String, Value>) {
+    for (name, property) in &object.properties {
+        match property.presence {
+            Presence::Always if !fields.contains_key(&**name) => {
+                fields.insert(name.to_string(), zero(&property.schema));
+            }
+            Presence::Null if !fields.contains_key(&**name) => {
+                fields.insert(name.to_string(), Value::Null);
+            }
+            _ => {}
+        }
+    }
+    for (name, value) in fields {
+        if let Some(property) = object.properties.get(name.as_str()).or(object.additional.as_deref()) {
+            complete(&property.schema, value);
+        }
+    }
+}
+
+fn has_fields(schema: &Schema) -> bool {
+    matches!(schema.kind, Kind::Object(_) | Kind::Array(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::built_in;
+
+    #[track_caller]
+    fn check(kind: (&str, &str, &str), mut value: Value, expected: &Value) {
+        complete(&built_in(kind.0, kind.1, kind.2).expect("a served kind"), &mut value);
+        assert_eq!(&value, expected);
+    }
+
+    #[test]
+    fn always_written_fields_appear() {
+        check(
+            ("coordination.k8s.io", "v1", "Lease"),
+            json!({"metadata": {"name": "a"}}),
+            &json!({"metadata": {"name": "a"}, "spec": {}}),
+        );
+        check(
+            ("rbac.authorization.k8s.io", "v1", "Role"),
+            json!({"metadata": {}}),
+            &json!({"metadata": {}, "rules": null}),
+        );
+        check(
+            ("autoscaling", "v2", "HorizontalPodAutoscaler"),
+            json!({"metadata": {}, "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "a"}}}),
+            &json!({"metadata": {}, "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "a"}},
+                "status": {"desiredReplicas": 0, "currentMetrics": null}}),
+        );
+        check(
+            ("", "v1", "Pod"),
+            json!({"metadata": {}, "spec": {"containers": [{"name": "a"}]}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+            &json!({"metadata": {}, "spec": {"containers": [{"name": "a", "resources": {}}]}, "status": {"conditions": [
+                {"type": "Ready", "status": "True", "lastProbeTime": null, "lastTransitionTime": null}]}}),
+        );
+    }
+}

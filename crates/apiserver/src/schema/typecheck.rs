@@ -1,0 +1,398 @@
+//! Decodes a value into a built-in type as Kubernetes' own types would: wrong types are refused with the text of
+//! Go's decoder, and what those types forget is forgotten (nulls, empty optional fields, the spelling of times and
+//! quantities).
+//!
+//! **Invariant:** decoding twice changes nothing. Unknown fields are not seen here: pruning comes first. What those
+//! types add when they write is [`super::complete`].
+
+use serde_json::{Map, Value};
+
+use super::time::{self, Precision};
+use super::{Integer, Kind, Object, Presence, Property, Ref, Schema, quantity};
+use crate::decode::type_name;
+use crate::field::Path;
+use crate::status::Status;
+
+/// Types of this group keep empty lists: they are stored as JSON, not as protobuf, which knows no such thing.
+const JSON_STORED: &str = "io.k8s.apiextensions-apiserver.";
+
+/// Decodes `value` in place.
+///
+/// # Errors
+/// What Go's decoder says about the first wrong value.
+pub fn decode(schema: &Ref, value: &mut Value) -> Result<(), String> {
+    Place { owner: "", path: &Path::Root, keeps_empty: false }.reference(schema, value)
+}
+
+/// Decodes the `metadata` of a custom object in place; Kubernetes types nothing else of it.
+///
+/// # Errors
+/// What Go's decoder says about the first wrong value.
+pub fn decode_metadata(object: &mut Value) -> Result<(), String> {
+    let Some(metadata) = object.get_mut("metadata") else { return Ok(()) };
+    if metadata.is_null() {
+        *metadata = Value::Object(Map::new());
+    }
+    if !metadata.is_object() {
+        let found = type_name(metadata);
+        return Err(format!("json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"));
+    }
+    let path = Path::Root;
+    let path = path.field("metadata");
+    Place { owner: "", path: &path, keeps_empty: false }.reference(super::object_meta(), metadata)
+}
+
+/// The 400 for a body that cannot be decoded into its kind.
+pub fn cannot_be_handled(kind: &str, version: &str, why: &str) -> Status {
+    Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
+}
+
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    /// The type whose field this is, without its package.
+    owner: &'a str,
+    /// Field names only: Go's decoder forgets indexes and keys.
+    path: &'a Path<'a>,
+    keeps_empty: bool,
+}
+
+impl Place<'_> {
+    fn reference(self, schema: &Ref, value: &mut Value) -> Result<(), String> {
+        match schema {
+            Ref::Inline(schema) => self.value(schema, "", value),
+            Ref::Named(named) => {
+                let keeps_empty = named.name.starts_with(JSON_STORED);
+                Place { keeps_empty, ..self }.value(schema, named.name, value)
+            }
+        }
+    }
+
+    fn value(self, schema: &Schema, name: &str, value: &mut Value) -> Result<(), String> {
+        match (&schema.kind, &mut *value) {
+            (Kind::Object(object), Value::Object(fields)) => {
+                let owner = if name.is_empty() { self.owner } else { short(name) };
+                Place { owner, ..self }.fields(object, fields)
+            }
+            (Kind::Array(items), Value::Array(elements)) => {
+                elements.iter_mut().try_for_each(|element| self.element(items, element))
+            }
+            (Kind::String(format), Value::String(text)) => formatted(format, text),
+            (Kind::String(format), Value::Number(number)) if &**format == "quantity" => {
+                *value = quantity::canonical(&number.to_string())?.into();
+                Ok(())
+            }
+            (Kind::Integer(width), Value::Number(number)) if fits(*width, number) => Ok(()),
+            (Kind::IntOrString, Value::Number(number)) if fits(Integer::Int32, number) => Ok(()),
+            (Kind::Any, _)
+            | (Kind::Boolean, Value::Bool(_))
+            | (Kind::Number, Value::Number(_))
+            | (Kind::IntOrString, Value::String(_)) => Ok(()),
+            (_, found) => Err(self.mismatch(schema, name, found)),
+        }
+    }
+
+    fn fields(self, object: &Object, fields: &mut Map<String, Value>) -> Result<(), String> {
+        let mut result = Ok(());
+        fields.retain(|name, value| {
+            if result.is_err() {
+                return true;
+            }
+            match object.properties.get(name.as_str()) {
+                Some(property) => match self.field(name, property, value) {
+                    Ok(keep) => keep,
+                    Err(error) => {
+                        result = Err(error);
+                        true
+                    }
+                },
+                None => {
+                    if let Some(additional) = &object.additional {
+                        result = self.element(additional, value);
+                    }
+                    true
+                }
+            }
+        });
+        result
+    }
+
+    /// Decodes a field; says whether it stays.
+    fn field(self, name: &str, property: &Property, value: &mut Value) -> Result<bool, String> {
+        if value.is_null() {
+            return Ok(false);
+        }
+        let path = self.path.field(name);
+        Place { path: &path, ..self }.reference(&property.schema, value)?;
+        Ok(match property.presence {
+            Presence::Optional | Presence::Null => true,
+            Presence::OmitEmpty => !is_empty(value),
+            Presence::Always => self.keeps_empty || !is_empty_collection(value, &property.schema),
+        })
+    }
+
+    /// Decodes an element of a list or a value of a map: null is the zero of its type.
+    fn element(self, items: &Property, value: &mut Value) -> Result<(), String> {
+        if value.is_null() {
+            *value = zero(&items.schema);
+            return Ok(());
+        }
+        self.reference(&items.schema, value)
+    }
+
+    fn mismatch(self, schema: &Schema, name: &str, found: &Value) -> String {
+        let wanted = go_type(schema, name);
+        let wants_number = matches!(schema.kind, Kind::Integer(_) | Kind::IntOrString | Kind::Number);
+        let found = match found {
+            Value::Number(number) if wants_number => format!("number {number}"),
+            other => type_name(other).into(),
+        };
+        // Types with a decoder of their own know nothing of the field they stand in.
+        let decodes_itself = matches!(&schema.kind, Kind::IntOrString)
+            || matches!(&schema.kind, Kind::String(format) if matches!(&**format, "date-time" | "micro-time"));
+        if self.owner.is_empty() || decodes_itself {
+            return format!("json: cannot unmarshal {found} into Go value of type {wanted}");
+        }
+        format!(
+            "json: cannot unmarshal {found} into Go struct field {}.{} of type {wanted}",
+            self.owner, self.path
+        )
+    }
+}
+
+fn formatted(format: &str, text: &mut String) -> Result<(), String> {
+    let changed = match format {
+        "date-time" => time::normal(text, Precision::Seconds)?,
+        "micro-time" => time::normal(text, Precision::Micros)?,
+        "quantity" => Some(quantity::canonical(text.trim())?),
+        "byte" => return base64(text),
+        _ => None,
+    };
+    if let Some(changed) = changed {
+        *text = changed;
+    }
+    Ok(())
+}
+
+/// Checks base64 text in place, without decoding what may be large; line breaks are dropped.
+fn base64(text: &mut String) -> Result<(), String> {
+    if text.contains(['\n', '\r']) {
+        text.retain(|letter| !matches!(letter, '\n' | '\r'));
+    }
+    let bytes = text.as_bytes();
+    let padding = bytes.iter().rev().take(2).take_while(|byte| **byte == b'=').count();
+    let body = &bytes[..bytes.len() - padding];
+    let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    let bad = match body.iter().position(|byte| !is_digit(byte)) {
+        Some(at) => at,
+        None if bytes.len() % 4 != 0 => bytes.len() / 4 * 4,
+        None => return Ok(()),
+    };
+    Err(format!("illegal base64 data at input byte {bad}"))
+}
+
+fn fits(width: Integer, number: &serde_json::Number) -> bool {
+    match (width, number.as_i64()) {
+        (Integer::Int64, Some(_)) => true,
+        (Integer::Int32, Some(whole)) => i32::try_from(whole).is_ok(),
+        (_, None) => false,
+    }
+}
+
+/// The value Go's types have when nothing was said.
+pub(super) fn zero(schema: &Schema) -> Value {
+    match &schema.kind {
+        Kind::String(format) => match &**format {
+            "date-time" | "micro-time" => Value::Null,
+            "quantity" => "0".into(),
+            _ => "".into(),
+        },
+        Kind::Integer(_) | Kind::Number | Kind::IntOrString => 0.into(),
+        Kind::Boolean => false.into(),
+        Kind::Object(object) if object.additional.is_none() => Value::Object(Map::new()),
+        Kind::Object(_) | Kind::Array(_) | Kind::Any => Value::Null,
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(yes) => !yes,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(elements) => elements.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+    }
+}
+
+fn is_empty_collection(value: &Value, schema: &Schema) -> bool {
+    match (&schema.kind, value) {
+        (Kind::Array(_), Value::Array(elements)) => elements.is_empty(),
+        (Kind::Object(object), Value::Object(fields)) => object.additional.is_some() && fields.is_empty(),
+        _ => false,
+    }
+}
+
+/// A type as Go spells it.
+fn go_type(schema: &Schema, name: &str) -> String {
+    let below = |property: &Property| match &property.schema {
+        Ref::Named(named) => go_type(&property.schema, named.name),
+        Ref::Inline(inline) => go_type(inline, ""),
+    };
+    match &schema.kind {
+        Kind::Object(Object { additional: Some(values), .. }) => format!("map[string]{}", below(values)),
+        Kind::Object(_) => package_and_name(name),
+        Kind::Array(items) => format!("[]{}", below(items)),
+        Kind::String(format) => match &**format {
+            "byte" => "[]uint8".into(),
+            "quantity" => "resource.Quantity".into(),
+            _ => "string".into(),
+        },
+        Kind::Integer(Integer::Int64) => "int64".into(),
+        Kind::Integer(Integer::Int32) | Kind::IntOrString => "int32".into(),
+        Kind::Number => "float64".into(),
+        Kind::Boolean => "bool".into(),
+        Kind::Any => "interface {}".into(),
+    }
+}
+
+/// `v1.ObjectMeta` of `io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta`.
+fn package_and_name(name: &str) -> String {
+    let mut parts = name.rsplitn(3, '.');
+    let last = parts.next().unwrap_or_default();
+    parts.next().map_or_else(|| last.to_owned(), |package| format!("{package}.{last}"))
+}
+
+fn short(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::built_in;
+
+    #[track_caller]
+    fn check(kind: (&str, &str), mut value: Value, expected: Result<Value, &str>) {
+        let schema = built_in(kind.0, "v1", kind.1).expect("a served kind");
+        let result = decode(&schema, &mut value);
+        assert_eq!(
+            result.as_ref().map(|()| &value).map_err(String::as_str),
+            expected.as_ref().map_err(|text| *text)
+        );
+        if expected.is_ok() {
+            let again = value.clone();
+            decode(&schema, &mut value).expect("decoding again");
+            assert_eq!(value, again);
+        }
+    }
+
+    const CONFIG_MAP: (&str, &str) = ("", "ConfigMap");
+    const DEPLOYMENT: (&str, &str) = ("apps", "Deployment");
+    const POD: (&str, &str) = ("", "Pod");
+
+    #[test]
+    fn wrong_types_are_refused_with_the_words_of_go() {
+        let go = |rest: &str| format!("json: cannot unmarshal {rest}");
+        let rows = [
+            (
+                CONFIG_MAP,
+                json!({"metadata": {"name": 5}}),
+                "number into Go struct field ObjectMeta.metadata.name of type string",
+            ),
+            (
+                CONFIG_MAP,
+                json!({"metadata": []}),
+                "array into Go struct field ConfigMap.metadata of type v1.ObjectMeta",
+            ),
+            (
+                CONFIG_MAP,
+                json!({"data": "text"}),
+                "string into Go struct field ConfigMap.data of type map[string]string",
+            ),
+            (
+                CONFIG_MAP,
+                json!({"data": {"k": 5}}),
+                "number into Go struct field ConfigMap.data of type string",
+            ),
+            (
+                DEPLOYMENT,
+                json!({"spec": {"replicas": "3"}}),
+                "string into Go struct field DeploymentSpec.spec.replicas of type int32",
+            ),
+            (
+                DEPLOYMENT,
+                json!({"spec": {"replicas": 1.5}}),
+                "number 1.5 into Go struct field DeploymentSpec.spec.replicas of type int32",
+            ),
+            (
+                DEPLOYMENT,
+                json!({"spec": {"replicas": 3_000_000_000_i64}}),
+                "number 3000000000 into Go struct field DeploymentSpec.spec.replicas of type int32",
+            ),
+            (
+                POD,
+                json!({"spec": {"containers": {}}}),
+                "object into Go struct field PodSpec.spec.containers of type []v1.Container",
+            ),
+            (
+                POD,
+                json!({"spec": {"containers": [{"ports": [{"containerPort": "x"}]}]}}),
+                "string into Go struct field ContainerPort.spec.containers.ports.containerPort of type int32",
+            ),
+        ];
+        for (kind, value, text) in rows {
+            check(kind, value, Err(&go(text)));
+        }
+        let bad =
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+        check(POD, json!({"spec": {"overhead": {"cpu": "x"}}}), Err(bad));
+        check(("", "Secret"), json!({"data": {"a": "*"}}), Err("illegal base64 data at input byte 0"));
+    }
+
+    #[test]
+    fn nulls_and_empty_optional_fields_are_forgotten() {
+        check(
+            CONFIG_MAP,
+            json!({"metadata": {"name": "a", "labels": {}, "annotations": null, "finalizers": []}, "data": {}}),
+            Ok(json!({"metadata": {"name": "a"}})),
+        );
+        check(
+            DEPLOYMENT,
+            json!({"spec": {"replicas": 0, "paused": false, "minReadySeconds": 0, "strategy": {},
+                "template": {"spec": {"containers": [{"name": "a", "image": "", "securityContext": {}}]}}}}),
+            Ok(json!({"spec": {"replicas": 0, "strategy": {},
+                "template": {"spec": {"containers": [{"name": "a", "securityContext": {}}]}}}})),
+        );
+        check(CONFIG_MAP, json!({"data": {"a": null}}), Ok(json!({"data": {"a": ""}})));
+        check(("rbac.authorization.k8s.io", "Role"), json!({"rules": []}), Ok(json!({})));
+    }
+
+    #[test]
+    fn times_and_quantities_are_written_in_one_way() {
+        check(
+            POD,
+            json!({"metadata": {"creationTimestamp": "2020-01-01T02:00:00.5+02:00"}, "spec": {"containers": [
+                {"name": "a", "resources": {"limits": {"cpu": 2, "memory": "1.5Gi"}}}]}}),
+            Ok(json!({"metadata": {"creationTimestamp": "2020-01-01T00:00:00Z"}, "spec": {"containers": [
+                {"name": "a", "resources": {"limits": {"cpu": "2", "memory": "1536Mi"}}}]}})),
+        );
+    }
+
+    #[test]
+    fn the_metadata_of_custom_objects_is_typed() {
+        let mut object = json!({"metadata": "x"});
+        let error = decode_metadata(&mut object).expect_err("not metadata");
+        assert_eq!(error, "json: cannot unmarshal string into Go value of type v1.ObjectMeta");
+        let mut object = json!({"metadata": {"labels": {"a": 1}}});
+        let error = decode_metadata(&mut object).expect_err("not a label");
+        assert_eq!(
+            error,
+            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string"
+        );
+        let mut object = json!({"metadata": {"labels": {}, "name": "a"}, "spec": {"labels": {}}});
+        decode_metadata(&mut object).expect("good metadata");
+        assert_eq!(object, json!({"metadata": {"name": "a"}, "spec": {"labels": {}}}));
+    }
+}
