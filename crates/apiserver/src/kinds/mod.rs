@@ -5,9 +5,12 @@
 //! **Invariant:** everything here is a pure function of the objects it is given; nothing reads or writes the store.
 
 pub mod defaults;
+pub mod events;
 mod fill;
 pub mod names;
 pub mod prepare;
 mod quantity;
+pub mod selectable;
 pub mod service;
 pub mod strategy;
+pub mod subresource;

@@ -17,6 +17,8 @@ use crate::auth::Identity;
 use crate::resource::Resource;
 use crate::status::Status;
 
+pub(crate) use self::core::now;
+
 /// Looks up a PriorityClass by name; the empty name asks for the global default.
 pub type PriorityClasses<'a> = dyn Fn(&str) -> Option<Value> + 'a;
 

@@ -1,0 +1,121 @@
+//! Events have two faces and one storage: core/v1 and events.k8s.io/v1 name the same facts differently. Stored is the
+//! core form; the other is made on the way in and out.
+//!
+//! **Invariant:** converting there and back gives the same Event. The conversions move values, they do not judge
+//! them: see [`super::validate`].
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::fill::{Fields, is_zero};
+
+/// How long an Event is kept after its last write.
+pub const TIME_TO_LIVE: Duration = Duration::from_secs(3600);
+
+/// The group of the newer face.
+pub const GROUP: &str = "events.k8s.io";
+
+/// Names in core/v1 and in events.k8s.io/v1.
+pub(crate) const NAMES: [(&str, &str); 7] = [
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
+/// Fields of the core face that are there even when empty.
+const CORE_ALWAYS: [&str; 7] = [
+    "involvedObject",
+    "source",
+    "firstTimestamp",
+    "lastTimestamp",
+    "eventTime",
+    "reportingComponent",
+    "reportingInstance",
+];
+/// Fields of the newer face that are there even when empty.
+const NEWER_ALWAYS: [&str; 5] =
+    ["eventTime", "regarding", "deprecatedSource", "deprecatedFirstTimestamp", "deprecatedLastTimestamp"];
+
+/// An events.k8s.io/v1 Event as core/v1 has it.
+pub fn to_core(mut event: Value) -> Value {
+    if let Some(fields) = event.as_object_mut() {
+        rename(fields, NAMES.iter().map(|(core, newer)| (*newer, *core)));
+        complete(fields, &CORE_ALWAYS);
+        fields.insert("apiVersion".into(), json!("v1"));
+    }
+    event
+}
+
+/// A core/v1 Event as events.k8s.io/v1 has it.
+pub fn from_core(mut event: Value) -> Value {
+    if let Some(fields) = event.as_object_mut() {
+        rename(fields, NAMES.iter().copied());
+        complete(fields, &NEWER_ALWAYS);
+        fields.insert("apiVersion".into(), json!("events.k8s.io/v1"));
+    }
+    event
+}
+
+fn rename<'a>(fields: &mut Fields, names: impl Iterator<Item = (&'a str, &'a str)>) {
+    for (from, to) in names {
+        if let Some(value) = fields.remove(from) {
+            fields.insert(to.into(), value);
+        }
+    }
+}
+
+/// Drops what is empty and adds the fields that are there in any case.
+fn complete(fields: &mut Fields, always: &[&str]) {
+    fields.retain(|name, value| name == "metadata" || !is_zero(Some(value)));
+    for name in always {
+        fields.entry(*name).or_insert_with(|| empty(name));
+    }
+}
+
+fn empty(name: &str) -> Value {
+    match name {
+        "source" | "deprecatedSource" | "involvedObject" | "regarding" => json!({}),
+        "reportingComponent" | "reportingInstance" => json!(""),
+        _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_event_reads_as_a_newer_one_and_back() {
+        let core = json!({"kind": "Event", "apiVersion": "v1", "metadata": {"name": "e.1"},
+            "involvedObject": {"kind": "ConfigMap", "name": "a"}, "reason": "Synced", "message": "all good",
+            "source": {"component": "op"}, "firstTimestamp": "2020-01-01T00:00:00Z",
+            "lastTimestamp": "2020-01-01T00:01:00Z", "count": 2, "type": "Normal", "eventTime": null,
+            "reportingComponent": "", "reportingInstance": ""});
+        let newer = json!({"kind": "Event", "apiVersion": "events.k8s.io/v1", "metadata": {"name": "e.1"},
+            "eventTime": null, "reason": "Synced", "regarding": {"kind": "ConfigMap", "name": "a"},
+            "note": "all good", "type": "Normal", "deprecatedSource": {"component": "op"},
+            "deprecatedFirstTimestamp": "2020-01-01T00:00:00Z", "deprecatedLastTimestamp": "2020-01-01T00:01:00Z",
+            "deprecatedCount": 2});
+        assert_eq!(from_core(core.clone()), newer);
+        assert_eq!(to_core(newer), core);
+    }
+
+    #[test]
+    fn a_newer_event_reads_as_a_core_one() {
+        let newer = json!({"kind": "Event", "apiVersion": "events.k8s.io/v1", "metadata": {"name": "n.1"},
+            "eventTime": "2020-01-01T00:00:00.000000Z", "reportingController": "example.test/op",
+            "reportingInstance": "op-0", "action": "Sync", "reason": "Synced", "type": "Normal", "note": "done",
+            "regarding": {"kind": "ConfigMap", "name": "a"}});
+        let core = json!({"kind": "Event", "apiVersion": "v1", "metadata": {"name": "n.1"},
+            "involvedObject": {"kind": "ConfigMap", "name": "a"}, "reason": "Synced", "message": "done", "source": {},
+            "firstTimestamp": null, "lastTimestamp": null, "type": "Normal",
+            "eventTime": "2020-01-01T00:00:00.000000Z", "action": "Sync", "reportingComponent": "example.test/op",
+            "reportingInstance": "op-0"});
+        assert_eq!(to_core(newer), core);
+    }
+}

@@ -1,0 +1,201 @@
+//! What the endpoints below an object change: pure steps from the stored object and the body to the new object.
+//!
+//! **Invariant:** a subresource changes its own part and nothing else; the stored object gives the rest. Preconditions,
+//! managed fields and writing belong to the generic verbs.
+
+mod pod;
+mod scale;
+
+use homeostat_core::Clock;
+use serde_json::{Value, json};
+
+use super::fill::{Fields, at, is_zero, made, text};
+use super::prepare::{keep, now};
+use super::strategy::strategy;
+use crate::resource::Resource;
+
+pub use pod::{bind, ephemeral_containers, evicted, resize};
+pub use scale::{apply_scale, scale_of, validate_scale};
+
+/// What an update through `/status` stores: the body, with all that is not the status endpoint's as stored.
+pub fn status(resource: &Resource, stored: &Value, body: Value, clock: &Clock) -> Value {
+    if resource.is_custom() {
+        return status_of_custom(stored, body);
+    }
+    let mut new = body;
+    let Some(fields) = new.as_object_mut() else { return new };
+    for path in strategy(resource).reset_on_status {
+        match *path {
+            "metadata" => keep_metadata(fields, stored),
+            // Approval has an endpoint of its own; other conditions are the status endpoint's.
+            "status.conditions" => keep_decisions(fields, stored, clock),
+            path => keep(fields, stored, path),
+        }
+    }
+    match (&*resource.group, &*resource.kind) {
+        ("", "Pod") => keep_quality_of_service(fields, stored),
+        ("", "PersistentVolume") => note_phase(fields, stored, clock),
+        _ => {}
+    }
+    new
+}
+
+/// Custom kinds take the status and nothing else; a body without one removes it.
+fn status_of_custom(stored: &Value, mut body: Value) -> Value {
+    let mut new = stored.clone();
+    let Some(fields) = new.as_object_mut() else { return new };
+    match body.get_mut("status").map(Value::take) {
+        Some(status) => fields.insert("status".into(), status),
+        None => fields.remove("status"),
+    };
+    if let (Some(managed), Some(metadata)) = (body["metadata"].get("managedFields"), made(fields, "metadata"))
+    {
+        metadata.insert("managedFields".into(), managed.clone());
+    }
+    new
+}
+
+/// All metadata as stored, but for what says who manages which field.
+fn keep_metadata(fields: &mut Fields, stored: &Value) {
+    let managed = fields.get("metadata").and_then(|metadata| metadata.get("managedFields")).cloned();
+    keep(fields, stored, "metadata");
+    if let (Some(managed), Some(metadata)) = (managed, made(fields, "metadata")) {
+        metadata.insert("managedFields".into(), managed);
+    }
+}
+
+fn keep_quality_of_service(fields: &mut Fields, stored: &Value) {
+    let Some(status) = made(fields, "status") else { return };
+    let class = at(stored, &["status", "qosClass"]);
+    if is_zero(status.get("qosClass")) && !class.is_null() {
+        status.insert("qosClass".into(), class.clone());
+    }
+}
+
+/// A volume notes when its phase last changed.
+fn note_phase(fields: &mut Fields, stored: &Value, clock: &Clock) {
+    const SINCE: &str = "lastPhaseTransitionTime";
+    let Some(status) = made(fields, "status") else { return };
+    let before = at(stored, &["status"]);
+    let moved = status.get("phase").and_then(Value::as_str).unwrap_or_default() != text(before, "phase");
+    let said = status.get(SINCE).filter(|time| !time.is_null());
+    if moved && said.is_none_or(|time| time == at(before, &[SINCE])) {
+        status.insert(SINCE.into(), now(clock));
+    } else if !moved && said.is_none() && !at(before, &[SINCE]).is_null() {
+        status.insert(SINCE.into(), at(before, &[SINCE]).clone());
+    }
+}
+
+/// Approvals and denials stay as stored; times of new conditions are filled in.
+fn keep_decisions(fields: &mut Fields, stored: &Value, clock: &Clock) {
+    let is_decision = |condition: &&Value| matches!(text(condition, "type"), "Approved" | "Denied");
+    let old = at(stored, &["status", "conditions"]).as_array().map(Vec::as_slice).unwrap_or_default();
+    let Some(status) = made(fields, "status") else { return };
+    let said = status.get("conditions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let decided = old.iter().filter(is_decision);
+    let conditions =
+        decided.chain(said.iter().filter(|condition| !is_decision(condition))).cloned().collect();
+    set_conditions(status, old, conditions, clock);
+}
+
+fn set_conditions(status: &mut Fields, old: &[Value], mut conditions: Vec<Value>, clock: &Clock) {
+    if conditions.is_empty() {
+        status.remove("conditions");
+        return;
+    }
+    for condition in &mut conditions {
+        let same =
+            old.iter().find(|one| one["type"] == condition["type"] && one["status"] == condition["status"]);
+        let since = same.map(|one| one["lastTransitionTime"].clone()).filter(|time| !time.is_null());
+        if condition["lastUpdateTime"].is_null() {
+            condition["lastUpdateTime"] = now(clock);
+        }
+        if condition["lastTransitionTime"].is_null() {
+            condition["lastTransitionTime"] = since.unwrap_or_else(|| now(clock));
+        }
+    }
+    status.insert("conditions".into(), Value::Array(conditions));
+}
+
+/// What an update through a certificate signing request's `/approval` stores: the conditions of the body.
+pub fn approval(stored: &Value, body: &Value, clock: &Clock) -> Value {
+    let mut new = stored.clone();
+    let old = at(stored, &["status", "conditions"]).as_array().map(Vec::as_slice).unwrap_or_default();
+    let said = at(body, &["status", "conditions"]).as_array().cloned().unwrap_or_default();
+    if let Some(status) = new.as_object_mut().and_then(|fields| made(fields, "status")) {
+        set_conditions(status, old, said, clock);
+    }
+    new
+}
+
+/// What an update through a namespace's `/finalize` stores: the finalizers of the body.
+pub fn finalize(stored: &Value, body: &Value) -> Value {
+    let mut new = stored.clone();
+    let finalizers = at(body, &["spec", "finalizers"]);
+    if let Some(spec) = new.as_object_mut().and_then(|fields| made(fields, "spec")) {
+        if is_zero(Some(finalizers)) {
+            spec.remove("finalizers");
+        } else {
+            spec.insert("finalizers".into(), finalizers.clone());
+        }
+    }
+    new
+}
+
+/// The answer of endpoints that only do something: a Status that says it worked.
+pub fn done() -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(group: &str, kind: &str) -> Resource {
+        let found = Resource::built_in().into_iter().find(|row| &*row.group == group && &*row.kind == kind);
+        found.expect("served")
+    }
+
+    #[test]
+    fn the_status_endpoint_takes_the_status_only() {
+        let stored = json!({"metadata": {"name": "p", "ownerReferences": [1]}, "spec": {"a": 1},
+            "status": {"phase": "Pending", "qosClass": "BestEffort"}});
+        let body = json!({"metadata": {"name": "p", "labels": {"x": "y"}}, "spec": {"a": 2},
+            "status": {"phase": "Running"}});
+        let new = status(&row("", "Pod"), &stored, body, &Clock::system());
+        assert_eq!(
+            new,
+            json!({"metadata": {"name": "p", "labels": {"x": "y"}, "ownerReferences": [1]}, "spec": {"a": 1},
+                "status": {"phase": "Running", "qosClass": "BestEffort"}})
+        );
+    }
+
+    #[test]
+    fn labels_of_a_deployment_do_not_change_through_status() {
+        let stored = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"replicas": 1}});
+        let body =
+            json!({"metadata": {"labels": {"a": "c"}}, "spec": {"replicas": 5}, "status": {"replicas": 1}});
+        let new = status(&row("apps", "Deployment"), &stored, body, &Clock::system());
+        assert_eq!(new["metadata"], stored["metadata"]);
+        assert_eq!(new["spec"], stored["spec"]);
+        assert_eq!(new["status"], json!({"replicas": 1}));
+    }
+
+    #[test]
+    fn approval_keeps_the_certificate_and_stamps_conditions() {
+        let stored = json!({"spec": {"a": 1}, "status": {"certificate": "x"}});
+        let body =
+            json!({"spec": {"a": 2}, "status": {"conditions": [{"type": "Approved", "status": "True"}]}});
+        let new = approval(&stored, &body, &Clock::system());
+        assert_eq!(new["spec"], stored["spec"]);
+        assert_eq!(new["status"]["certificate"], "x");
+        assert!(new["status"]["conditions"][0]["lastTransitionTime"].is_string());
+    }
+
+    #[test]
+    fn finalize_changes_the_finalizers_only() {
+        let stored = json!({"metadata": {"name": "n"}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
+        let new = finalize(&stored, &json!({"spec": {}, "status": {"phase": "Odd"}}));
+        assert_eq!(new, json!({"metadata": {"name": "n"}, "spec": {}, "status": {"phase": "Active"}}));
+    }
+}

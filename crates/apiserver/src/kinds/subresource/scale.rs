@@ -1,0 +1,154 @@
+//! `/scale`: a small autoscaling/v1 object that shows and sets how many replicas something has.
+//!
+//! Built-in kinds keep the numbers at fixed places, custom kinds where their definition says.
+
+use serde_json::{Value, json};
+
+use crate::field::{Error, Path};
+use crate::kinds::fill::{at, is_zero, items, made, text};
+use crate::resource::{Resource, Scale};
+use crate::status::Status;
+
+/// The Scale of an object.
+pub fn scale_of(resource: &Resource, object: &Value) -> Result<Value, Status> {
+    let (wanted, present, selector) = match custom(resource) {
+        Some(scale) => {
+            let selector = scale.label_selector.as_deref().map(|path| at_path(object, path));
+            let selector = selector.and_then(Value::as_str).unwrap_or_default().to_owned();
+            (at_path(object, &scale.spec_replicas), at_path(object, &scale.status_replicas), selector)
+        }
+        None => {
+            let selector = at(object, &["spec", "selector"]);
+            (at(object, &["spec", "replicas"]), at(object, &["status", "replicas"]), selector_text(selector))
+        }
+    };
+    if let (true, Some(scale)) = (wanted.is_null(), custom(resource)) {
+        let message = format!("the spec replicas field {:?} does not exist", scale.spec_replicas);
+        return Err(Status::internal(&message));
+    }
+    Ok(scale_object(at(object, &["metadata"]), wanted, present, &selector))
+}
+
+fn custom(resource: &Resource) -> Option<&Scale> {
+    resource.custom().and_then(|custom| custom.scale.as_ref())
+}
+
+fn scale_object(metadata: &Value, wanted: &Value, present: &Value, selector: &str) -> Value {
+    let mut shown = serde_json::Map::new();
+    for name in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = metadata.get(name) {
+            shown.insert(name.into(), value.clone());
+        }
+    }
+    let mut scale = json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": shown, "spec": {},
+        "status": {"replicas": present.as_i64().unwrap_or(0)}});
+    if !is_zero(Some(wanted)) {
+        scale["spec"]["replicas"] = wanted.clone();
+    }
+    if !selector.is_empty() {
+        scale["status"]["selector"] = json!(selector);
+    }
+    scale
+}
+
+/// What is wrong with a Scale a client sent.
+pub fn validate_scale(scale: &Value) -> Vec<Error> {
+    let replicas = at(scale, &["spec", "replicas"]);
+    if replicas.as_i64().unwrap_or(0) >= 0 {
+        return Vec::new();
+    }
+    let spec = Path::Root.field("spec");
+    vec![Error::invalid(&spec.field("replicas"), replicas, "must be greater than or equal to 0")]
+}
+
+/// The object with the number of replicas a valid Scale asks for.
+pub fn apply_scale(resource: &Resource, mut object: Value, scale: &Value) -> Value {
+    let replicas = json!(at(scale, &["spec", "replicas"]).as_i64().unwrap_or(0));
+    let path = custom(resource).map_or(".spec.replicas", |scale| scale.spec_replicas.as_str());
+    let names: Vec<&str> = names(path).collect();
+    let Some((last, parents)) = names.split_last() else { return object };
+    let target = object
+        .as_object_mut()
+        .and_then(|fields| parents.iter().try_fold(fields, |fields, name| made(fields, name)));
+    if let Some(target) = target {
+        target.insert((*last).into(), replicas);
+    }
+    object
+}
+
+fn names(path: &str) -> impl Iterator<Item = &str> {
+    path.split('.').filter(|name| !name.is_empty())
+}
+
+fn at_path<'a>(object: &'a Value, path: &str) -> &'a Value {
+    names(path).fold(object, |value, name| value.get(name).unwrap_or(&Value::Null))
+}
+
+/// A selector as text. A plain map is what ReplicationControllers have.
+pub(crate) fn selector_text(selector: &Value) -> String {
+    let is_plain = selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none();
+    let labels = if is_plain { selector } else { at(selector, &["matchLabels"]) };
+    let labels = labels.as_object().into_iter().flatten();
+    let labels =
+        labels.map(|(key, value)| (key.as_str(), format!("{key}={}", value.as_str().unwrap_or_default())));
+    let expressions =
+        items(selector, "matchExpressions").iter().map(|one| (text(one, "key"), expression_text(one)));
+    let mut all: Vec<(&str, String)> = labels.chain(expressions).collect();
+    all.sort();
+    all.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(",")
+}
+
+fn expression_text(expression: &Value) -> String {
+    let key = text(expression, "key");
+    let mut values: Vec<&str> = items(expression, "values").iter().filter_map(Value::as_str).collect();
+    values.sort_unstable();
+    let values = values.join(",");
+    match text(expression, "operator") {
+        "In" => format!("{key} in ({values})"),
+        "NotIn" => format!("{key} notin ({values})"),
+        "DoesNotExist" => format!("!{key}"),
+        _ => key.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deployments() -> Resource {
+        Resource::built_in().into_iter().find(|row| &*row.plural == "deployments").expect("served")
+    }
+
+    #[test]
+    fn a_deployment_shows_its_scale() {
+        let object = json!({"metadata": {"name": "web", "namespace": "n", "uid": "u", "labels": {"a": "b"}},
+            "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "web"}}}, "status": {}});
+        let scale = scale_of(&deployments(), &object).expect("has a scale");
+        assert_eq!(
+            scale,
+            json!({"kind": "Scale", "apiVersion": "autoscaling/v1",
+                "metadata": {"name": "web", "namespace": "n", "uid": "u"}, "spec": {},
+                "status": {"replicas": 0, "selector": "app=web"}})
+        );
+        let scaled = apply_scale(&deployments(), object, &json!({"spec": {"replicas": 2}}));
+        assert_eq!(scaled["spec"]["replicas"], json!(2));
+    }
+
+    #[test]
+    fn negative_replicas_are_refused() {
+        let errors = validate_scale(&json!({"spec": {"replicas": -1}}));
+        assert_eq!(
+            errors[0].to_string(),
+            "spec.replicas: Invalid value: -1: must be greater than or equal to 0"
+        );
+        assert!(validate_scale(&json!({"spec": {}})).is_empty());
+    }
+
+    #[test]
+    fn selectors_are_written_in_order() {
+        let selector = json!({"matchLabels": {"b": "1"}, "matchExpressions": [
+            {"key": "a", "operator": "In", "values": ["y", "x"]}, {"key": "c", "operator": "DoesNotExist"}]});
+        assert_eq!(selector_text(&selector), "a in (x,y),b=1,!c");
+        assert_eq!(selector_text(&json!({"app": "x"})), "app=x");
+    }
+}
