@@ -38,22 +38,24 @@ fn visit(file: &Path, folder: &Path, by_path: &BTreeMap<&Path, &Source>, reached
         return;
     }
     let mut declared = Vec::new();
-    collect(&source.syntax.items, folder, &mut declared);
+    collect(&source.syntax.items, &folder_of_root(file), folder, &mut declared);
     for (candidate, children) in declared {
         visit(&candidate, &children, by_path, reached);
     }
 }
 
 /// The files the items may mean, each with the folder of its own children. Those that do not exist fall out later.
-fn collect(items: &[Item], folder: &Path, declared: &mut Vec<(PathBuf, PathBuf)>) {
+fn collect(items: &[Item], beside: &Path, folder: &Path, declared: &mut Vec<(PathBuf, PathBuf)>) {
     for item in items {
         let Item::Mod(module) = item else { continue };
         let children = folder.join(name_of(module));
         if let Some((_, items)) = &module.content {
-            collect(items, &children, declared);
+            collect(items, beside, &children, declared);
         } else if let Some(path) = path_attribute(module) {
-            let file = folder.join(path);
-            declared.push((file.clone(), folder_of_root(&file)));
+            // Beside the declaring file, or, within an inline module, below its folder.
+            for file in [beside.join(&path), folder.join(&path)] {
+                declared.push((file.clone(), folder_of_root(&file)));
+            }
         } else {
             declared.push((folder.join(format!("{}.rs", name_of(module))), children.clone()));
             declared.push((children.join("mod.rs"), children));
@@ -87,7 +89,8 @@ mod tests {
             sample("src/a/tests.rs", ""),
             sample("src/a/forgotten.rs", "mod deeper;"),
             sample("src/a/forgotten/deeper.rs", ""),
-            sample("src/type.rs", "mod child;"),
+            sample("src/type.rs", "mod child; #[path = \"type_tests.rs\"] mod tests;"),
+            sample("src/type_tests.rs", ""),
             sample("src/type/child.rs", ""),
             sample("src/inline/b.rs", ""),
             sample("src/odd/c.rs", "mod beside;"),

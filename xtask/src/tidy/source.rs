@@ -36,7 +36,7 @@ impl Source {
     /// Whether everything in the file is test code, by where it lies.
     pub(crate) fn is_test(&self) -> bool {
         let has = |folder: &str| self.file.split('/').any(|part| part == folder);
-        has("tests") || self.file.ends_with("/tests.rs")
+        has("tests") || self.file.ends_with("/tests.rs") || self.file.ends_with("_tests.rs")
     }
 }
 
