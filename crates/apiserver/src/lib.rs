@@ -2,6 +2,7 @@
 
 pub mod auth;
 pub mod body;
+pub mod bootstrap;
 pub mod decode;
 pub mod discovery;
 pub mod field;
@@ -12,4 +13,5 @@ pub mod negotiate;
 pub mod patch;
 pub mod resource;
 pub mod schema;
+pub mod serve;
 pub mod status;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use homeostat_core::Key;
+use homeostat_core::selector::LabelSelector;
 use serde::Deserialize;
 
 use super::rule::Rule;
@@ -70,21 +71,6 @@ struct Subject {
     namespace: Box<str>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct LabelSelector {
-    match_labels: BTreeMap<String, String>,
-    match_expressions: Vec<Expression>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Expression {
-    key: String,
-    operator: String,
-    values: Vec<String>,
-}
-
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct StoredRole {
@@ -102,7 +88,7 @@ struct StoredMetadata {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Aggregation {
-    cluster_role_selectors: Option<Vec<LabelSelector>>,
+    cluster_role_selectors: Option<Vec<serde_json::Value>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -250,33 +236,18 @@ impl ClusterRole {
     fn new(stored: StoredRole) -> Self {
         let selectors =
             stored.aggregation_rule.and_then(|rule| rule.cluster_role_selectors).unwrap_or_default();
+        // One that does not read selects nothing; the role stays an aggregated one.
+        let selectors = selectors
+            .iter()
+            .map(|one| LabelSelector::from_json(one).unwrap_or_else(|_| LabelSelector::nothing()))
+            .collect();
         let own = Arc::<[Rule]>::from(stored.rules.unwrap_or_default());
         Self { labels: stored.metadata.labels.unwrap_or_default(), selectors, effective: own.clone(), own }
     }
 
     fn selects(&self, other: &Self) -> bool {
-        self.selectors.iter().any(|selector| selector.matches(&other.labels))
-    }
-}
-
-impl LabelSelector {
-    fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
-            && self.match_expressions.iter().all(|expression| expression.matches(labels))
-    }
-}
-
-impl Expression {
-    fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        let value = labels.get(&self.key);
-        let listed = value.is_some_and(|value| self.values.contains(value));
-        match &*self.operator {
-            "In" => listed,
-            "NotIn" => !listed,
-            "Exists" => value.is_some(),
-            "DoesNotExist" => value.is_none(),
-            _ => false,
-        }
+        let label = |key: &str| other.labels.get(key).map(|value| &**value);
+        self.selectors.iter().any(|selector| selector.matches(label))
     }
 }
 

@@ -3,11 +3,10 @@
 //! **Invariant:** a decision sees every write that was acknowledged before it was asked for: it first takes in what
 //! changed in the store since the last one. No rule ever denies; what nobody allows is refused.
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-use homeostat_core::{Key, Prefix, Revision};
-use homeostat_store::{SharedStore, Snapshot};
+use homeostat_core::Prefix;
+use homeostat_store::{Error, SharedStore, Watch};
 
 use super::identity::MASTERS;
 use super::policy::{GROUP, Policy, RESOURCES};
@@ -19,22 +18,14 @@ use crate::status::Status;
 pub struct Authorizer {
     store: SharedStore,
     policy: RwLock<Policy>,
-    taken_in: Mutex<TakenIn>,
-}
-
-/// What the policy was made of.
-#[derive(Default)]
-struct TakenIn {
-    /// Of the whole store.
-    revision: Revision,
-    /// Of each role and binding.
-    entries: BTreeMap<Key, Revision>,
+    /// One per resource of the policy; empty: everything must be read afresh.
+    watches: Mutex<Vec<Watch>>,
 }
 
 impl Authorizer {
     /// An authorizer over the roles and bindings in this store.
     pub fn new(store: SharedStore) -> Self {
-        Self { store, policy: RwLock::default(), taken_in: Mutex::default() }
+        Self { store, policy: RwLock::default(), watches: Mutex::default() }
     }
 
     /// May they?
@@ -79,39 +70,85 @@ impl Authorizer {
 
     /// Takes in what changed. The lock is held throughout, so that nobody decides on a policy half taken in.
     fn catch_up(&self) {
-        let mut taken_in = self.taken_in.lock().unwrap_or_else(PoisonError::into_inner);
-        let snapshot = self.store.snapshot();
-        if snapshot.revision() == taken_in.revision {
-            return;
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        if watches.is_empty() || self.follow(&mut watches).is_err() {
+            // History has left us behind (or we just started): what is stored now is all that counts.
+            *watches = self.read_afresh().unwrap_or_default();
         }
-        let changes = taken_in.changes(&snapshot);
-        if !changes.is_empty() {
-            let mut policy = self.policy.write().unwrap_or_else(PoisonError::into_inner);
-            let must_resolve = changes.iter().fold(false, |must, key| {
-                policy.apply(key, snapshot.get(key).map(|entry| &*entry.bytes)) || must
-            });
-            if must_resolve {
-                policy.resolve();
+    }
+
+    fn follow(&self, watches: &mut [Watch]) -> Result<(), Error> {
+        let mut must_resolve = false;
+        for watch in watches {
+            loop {
+                let events = watch.try_next()?;
+                if events.is_empty() {
+                    break;
+                }
+                let mut policy = self.policy.write().unwrap_or_else(PoisonError::into_inner);
+                for event in &events {
+                    must_resolve |= policy.apply(&event.key, event.new.as_ref().map(|entry| &*entry.bytes));
+                }
             }
         }
-        taken_in.revision = snapshot.revision();
+        if must_resolve {
+            self.policy.write().unwrap_or_else(PoisonError::into_inner).resolve();
+        }
+        Ok(())
+    }
+
+    fn read_afresh(&self) -> Result<Vec<Watch>, Error> {
+        let snapshot = self.store.snapshot();
+        let mut policy = Policy::default();
+        for resource in RESOURCES {
+            for entry in snapshot.range(&Prefix::resource(GROUP, resource), "") {
+                policy.apply(&entry.key, Some(&entry.bytes));
+            }
+        }
+        policy.resolve();
+        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
+        let watch = |resource| self.store.watch(&Prefix::resource(GROUP, resource), snapshot.revision());
+        RESOURCES.into_iter().map(watch).collect()
     }
 }
 
-impl TakenIn {
-    /// The keys whose entries differ from what was taken in, which is noted as done.
-    fn changes(&mut self, snapshot: &Snapshot) -> Vec<Key> {
-        let mut gone = std::mem::take(&mut self.entries);
-        let mut changed = Vec::new();
-        for resource in RESOURCES {
-            for entry in snapshot.range(&Prefix::resource(GROUP, resource), "") {
-                if gone.remove(&entry.key) != Some(entry.revision) {
-                    changed.push(entry.key.clone());
-                }
-                self.entries.insert(entry.key.clone(), entry.revision);
-            }
-        }
-        changed.extend(gone.into_keys());
-        changed
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use homeostat_core::Key;
+    use homeostat_store::memory::Memory;
+    use homeostat_store::{Expect, Op, Txn, Value};
+    use serde_json::json;
+
+    use super::*;
+
+    async fn write(store: &SharedStore, resource: &str, name: &str, object: Option<serde_json::Value>) {
+        let op = object.map_or(Op::Delete, |object| Op::Put(Value::plain(object.to_string())));
+        let key = Key::new(GROUP, resource, "", name);
+        store.commit(Txn::one(key, Expect::Any, op)).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_decision_sees_every_write_before_it() {
+        let store: SharedStore = Arc::new(Memory::new());
+        let authorizer = Authorizer::new(store.clone());
+        let jane = Identity { name: "jane".into(), ..Identity::default() };
+        let what = Attributes::Path { verb: "get", path: "/metrics" };
+        assert!(authorizer.decide(&Identity::admin(), &what).is_allowed());
+        assert!(!authorizer.decide(&jane, &what).is_allowed());
+        let role = json!({"rules": [{"verbs": ["get"], "nonResourceURLs": ["/metrics"]}]});
+        let binding = json!({"roleRef": {"kind": "ClusterRole", "name": "r"},
+            "subjects": [{"kind": "User", "name": "jane"}]});
+        write(&store, "clusterrolebindings", "b", Some(binding)).await;
+        let refusal = authorizer.check(&jane, &what).unwrap_err();
+        assert!(refusal.message.ends_with(r#"RBAC: clusterrole.rbac.authorization.k8s.io "r" not found"#));
+        write(&store, "clusterroles", "r", Some(role)).await;
+        assert!(authorizer.decide(&jane, &what).is_allowed());
+        write(&store, "clusterrolebindings", "b", None).await;
+        assert!(!authorizer.decide(&jane, &what).is_allowed());
+        let revision = store.snapshot().revision();
+        store.compact(revision).await.unwrap();
+        assert!(!authorizer.decide(&jane, &what).is_allowed());
     }
 }

@@ -1,0 +1,115 @@
+//! One connection, from the handshake to its end.
+//!
+//! **Invariant:** every wait has a limit: the handshake, each request's headers, its body, its answer. Told to stop,
+//! a connection finishes the answers under way, takes no new request and closes.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::rt::Executor;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::gate::{Gate, Handler};
+use super::limits;
+use super::tls::{HTTP2, Trust};
+use crate::auth::Peer;
+
+/// What all connections share.
+pub(crate) struct Shared<H> {
+    pub(crate) acceptor: TlsAcceptor,
+    pub(crate) trust: Trust,
+    pub(crate) gate: Arc<Gate<H>>,
+    /// The requests of HTTP/2 connections, which run beside each other.
+    pub(crate) streams: TaskTracker,
+    pub(crate) stop: CancellationToken,
+}
+
+impl<H: Handler> Shared<H> {
+    /// Serves the connection until either side ends it.
+    pub(crate) async fn serve(self: Arc<Self>, stream: TcpStream) {
+        // Answers are written whole; waiting to fill packets would only delay them.
+        if stream.set_nodelay(true).is_err() {
+            return;
+        }
+        let handshake = tokio::time::timeout(limits::HANDSHAKE_TIME, self.acceptor.accept(stream));
+        let Ok(Ok(stream)) = handshake.await else { return };
+        let (_, session) = stream.get_ref();
+        let peer = Arc::new(self.trust.peer(session.peer_certificates()));
+        let result = if session.alpn_protocol() == Some(HTTP2) {
+            self.serve_http2(stream, peer).await
+        } else {
+            self.serve_http1(stream, peer).await
+        };
+        if let Err(error) = result {
+            tracing::debug!(%error, "a connection broke");
+        }
+    }
+
+    async fn serve_http1(&self, stream: TlsStream<TcpStream>, peer: Arc<Peer>) -> hyper::Result<()> {
+        let service = service_fn(|request: Request<Incoming>| {
+            let (gate, peer) = (self.gate.clone(), peer.clone());
+            async move { Ok::<_, std::convert::Infallible>(gate.answer(request, &peer).await) }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits::HEADER_TIME)
+            .max_header_size(limits::HEADER_BYTES_MAX)
+            .max_buf_size(limits::BUFFER_BYTES)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        let mut connection = pin!(connection);
+        tokio::select! {
+            result = connection.as_mut() => return result,
+            () = self.stop.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        connection.await
+    }
+
+    async fn serve_http2(&self, stream: TlsStream<TcpStream>, peer: Arc<Peer>) -> hyper::Result<()> {
+        let gate = self.gate.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (gate, peer) = (gate.clone(), peer.clone());
+            async move { Ok::<_, std::convert::Infallible>(gate.answer(request, &peer).await) }
+        });
+        let connection = http2::Builder::new(Tracked(self.streams.clone()))
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(limits::STREAMS_MAX)
+            .initial_stream_window_size(limits::STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(limits::CONNECTION_WINDOW_BYTES)
+            .max_frame_size(limits::FRAME_BYTES)
+            .max_send_buf_size(limits::SEND_BUFFER_BYTES)
+            .max_header_list_size(u32::try_from(limits::HEADER_BYTES_MAX).expect("64 KiB fits"))
+            .max_pending_accept_reset_streams(limits::RESET_STREAMS_MAX)
+            .keep_alive_interval(limits::PING_INTERVAL)
+            .keep_alive_timeout(limits::PING_TIME)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
+        tokio::select! {
+            result = connection.as_mut() => return result,
+            () = self.stop.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        connection.await
+    }
+}
+
+/// Runs the requests of an HTTP/2 connection as tasks the server waits for.
+#[derive(Clone)]
+struct Tracked(TaskTracker);
+
+impl<F> Executor<F> for Tracked
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    fn execute(&self, future: F) {
+        self.0.spawn(future);
+    }
+}

@@ -1,0 +1,46 @@
+//! What can keep the server from starting. Once it serves, a bad client costs its own connection only.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// An error of starting to serve.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; choose another with --listen, port 0 takes any free one")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file cannot be read or written.
+    #[error("cannot use {}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A kept credential does not read.
+    #[error("cannot read {path}: {reason}; remove it to have it made anew")]
+    Broken {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A certificate could not be made.
+    #[error("cannot make a certificate: {0}")]
+    Certificate(#[source] rcgen::Error),
+    /// TLS could not be set up with the credentials.
+    #[error("cannot set up TLS: {0}")]
+    Tls(#[source] rustls::Error),
+}
+
+impl Error {
+    pub(crate) fn broken(path: &str, reason: &dyn std::fmt::Display) -> Self {
+        Self::Broken { path: path.into(), reason: reason.to_string() }
+    }
+}

@@ -1,0 +1,72 @@
+//! Files only their owner may read, written whole or not at all.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::Error;
+
+/// Owner reads and writes, nobody else.
+const FILE_MODE: u32 = 0o600;
+/// Owner enters, nobody else.
+const FOLDER_MODE: u32 = 0o700;
+
+/// Writes the file beside its place, makes it durable, and moves it there; makes missing folders.
+pub(crate) fn write_private(path: &Path, contents: &[u8]) -> Result<(), Error> {
+    let failed = |source| Error::File { path: path.into(), source };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    create_private_folder(folder)?;
+    let fresh = beside(path);
+    write_fresh(&fresh, contents)
+        .and_then(|()| fs::rename(&fresh, path))
+        .and_then(|()| File::open(folder)?.sync_all())
+        .map_err(failed)
+}
+
+/// Makes the folder and its missing parents, closed to others. One that is there stays as it is.
+pub(crate) fn create_private_folder(folder: &Path) -> Result<(), Error> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(FOLDER_MODE)
+        .create(folder)
+        .map_err(|source| Error::File { path: folder.into(), source })
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    path.with_file_name(name)
+}
+
+fn write_fresh(path: &Path, contents: &[u8]) -> io::Result<()> {
+    // A leftover of a crash under the same process id may have any mode: start from nothing.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)?;
+    file.write_all(contents)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_private_file_is_replaced_whole_and_closed_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/er/file");
+        for contents in ["first", "second"] {
+            write_private(&path, contents.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), contents);
+        }
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&path), FILE_MODE);
+        assert_eq!(mode(path.parent().unwrap()), FOLDER_MODE);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+    }
+}

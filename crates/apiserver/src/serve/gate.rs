@@ -1,0 +1,183 @@
+//! What every request passes before the API sees it: who asks, is there room, does it end in time.
+//!
+//! **Invariant:** a panic in the API is that request's 500; long-running requests (watches, logs, exec) take no room
+//! from short ones.
+
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use http::{HeaderValue, Method, Request, Response, header};
+use hyper::body::{Body as _, Incoming};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use super::limits::{ANSWER_TIME, BODY_BYTES_MAX, READS_MAX, RETRY_AFTER_S, WRITES_MAX};
+use super::request::RequestBody;
+use super::response::ResponseBody;
+use crate::auth::{Authenticator, Peer};
+use crate::body::Body;
+use crate::status::Status;
+
+/// What is served: the API, or anything that answers requests like it. Finds an [`Identity`](crate::auth::Identity)
+/// in the extensions of each request.
+pub trait Handler:
+    tower::Service<Request<RequestBody>, Response = Response<Body>, Error = Infallible, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<S> Handler for S where
+    S: tower::Service<Request<RequestBody>, Response = Response<Body>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// Stands before the handler.
+pub(crate) struct Gate<H> {
+    handler: H,
+    authenticator: Arc<Authenticator>,
+    reads: Semaphore,
+    writes: Semaphore,
+    stop: CancellationToken,
+}
+
+impl<H: Handler> Gate<H> {
+    pub(crate) fn new(handler: H, authenticator: Arc<Authenticator>, stop: CancellationToken) -> Self {
+        let (reads, writes) = (Semaphore::new(READS_MAX), Semaphore::new(WRITES_MAX));
+        Self { handler, authenticator, reads, writes, stop }
+    }
+
+    /// Answers one request of a connection with this peer.
+    pub(crate) async fn answer(&self, request: Request<Incoming>, peer: &Peer) -> Response<ResponseBody> {
+        let response = match self.admit(&request, peer) {
+            Ok((identity, permit)) => {
+                let mut request = request.map(RequestBody::from);
+                request.extensions_mut().insert(identity);
+                let is_long_running = permit.is_none();
+                let response = self.handle(request, is_long_running).await;
+                drop(permit);
+                response
+            }
+            Err(refusal) => *refusal,
+        };
+        response.map(|body| ResponseBody::new(body, &self.stop))
+    }
+
+    /// Who asks, and the room the request takes: none for long-running ones. Or the refusal.
+    #[expect(clippy::type_complexity, reason = "a pair, or the answer that replaces it")]
+    fn admit<'a>(
+        &'a self,
+        request: &Request<Incoming>,
+        peer: &Peer,
+    ) -> Result<(crate::auth::Identity, Option<SemaphorePermit<'a>>), Box<Response<Body>>> {
+        let identity = self
+            .authenticator
+            .authenticate(peer, request.headers())
+            .map_err(|status| Box::new(refusal(&status)))?;
+        if request.body().size_hint().lower() > BODY_BYTES_MAX {
+            let text = format!("Request entity too large: limit is {BODY_BYTES_MAX}");
+            return Err(Box::new(refusal(&Status::too_large(text))));
+        }
+        if is_long_running(request.uri().path(), request.uri().query().unwrap_or_default()) {
+            return Ok((identity, None));
+        }
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+        let room = if is_read { &self.reads } else { &self.writes };
+        match room.try_acquire() {
+            Ok(permit) => Ok((identity, Some(permit))),
+            Err(_) => Err(Box::new(too_many())),
+        }
+    }
+
+    async fn handle(&self, request: Request<RequestBody>, is_long_running: bool) -> Response<Body> {
+        let answer = AssertUnwindSafe(self.handler.clone().oneshot(request)).catch_unwind();
+        let answer = if is_long_running {
+            answer.await
+        } else {
+            match tokio::time::timeout(ANSWER_TIME, answer).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    let text = "request did not complete within the allotted timeout";
+                    return refusal(&Status::timeout(text));
+                }
+            }
+        };
+        match answer {
+            Ok(Ok(response)) => response,
+            Err(_) => refusal(&Status::internal("the request made the server panic; see its log")),
+        }
+    }
+}
+
+/// Watches, and connections to a Pod: they last as long as the client wants.
+fn is_long_running(path: &str, query: &str) -> bool {
+    const SUBRESOURCES: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+    let is_watch = query.split('&').any(|pair| match pair.split_once('=') {
+        None => pair == "watch",
+        Some(("watch", value)) => !matches!(value, "false" | "0"),
+        Some(("follow", value)) => matches!(value, "true" | "1"),
+        Some(_) => false,
+    });
+    if is_watch || path.starts_with("/api/v1/watch/") {
+        return true;
+    }
+    // /api/v1/namespaces/NAMESPACE/RESOURCE/NAME/SUBRESOURCE[/…]
+    let mut segments = path.split('/').skip(1);
+    segments.next() == Some("api")
+        && segments.nth(1) == Some("namespaces")
+        && segments.nth(3).is_some_and(|subresource| SUBRESOURCES.contains(&subresource))
+}
+
+fn refusal(status: &Status) -> Response<Body> {
+    let mut response = Response::new(Body::from(status.to_json().to_string()));
+    *response.status_mut() = http::StatusCode::from_u16(status.code).expect("a status has a code of HTTP");
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// kube-apiserver's filter answers in plain text; clients look at the code and the header.
+fn too_many() -> Response<Body> {
+    let mut response = Response::new(Body::from("Too many requests, please try again later.\n".to_owned()));
+    *response.status_mut() = http::StatusCode::TOO_MANY_REQUESTS;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::RETRY_AFTER, RETRY_AFTER_S.into());
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watches_and_pod_connections_are_long_running() {
+        let check = |uri: &str, expected: bool| {
+            let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
+            assert_eq!(is_long_running(path, query), expected, "{uri}");
+        };
+        check("/api/v1/pods", false);
+        check("/api/v1/pods?watch=1", true);
+        check("/api/v1/pods?limit=1&watch=maybe", true);
+        check("/api/v1/pods?watch", true);
+        check("/api/v1/pods?watch=false", false);
+        check("/api/v1/pods?watching=true", false);
+        check("/api/v1/watch/pods", true);
+        check("/api/v1/namespaces/a/pods/x/log", true);
+        check("/api/v1/namespaces/a/pods/x/exec", true);
+        check("/api/v1/namespaces/a/services/x/proxy/a/b", true);
+        check("/api/v1/namespaces/a/pods/log", false);
+        check("/apis/apps/v1/namespaces/a/deployments/x/scale", false);
+    }
+}

@@ -1,0 +1,65 @@
+//! How much of the server one client may take. Every number says why; kube-apiserver's where it has one.
+
+use std::time::Duration;
+
+/// Largest request body: kube-apiserver's.
+pub const BODY_BYTES_MAX: u64 = 3 * 1024 * 1024;
+
+/// Reads answered at once: kube-apiserver's. More wait outside, told to come back.
+pub const READS_MAX: usize = 400;
+/// Writes answered at once: kube-apiserver's.
+pub const WRITES_MAX: usize = 200;
+/// When a refused request may come again.
+pub const RETRY_AFTER_S: u32 = 1;
+
+/// Open connections. An idle one costs some 40 KB (TLS and HTTP buffers), so this many cost 160 MB at worst; beyond
+/// it the newest is closed at once, and those being served notice nothing.
+pub const CONNECTIONS_MAX: usize = 4096;
+
+/// To finish a TLS handshake: three round trips on the worst of networks. An unfinished one holds a connection.
+pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// To send a request's headers, and to stay idle between two requests of HTTP/1.1: kube-apiserver's 32 s.
+pub const HEADER_TIME: Duration = Duration::from_secs(32);
+/// To send a request's body: kube-apiserver's request timeout. 3 MiB in it is 50 KB/s.
+pub const BODY_TIME: Duration = Duration::from_mins(1);
+/// To answer a request that is not long-running: kube-apiserver's.
+pub const ANSWER_TIME: Duration = Duration::from_mins(1);
+/// From the order to stop until connections are cut. Watches end at once; this is for answers under way.
+pub const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// Bytes of all headers of one request. Tokens and continue tokens are long, yet far below this. Their number is
+/// limited to 100 by hyper, which keeps that many on the stack; a limit of our own would cost a heap block each.
+pub const HEADER_BYTES_MAX: usize = 64 * 1024;
+/// Read and write buffer of one HTTP/1.1 connection: holds the headers above and two full TLS records of an answer.
+pub const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Requests at once on one HTTP/2 connection. client-go sends all watches of a process over one, and opens a second
+/// only when this is reached.
+pub const STREAMS_MAX: u32 = 1000;
+/// What a client may send on one stream, and on one connection, before we take it in: the largest body fits a
+/// window of the connection; a stream's keeps one slow request from holding much.
+pub const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+/// See [`STREAM_WINDOW_BYTES`].
+pub const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
+/// The largest HTTP/2 frame taken in; the same as one TLS record, so a frame never waits for a second record.
+pub const FRAME_BYTES: u32 = 16 * 1024;
+/// Buffered for one HTTP/2 stream that the client does not read.
+pub const SEND_BUFFER_BYTES: usize = 256 * 1024;
+/// Streams a client opened and reset that we have not looked at yet; more is the rapid-reset attack and ends the
+/// connection.
+pub const RESET_STREAMS_MAX: usize = 64;
+/// How often an HTTP/2 connection is asked whether it is alive, and how long it may take to say so: client-go's
+/// own figures are 30 s and 15 s.
+pub const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// See [`PING_INTERVAL`].
+pub const PING_TIME: Duration = Duration::from_secs(15);
+
+/// Pause after the kernel refused a connection (usually: no file descriptor is free).
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Connections that wait to be accepted: 64 clients that start at once must not lose a packet.
+pub const BACKLOG: u32 = 1024;
+
+/// Pieces smaller than this are joined before they are written.
+pub const PIECE_BYTES_SMALL: usize = 8 * 1024;
+/// … up to this many bytes: two TLS records. Larger joints only cost memory.
+pub const JOINT_BYTES: usize = 32 * 1024;

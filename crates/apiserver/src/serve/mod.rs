@@ -1,0 +1,146 @@
+//! Serving the API over TLS: credentials, sockets, limits, shutdown.
+//!
+//! Reading order: [`limits`] (how much one client may take), [`tls`](self) and [`kubeconfig`] (how clients trust us
+//! and we them), `gate` (what each request passes), `connection` and `listener` (moving bytes).
+//!
+//! **Invariant:** nothing here knows what a request asks for; nothing in the API knows how it arrived.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use homeostat_core::{Clock, Entropy};
+use homeostat_store::SharedStore;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::auth::{Authenticator, Identity, Issuer};
+use crate::bootstrap::{Credentials, Keep};
+
+mod connection;
+mod error;
+pub(crate) mod files;
+mod gate;
+pub mod kubeconfig;
+pub mod limits;
+mod listener;
+mod request;
+mod response;
+mod tls;
+
+pub use error::Error;
+pub use gate::Handler;
+pub use request::{BodyError, RequestBody};
+
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where to listen; port 0 takes any free one.
+    pub listen: SocketAddr,
+    /// Where credentials are kept.
+    pub keep: Keep,
+    /// Where the kubeconfig is written.
+    pub kubeconfig: PathBuf,
+    /// The address of the Service `default/kubernetes`, which the certificate names too.
+    pub service_ip: IpAddr,
+    /// Time.
+    pub clock: Clock,
+    /// Chance.
+    pub entropy: Entropy,
+}
+
+/// A server that listens and has its credentials, and does not answer yet.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    kubeconfig: PathBuf,
+    credentials: Credentials,
+    clock: Clock,
+    entropy: Entropy,
+}
+
+impl Server {
+    /// Takes the port, makes or loads the credentials and writes the kubeconfig.
+    pub fn bind(config: Config) -> Result<Self, Error> {
+        let listener = listener::bind(config.listen)?;
+        let address =
+            listener.local_addr().map_err(|source| Error::Bind { address: config.listen, source })?;
+        let addresses = addresses(&config);
+        let credentials = Credentials::load(&config.keep, &addresses, config.clock, &config.entropy)?;
+        let Config { kubeconfig, clock, entropy, .. } = config;
+        kubeconfig::write(&kubeconfig, &url(address), &credentials.ca_pem, &credentials.admin_token)?;
+        Ok(Self { listener, address, kubeconfig, credentials, clock, entropy })
+    }
+
+    /// The address listened on.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How clients on this machine reach it: `https://127.0.0.1:6443`.
+    pub fn url(&self) -> String {
+        url(self.address)
+    }
+
+    /// Where the kubeconfig was written.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// The keys of the house.
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
+    /// Knows the administrator's token and the service accounts in the store. Certificates of our CA are known by
+    /// their connection.
+    pub fn authenticator(&self, store: SharedStore) -> Result<Authenticator, Error> {
+        let key = self.credentials.service_account_key()?;
+        let issuer = Issuer::new(key, store, self.clock, self.entropy.clone());
+        Ok(Authenticator::new(self.clock)
+            .with_token(&self.credentials.admin_token, Identity::admin())
+            .with_issuer(issuer))
+    }
+
+    /// Answers requests until `stop` is cancelled, then ends watches, finishes what is under way and returns.
+    pub async fn run<H: Handler>(
+        self,
+        handler: H,
+        authenticator: Arc<Authenticator>,
+        stop: CancellationToken,
+    ) -> Result<(), Error> {
+        let shared = connection::Shared {
+            acceptor: TlsAcceptor::from(tls::server_config(&self.credentials)?),
+            trust: tls::Trust::new(&self.credentials, self.clock)?,
+            gate: Arc::new(gate::Gate::new(handler, authenticator, stop.clone())),
+            streams: TaskTracker::new(),
+            stop,
+        };
+        listener::run(self.listener, Arc::new(shared)).await;
+        Ok(())
+    }
+}
+
+/// The addresses the certificate names.
+fn addresses(config: &Config) -> Vec<IpAddr> {
+    let mut addresses =
+        vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST), config.service_ip];
+    let listened = config.listen.ip();
+    if !listened.is_unspecified() && !addresses.contains(&listened) {
+        addresses.push(listened);
+    }
+    addresses
+}
+
+/// The URL of the server, for clients on the same machine.
+fn url(address: SocketAddr) -> String {
+    let mut address = address;
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    format!("https://{address}")
+}

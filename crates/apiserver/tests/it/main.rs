@@ -1,0 +1,3 @@
+//! The server from outside: one binary, one module per subject.
+
+mod serve;

@@ -1,0 +1,317 @@
+//! Real TLS over loopback: credentials, protocols, hostile clients, shutdown.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use homeostat_apiserver::auth::{Authenticator, Identity};
+use homeostat_apiserver::body::Body;
+use homeostat_apiserver::bootstrap::{Credentials, Keep};
+use homeostat_apiserver::serve::{Config, RequestBody, Server, limits};
+use homeostat_core::{Clock, Entropy};
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::sync::CancellationToken;
+
+/// A server of the handler below, in a folder of its own.
+struct Running {
+    address: SocketAddr,
+    kubeconfig: PathBuf,
+    credentials: Credentials,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+    folder: tempfile::TempDir,
+}
+
+fn config(folder: &tempfile::TempDir) -> Config {
+    Config {
+        listen: ([127, 0, 0, 1], 0).into(),
+        keep: Keep::Folder(folder.path().join("pki")),
+        kubeconfig: folder.path().join("kubeconfig"),
+        service_ip: [10, 96, 0, 1].into(),
+        clock: Clock::system(),
+        entropy: Entropy::system(),
+    }
+}
+
+async fn start_in(folder: tempfile::TempDir) -> Running {
+    let server = Server::bind(config(&folder)).unwrap();
+    let address = server.local_addr();
+    let kubeconfig = server.kubeconfig().to_owned();
+    let credentials =
+        Credentials::load(&Keep::Folder(folder.path().join("pki")), &[], Clock::system(), &Entropy::system())
+            .unwrap();
+    let authenticator =
+        Authenticator::new(Clock::system()).with_token(&server.credentials().admin_token, Identity::admin());
+    let stop = CancellationToken::new();
+    let run = server.run(tower::service_fn(answer), Arc::new(authenticator), stop.clone());
+    let task = tokio::spawn(async move { run.await.unwrap() });
+    Running { address, kubeconfig, credentials, stop, task, folder }
+}
+
+async fn start() -> Running {
+    start_in(tempfile::tempdir().unwrap()).await
+}
+
+/// Says who asks; watches without end; counts bodies; panics when asked.
+async fn answer(request: Request<RequestBody>) -> Result<Response<Body>, Infallible> {
+    let name = request.extensions().get::<Identity>().map(|who| who.name.clone()).unwrap();
+    let body = match request.uri().path() {
+        "/panic" => panic!("asked to"),
+        "/watch" => {
+            let first = futures::stream::iter([name.into_bytes().into()]);
+            Body::stream(first.chain(futures::stream::pending()))
+        }
+        "/count" => match request.into_body().collect().await {
+            Ok(body) => Body::from(body.to_bytes().len().to_string()),
+            Err(error) => Body::from(error.to_string()),
+        },
+        "/list" => Body::Pieces((0..10_000).map(|_| vec![b'x'; 1000].into()).collect()),
+        _ => Body::from(name),
+    };
+    Ok(Response::new(body))
+}
+
+impl Running {
+    async fn tls(&self, protocol: &str, pair: Option<(&str, &str)>) -> std::io::Result<TlsStream<TcpStream>> {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(self.credentials.ca_certificate().unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        let mut config = match pair {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => builder
+                .with_client_auth_cert(
+                    vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()],
+                    PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap(),
+                )
+                .unwrap(),
+        };
+        config.alpn_protocols = vec![protocol.into()];
+        let stream = TcpStream::connect(self.address).await?;
+        let name = ServerName::try_from("localhost").unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    }
+
+    /// Sends these bytes over HTTP/1.1 and reads until the server closes.
+    async fn raw(&self, pair: Option<(&str, &str)>, request: &str) -> String {
+        let mut stream = self.tls("http/1.1", pair).await.unwrap();
+        // A refusal may come, and the connection close, before all is sent.
+        let _ = stream.write_all(request.as_bytes()).await;
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    async fn get(&self, pair: Option<(&str, &str)>, path: &str, headers: &str) -> (u16, String) {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n");
+        let answer = self.raw(pair, &request).await;
+        let code = answer.get(9..12).and_then(|code| code.parse().ok()).unwrap_or_default();
+        (code, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn credentials_name_their_user() {
+    let server = start().await;
+    let token = format!("Authorization: Bearer {}\r\n", server.credentials.admin_token);
+    let jane = server.credentials.issue_client("jane", &["team"]).unwrap();
+    let jane = Some((&*jane.certificate, &*jane.key));
+    let elsewhere = Credentials::load(&Keep::Memory, &[], Clock::system(), &Entropy::system()).unwrap();
+    let stranger = elsewhere.issue_client("jane", &["system:masters"]).unwrap();
+    let stranger = Some((&*stranger.certificate, &*stranger.key));
+    for (pair, headers, code, body) in [
+        (None, "", 200, "system:anonymous"),
+        (None, &*token, 200, "kubernetes-admin"),
+        (None, "Authorization: Bearer wrong\r\n", 401, ""),
+        (None, "Authorization: Basic YTpi\r\n", 200, "system:anonymous"),
+        (jane, "", 200, "jane"),
+        (jane, "Authorization: Bearer wrong\r\n", 200, "jane"),
+        (stranger, "", 401, ""),
+        (stranger, "Authorization: Bearer wrong\r\n", 401, ""),
+        (stranger, &*token, 200, "kubernetes-admin"),
+    ] {
+        let (found, text) = server.get(pair, "/who", headers).await;
+        assert_eq!(found, code, "{headers:?} {text}");
+        assert!(
+            text.contains(body) && (code != 401 || text.contains(r#""reason":"Unauthorized""#)),
+            "{text}"
+        );
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_serving_certificate_is_not_a_client_certificate() {
+    let server = start().await;
+    let folder = server.folder.path().join("pki");
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let (certificate, key) = (read("apiserver.crt"), read("apiserver.key"));
+    assert_eq!(server.get(Some((&certificate, &key)), "/who", "").await.0, 401);
+    let (certificate, key) = (read("admin.crt"), read("admin.key"));
+    assert_eq!(server.get(Some((&certificate, &key)), "/who", "").await.1, "kubernetes-admin");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn credentials_survive_a_restart_and_are_closed_to_others() {
+    let first = start().await;
+    let token = first.credentials.admin_token.clone();
+    let ca = first.credentials.ca_pem.clone();
+    let text = std::fs::read_to_string(&first.kubeconfig).unwrap();
+    assert!(text.contains(&format!("server: https://{}", first.address)) && text.contains(&token));
+    assert!(text.contains("current-context: homeostat"));
+    for path in [first.kubeconfig.clone(), first.folder.path().join("pki/ca.key")] {
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", path.display());
+    }
+    first.stop.cancel();
+    first.task.await.unwrap();
+    let second = start_in(first.folder).await;
+    assert_eq!((&second.credentials.admin_token, &second.credentials.ca_pem), (&token, &ca));
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn a_broken_credential_is_reported_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("pki")).unwrap();
+    let path = folder.path().join("pki/ca.key");
+    std::fs::write(&path, "rubbish").unwrap();
+    let error = Server::bind(config(&folder)).err().unwrap().to_string();
+    assert!(error.contains("pki/ca.key") && error.contains("remove it"), "{error}");
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "rubbish");
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_a_clear_error() {
+    let server = start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let taken = Config { listen: server.address, ..config(&folder) };
+    let error = Server::bind(taken).err().unwrap().to_string();
+    assert!(error.contains(&server.address.to_string()) && error.contains("--listen"), "{error}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn http2_serves_many_streams_and_a_panic_costs_one_request() {
+    let server = start().await;
+    let stream = server.tls("h2", None).await.unwrap();
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let request = |path: &str| {
+        let uri = format!("https://localhost{path}");
+        Request::get(uri).body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap()
+    };
+    let mut watches = Vec::new();
+    for _ in 0..200 {
+        watches.push(sender.send_request(request("/watch?watch=1")).await.unwrap());
+    }
+    let answer = sender.send_request(request("/panic")).await.unwrap();
+    assert_eq!(answer.status(), 500);
+    let answer = sender.send_request(request("/list")).await.unwrap();
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes().len(), 10_000_000);
+    let frame = watches[0].body_mut().frame().await.unwrap().unwrap();
+    assert_eq!(frame.into_data().unwrap(), "system:anonymous");
+    server.stop.cancel();
+    for mut watch in watches.drain(1..) {
+        while let Some(frame) = watch.body_mut().frame().await {
+            frame.unwrap();
+        }
+    }
+    drop((sender, watches));
+    server.task.await.unwrap();
+    connection.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn shutdown_ends_watches_cleanly_and_soon() {
+    let server = start().await;
+    let mut stream = server.tls("http/1.1", None).await.unwrap();
+    stream.write_all(b"GET /watch?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut answer = vec![0; 16 * 1024];
+    let length = stream.read(&mut answer).await.unwrap();
+    assert!(String::from_utf8_lossy(&answer[..length]).starts_with("HTTP/1.1 200"));
+    let stopped = tokio::time::timeout(limits::DRAIN_TIME / 2, server.stop());
+    let mut rest = Vec::new();
+    let (stopped, read) = tokio::join!(stopped, stream.read_to_end(&mut rest));
+    stopped.expect("a watch must not hold the server up");
+    read.unwrap();
+    assert!(rest.ends_with(b"0\r\n\r\n"), "the end of the watch is marked: {rest:?}");
+}
+
+#[tokio::test]
+async fn requests_that_are_not_http_get_a_refusal() {
+    let server = start().await;
+    let many = (0..150).map(|at| format!("X-{at}: y\r\n")).collect::<String>();
+    let long = format!("X-Long: {}\r\n", "y".repeat(limits::HEADER_BYTES_MAX));
+    assert_eq!(server.get(None, "/who", &many).await.0, 431);
+    // Refused while the client still sends: the answer may be lost with the connection.
+    assert!([431, 0].contains(&server.get(None, "/who", &long).await.0));
+    let smuggled = "POST /count HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 4\r\n\
+        Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /who HTTP/1.1\r\nHost: x\r\n\r\n";
+    let answer = server.raw(None, smuggled).await;
+    assert!(answer.matches("HTTP/1.1").count() <= 1, "one request, at most one answer: {answer}");
+    for bad in [
+        "GET /who HTTP/1.1\r\nHost: x\r\n folded: y\r\n\r\n",
+        "GET /who HTTP/1.1\r\nBad Header: y\r\n\r\n",
+        "POST /count HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+        "POST /count HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        "\0\0\0\r\n\r\n",
+    ] {
+        let answer = server.raw(None, bad).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{bad:?}: {answer}");
+    }
+    assert_eq!(server.get(None, "/who", "").await.0, 200, "others notice nothing");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_announced_too_large_is_refused_before_it_is_read() {
+    let server = start().await;
+    let length = limits::BODY_BYTES_MAX + 1;
+    let request = format!("POST /count HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+    let answer = server.raw(None, &request).await;
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    assert!(answer.contains("Request entity too large: limit is 3145728"), "{answer}");
+    let body = "x".repeat(usize::try_from(limits::BODY_BYTES_MAX).unwrap());
+    let request = format!(
+        "POST /count HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    assert!(server.raw(None, &request).await.ends_with("3145728"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_not_tls_is_closed() {
+    let server = start().await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut answer)).await.unwrap();
+    assert!(!answer.starts_with(b"HTTP/1.1 2"));
+    assert_eq!(server.get(None, "/who", "").await.0, 200);
+    server.stop().await;
+}
