@@ -15,3 +15,4 @@ pub mod resource;
 pub mod schema;
 pub mod serve;
 pub mod status;
+pub mod table;

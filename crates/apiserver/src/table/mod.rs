@@ -1,0 +1,433 @@
+//! Answers in another form than the object's own: tables, as `kubectl get` prints them, and bare metadata.
+//!
+//! **Invariant:** the JSON is written straight from the parsed objects; no object and no metadata is cloned, so a
+//! table of ten thousand rows costs their cells and their bytes. A kind without cells of its own has the two
+//! columns everything has; a kind that cannot be listed has no table, which [`forms`] tells the negotiation.
+
+mod age;
+mod cells;
+mod columns;
+mod custom;
+mod jsonpath;
+mod partial;
+mod read;
+mod selector;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use self::cells::{Cells, Conditions};
+use self::columns::Column;
+use crate::negotiate::{Form, Forms, Include, MetaVersion};
+use crate::resource::Resource;
+use crate::status::Status;
+
+/// The metadata of a list.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListMeta<'a> {
+    /// The version of the list.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub resource_version: &'a str,
+    /// The token of the next page; empty: none.
+    #[serde(rename = "continue", skip_serializing_if = "str::is_empty")]
+    pub next: &'a str,
+    /// How many items follow this page, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remaining_item_count: Option<i64>,
+}
+
+/// Which forms a resource or subresource can be given in.
+pub fn forms(row: &Resource, subresource: Option<&str>) -> Forms {
+    if Printer::new(row, subresource).is_some() { Forms::All } else { Forms::Metadata }
+}
+
+/// Renders objects in another form than their own. Made once per request or watch.
+#[derive(Debug)]
+pub struct View<'a> {
+    row: &'a Resource,
+    shape: Shape,
+}
+
+#[derive(Debug)]
+enum Shape {
+    Table { printer: Printer, version: MetaVersion, include: Include },
+    Partial(MetaVersion),
+    PartialList(MetaVersion),
+}
+
+/// How the objects of a kind become rows.
+#[derive(Debug)]
+enum Printer {
+    BuiltIn { columns: &'static [Column], cells: Cells, conditions: Option<Conditions> },
+    Fallback { columns: Vec<Column> },
+    Custom(custom::Columns),
+}
+
+impl<'a> View<'a> {
+    /// The view for a negotiated form; `None`: the object as it is, or a form this kind does not have.
+    pub fn new(row: &'a Resource, subresource: Option<&str>, form: Form) -> Option<Self> {
+        let shape = match form {
+            Form::Object => return None,
+            Form::Table { version, include } => {
+                Shape::Table { printer: Printer::new(row, subresource)?, version, include }
+            }
+            Form::Partial(version) => Shape::Partial(version),
+            Form::PartialList(version) => Shape::PartialList(version),
+        };
+        Some(Self { row, shape })
+    }
+
+    /// One object.
+    pub fn object(&self, object: &Value, now: Timestamp) -> Result<Vec<u8>, Status> {
+        self.event(object, now, true).map(|mut out| {
+            out.push(b'\n');
+            out
+        })
+    }
+
+    /// The object of a watch event, without a newline. Columns are sent with the first event only.
+    pub fn event(&self, object: &Value, now: Timestamp, is_first: bool) -> Result<Vec<u8>, Status> {
+        let mut out = Vec::new();
+        match &self.shape {
+            Shape::Table { printer, version, include } => {
+                let resource_version = read::text(object, "metadata.resourceVersion");
+                let head = Head { version: *version, columns: is_first.then(|| printer.columns()) };
+                head.write(&mut out, &ListMeta { resource_version, ..ListMeta::default() });
+                printer.row(&mut out, object, now, (*include, *version));
+                out.extend_from_slice(b"]}");
+            }
+            Shape::Partial(version) => partial::object(&mut out, object, *version),
+            Shape::PartialList(_) => return Err(partial::is_no_list(self.row)),
+        }
+        Ok(out)
+    }
+
+    /// A list of objects.
+    pub fn list<'v>(
+        &self,
+        meta: &ListMeta<'_>,
+        items: impl IntoIterator<Item = &'v Value>,
+        now: Timestamp,
+    ) -> Result<Vec<u8>, Status> {
+        match &self.shape {
+            Shape::Table { printer, version, include } => {
+                let mut out = Vec::new();
+                Head { version: *version, columns: Some(printer.columns()) }.write(&mut out, meta);
+                separated(&mut out, items, |out, item| printer.row(out, item, now, (*include, *version)));
+                out.extend_from_slice(b"]}\n");
+                Ok(out)
+            }
+            Shape::Partial(_) => Err(partial::is_a_list(self.row)),
+            Shape::PartialList(version) => Ok(partial::list(meta, items, *version)),
+        }
+    }
+}
+
+impl Printer {
+    fn new(row: &Resource, subresource: Option<&str>) -> Option<Self> {
+        let is_scale = subresource == Some("scale");
+        if let Some(subresource) = subresource
+            && !is_scale
+            && row.subresource(subresource).is_none_or(|sub| sub.kind != row.kind || !sub.version.is_empty())
+        {
+            return None;
+        }
+        match row.custom() {
+            Some(_) if is_scale => Some(Self::Custom(custom::Columns::scale())),
+            Some(custom) => Some(Self::Custom(custom::Columns::new(custom))),
+            None if is_scale => Self::built_in("Scale"),
+            None if !row.allows("list") => None,
+            None => {
+                Self::built_in(&row.kind).or_else(|| Some(Self::Fallback { columns: columns::fallback() }))
+            }
+        }
+    }
+
+    fn built_in(kind: &str) -> Option<Self> {
+        let conditions = cells::conditions_of(kind);
+        Some(Self::BuiltIn { columns: columns::built_in(kind)?, cells: cells::of(kind)?, conditions })
+    }
+
+    fn columns(&self) -> &[Column] {
+        match self {
+            Self::BuiltIn { columns, .. } => columns,
+            Self::Fallback { columns } => columns,
+            Self::Custom(custom) => &custom.columns,
+        }
+    }
+
+    fn row(
+        &self,
+        out: &mut Vec<u8>,
+        object: &Value,
+        now: Timestamp,
+        (include, version): (Include, MetaVersion),
+    ) {
+        let cells = match self {
+            Self::BuiltIn { cells, .. } => cells(object, now),
+            Self::Fallback { .. } => {
+                vec![read::name(object).into(), read::text(object, "metadata.creationTimestamp").into()]
+            }
+            Self::Custom(custom) => custom.cells(object, now),
+        };
+        out.extend_from_slice(br#"{"cells":"#);
+        write(out, &cells);
+        if let Self::BuiltIn { conditions: Some(conditions), .. } = self
+            && let Some(conditions) = conditions(object)
+        {
+            out.extend_from_slice(br#","conditions":"#);
+            write(out, &conditions);
+        }
+        out.extend_from_slice(br#","object":"#);
+        match include {
+            Include::None => out.extend_from_slice(b"null"),
+            Include::Metadata => partial::object(out, object, version),
+            Include::Object => write(out, object),
+        }
+        out.push(b'}');
+    }
+}
+
+/// What stands before the rows.
+struct Head<'a> {
+    version: MetaVersion,
+    columns: Option<&'a [Column]>,
+}
+
+impl Head<'_> {
+    fn write(&self, out: &mut Vec<u8>, meta: &ListMeta<'_>) {
+        out.extend_from_slice(br#"{"kind":"Table","apiVersion":""#);
+        out.extend_from_slice(self.version.api_version().as_bytes());
+        out.extend_from_slice(br#"","metadata":"#);
+        write(out, meta);
+        out.extend_from_slice(br#","columnDefinitions":"#);
+        write(out, &self.columns);
+        out.extend_from_slice(br#","rows":["#);
+    }
+}
+
+fn write(out: &mut Vec<u8>, value: &impl Serialize) {
+    serde_json::to_writer(out, value).expect("writing JSON to memory cannot fail");
+}
+
+fn separated<'v>(
+    out: &mut Vec<u8>,
+    items: impl IntoIterator<Item = &'v Value>,
+    mut write_one: impl FnMut(&mut Vec<u8>, &'v Value),
+) {
+    for (at, item) in items.into_iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write_one(out, item);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::resource::{Custom, Source};
+
+    const TABLE: Form = Form::Table { version: MetaVersion::V1, include: Include::Metadata };
+
+    fn row(kind: &str) -> Resource {
+        Resource::built_in().into_iter().find(|row| &*row.kind == kind).expect("is built in")
+    }
+
+    fn custom(columns: Vec<Value>) -> Resource {
+        let custom = Custom {
+            schema: None,
+            raw_schema: Value::Null,
+            columns,
+            selectable_fields: Vec::new(),
+            has_status: false,
+            scale: None,
+            storage_version: "v1".into(),
+            deprecation_warning: None,
+            is_terminating: false,
+        };
+        Resource { source: Source::Custom(Arc::new(custom)), ..row("ConfigMap") }
+    }
+
+    fn now() -> Timestamp {
+        "2026-01-01T00:00:00Z".parse().expect("a time")
+    }
+
+    fn parsed(bytes: Result<Vec<u8>, Status>) -> Value {
+        serde_json::from_slice(&bytes.expect("is rendered")).expect("is JSON")
+    }
+
+    fn config_map() -> Value {
+        json!({"kind": "ConfigMap", "apiVersion": "v1", "data": {"k": "1", "m": "2"}, "metadata": {
+            "name": "a", "resourceVersion": "7", "creationTimestamp": "2025-12-31T23:59:55Z"}})
+    }
+
+    #[test]
+    fn a_table_of_one_object_is_as_recorded() {
+        let row = row("ConfigMap");
+        let view = View::new(&row, None, TABLE).expect("has a table");
+        let object = config_map();
+        let column = |name: &str, format: &str| json!({"name": name, "type": "string", "format": format, "description": "", "priority": 0});
+        let expected = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "7"},
+            "columnDefinitions": [column("Name", "name"), column("Data", ""), column("Age", "")],
+            "rows": [{"cells": ["a", 2, "5s"], "object": {
+                "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]}}]});
+        assert_eq!(parsed(view.object(&object, now())), expected);
+    }
+
+    #[test]
+    fn rows_include_what_was_asked_for() {
+        let row = row("ConfigMap");
+        let object = config_map();
+        let included = |include| {
+            let form = Form::Table { version: MetaVersion::V1Beta1, include };
+            let table = parsed(View::new(&row, None, form).expect("has a table").object(&object, now()));
+            assert_eq!(table["apiVersion"], "meta.k8s.io/v1beta1");
+            table["rows"][0]["object"].clone()
+        };
+        assert_eq!(included(Include::None), Value::Null);
+        assert_eq!(included(Include::Object), object);
+        assert_eq!(included(Include::Metadata)["apiVersion"], "meta.k8s.io/v1beta1");
+    }
+
+    #[test]
+    fn a_page_says_how_it_goes_on() {
+        let row = row("ConfigMap");
+        let view = View::new(&row, None, TABLE).expect("has a table");
+        let meta = ListMeta { resource_version: "9", next: "token", remaining_item_count: Some(1) };
+        let object = config_map();
+        let table = parsed(view.list(&meta, [&object, &object], now()));
+        let expected = json!({"resourceVersion": "9", "continue": "token", "remainingItemCount": 1});
+        assert_eq!((&table["metadata"], table["rows"].as_array().map(Vec::len)), (&expected, Some(2)));
+        let empty = parsed(view.list(&ListMeta::default(), [], now()));
+        assert_eq!((&empty["rows"], &empty["metadata"]), (&json!([]), &json!({})));
+    }
+
+    #[test]
+    fn a_watch_sends_columns_once() {
+        let row = row("ConfigMap");
+        let view = View::new(&row, None, TABLE).expect("has a table");
+        let later = parsed(view.event(&config_map(), now(), false));
+        assert_eq!((&later["columnDefinitions"], &later["rows"][0]["cells"][0]), (&Value::Null, &json!("a")));
+        let bookmark = json!({"kind": "ConfigMap", "metadata": {"resourceVersion": "12"}});
+        let bookmark = parsed(view.event(&bookmark, now(), false));
+        assert_eq!(bookmark["rows"][0]["object"]["metadata"]["resourceVersion"], "12");
+    }
+
+    #[test]
+    fn a_finished_pod_has_a_row_condition() {
+        let row = row("Pod");
+        let view = View::new(&row, None, TABLE).expect("has a table");
+        let table =
+            parsed(view.object(&json!({"metadata": {"name": "p"}, "status": {"phase": "Failed"}}), now()));
+        assert_eq!(table["rows"][0]["conditions"][0]["type"], "Completed");
+    }
+
+    #[test]
+    fn custom_columns_are_as_recorded() {
+        let column =
+            |name: &str, kind: &str, path: &str| json!({"name": name, "type": kind, "jsonPath": path});
+        let row = custom(vec![
+            column("N", "integer", ".spec.n"),
+            json!({"name": "S", "type": "string", "jsonPath": ".spec.s", "priority": 1}),
+            column("On", "boolean", ".spec.on"),
+            column("Phase", "string", ".status.phase"),
+            column("Ready", "string", r#".status.conditions[?(@.type=="Ready")].status"#),
+            column("First", "string", ".spec.l[0]"),
+            column("All", "string", ".spec.l[*]"),
+            column("F", "number", ".spec.f"),
+            column("When", "date", ".spec.t"),
+            column("List", "string", ".spec.l"),
+            column("Bad", "date", ".spec.s"),
+            column("Age", "date", ".metadata.creationTimestamp"),
+        ]);
+        let view = View::new(&row, None, TABLE).expect("has a table");
+        let created = json!({"name": "a", "creationTimestamp": "2025-12-31T00:00:00Z"});
+        let full = json!({"metadata": created, "spec": {"n": 5, "s": "text", "on": true, "l": ["x", "y"], "f": 1.5,
+            "t": "2000-01-01T00:00:00Z"}, "status": {"phase": "Up", "conditions": [
+                {"type": "Other", "status": "x"}, {"type": "Ready", "status": "True"}]}});
+        let table = parsed(view.list(&ListMeta::default(), [&full, &json!({"metadata": created})], now()));
+        let cells = json!([
+            "a",
+            5,
+            "text",
+            true,
+            "Up",
+            "True",
+            "x",
+            "x",
+            1.5,
+            "26y",
+            "[\"x\",\"y\"]",
+            "<invalid>",
+            "24h"
+        ]);
+        assert_eq!(table["rows"][0]["cells"], cells);
+        let none = Value::Null;
+        let cells = json!(["a", none, none, none, none, none, none, none, none, none, none, none, "24h"]);
+        assert_eq!(table["rows"][1]["cells"], cells);
+        assert_eq!(table["columnDefinitions"][2]["priority"], 1);
+    }
+
+    #[test]
+    fn kinds_without_columns_show_their_age_or_birth() {
+        let object = config_map();
+        let plain = custom(Vec::new());
+        let table = parsed(View::new(&plain, None, TABLE).expect("has a table").object(&object, now()));
+        assert_eq!(table["rows"][0]["cells"], json!(["a", "5s"]));
+        assert_eq!(
+            (&table["columnDefinitions"][1]["name"], &table["columnDefinitions"][1]["type"]),
+            (&json!("Age"), &json!("date"))
+        );
+        let definition = row("CustomResourceDefinition");
+        let table = parsed(View::new(&definition, None, TABLE).expect("has a table").object(&object, now()));
+        assert_eq!(table["rows"][0]["cells"], json!(["a", "2025-12-31T23:59:55Z"]));
+        assert_eq!(table["columnDefinitions"][1]["name"], "Created At");
+    }
+
+    #[test]
+    fn only_what_can_be_listed_has_a_table() {
+        let none: [(&str, Option<&str>); 4] = [
+            ("SelfSubjectAccessReview", None),
+            ("Pod", Some("log")),
+            ("Pod", Some("eviction")),
+            ("Binding", None),
+        ];
+        for (kind, subresource) in none {
+            let expected = if subresource == Some("log") { Forms::All } else { Forms::Metadata };
+            assert_eq!(forms(&row(kind), subresource), expected, "{kind} {subresource:?}");
+        }
+        for (kind, subresource) in
+            [("Deployment", Some("scale")), ("Deployment", Some("status")), ("Role", None)]
+        {
+            assert_eq!(forms(&row(kind), subresource), Forms::All, "{kind} {subresource:?}");
+        }
+    }
+
+    #[test]
+    fn bare_metadata_comes_as_object_or_list_but_not_as_the_other() {
+        let row = row("ConfigMap");
+        let object = config_map();
+        let one = View::new(&row, None, Form::Partial(MetaVersion::V1)).expect("has a view");
+        let expected = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+            "metadata": object["metadata"]});
+        assert_eq!(parsed(one.object(&object, now())), expected);
+        let meta = ListMeta { resource_version: "9", ..ListMeta::default() };
+        let refusal = one.list(&meta, [&object], now()).expect_err("is a list");
+        assert_eq!(
+            refusal.message,
+            "you requested PartialObjectMetadata, but the requested object is a list (*v1.ConfigMapList)"
+        );
+        let many = View::new(&row, None, Form::PartialList(MetaVersion::V1)).expect("has a view");
+        let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+            "metadata": {"resourceVersion": "9"}, "items": [expected]});
+        assert_eq!(parsed(many.list(&meta, [&object], now())), list);
+        assert_eq!(many.object(&object, now()).expect_err("is no list").code, 406);
+    }
+}
