@@ -19,6 +19,8 @@ pub struct Status {
     pub details: Option<Details>,
     /// A continue token that works again, for an expired list.
     pub next: Option<String>,
+    /// Sent as bare text: what lies outside the API answers so.
+    pub is_plain: bool,
 }
 
 /// What a refusal is about.
@@ -78,7 +80,7 @@ impl About<'_> {
 
 impl Status {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, next: None }
+        Self { code, reason, message: message.into(), details: None, next: None, is_plain: false }
     }
 
     fn about(mut self, about: &About<'_>) -> Self {
@@ -110,6 +112,13 @@ impl Status {
     pub fn no_such_resource() -> Self {
         let mut status = Self::new(404, "NotFound", "the server could not find the requested resource");
         status.details = Some(Details::default());
+        status
+    }
+
+    /// No such path: groups nobody serves answer so.
+    pub fn no_such_path() -> Self {
+        let mut status = Self::new(404, "NotFound", "404 page not found");
+        status.is_plain = true;
         status
     }
 

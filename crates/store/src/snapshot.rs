@@ -49,6 +49,11 @@ impl Snapshot {
             .map(|(_, entry)| entry)
     }
 
+    /// Every entry, in key order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.entries.values()
+    }
+
     /// The number of entries in the whole store.
     pub fn len(&self) -> usize {
         self.entries.len()

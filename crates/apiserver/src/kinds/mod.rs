@@ -4,6 +4,7 @@
 //!
 //! **Invariant:** everything here is a pure function of the objects it is given; nothing reads or writes the store.
 
+pub mod autoscaling;
 pub mod defaults;
 pub mod events;
 mod fill;

@@ -1,0 +1,107 @@
+//! What every request works with: the store, the registry, who may do what, time and chance.
+//!
+//! **Invariant:** every write of the server passes through [`Backend::commit`], so the keeper sees each one.
+
+use std::sync::Arc;
+
+use homeostat_core::{Clock, Entropy, Key};
+use homeostat_store::{Committed, Entry, Error, Expect, Op, SharedStore, Txn};
+
+use crate::auth::Authorizer;
+use crate::keeper::Notices;
+use crate::kinds::service::Allocator;
+use crate::object::encode;
+use crate::registry::Registry;
+use crate::resource::Resource;
+use crate::status::Status;
+
+/// The shared state of a server.
+pub(crate) struct Backend {
+    pub(crate) store: SharedStore,
+    pub(crate) clock: Clock,
+    pub(crate) entropy: Entropy,
+    pub(crate) registry: Registry,
+    pub(crate) authorizer: Authorizer,
+    pub(crate) notices: Notices,
+    /// Addresses and ports of Services.
+    pub(crate) services: Allocator,
+}
+
+impl Backend {
+    /// Commits one write of one key and tells the keeper. `old` is what stood there.
+    pub(crate) async fn commit(
+        &self,
+        key: Key,
+        old: Option<&Arc<Entry>>,
+        op: Op,
+    ) -> Result<Committed, Error> {
+        let expect = old.map_or(Expect::Absent, |entry| Expect::At(entry.revision));
+        self.commit_with(key, old, op, None, expect).await
+    }
+
+    /// Creates one key, if `condition` on another still holds at that moment.
+    pub(crate) async fn create(
+        &self,
+        key: Key,
+        op: Op,
+        condition: Option<(Key, Expect)>,
+    ) -> Result<Committed, Error> {
+        self.commit_with(key, None, op, condition, Expect::Absent).await
+    }
+
+    async fn commit_with(
+        &self,
+        key: Key,
+        old: Option<&Arc<Entry>>,
+        op: Op,
+        condition: Option<(Key, Expect)>,
+        expect: Expect,
+    ) -> Result<Committed, Error> {
+        let mut txn = Txn::one(key.clone(), expect, op);
+        if let Some((key, expect)) = condition {
+            txn.steps.push((key, expect, Op::Check));
+        }
+        let committed = self.store.commit(txn).await?;
+        let new = committed.entries.first().and_then(Option::as_ref);
+        self.release_addresses(&key, old, new);
+        self.notices.observe(&key, old, new);
+        Ok(committed)
+    }
+
+    /// What a Service no longer holds is free again.
+    fn release_addresses(&self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
+        if let (Some(old), "services", "") = (old, key.resource(), key.group()) {
+            let new = new.map(|entry| encode::decode(entry));
+            self.services.release(&encode::decode(old), new.as_ref());
+        }
+    }
+
+    /// Whole seconds, as timestamps are printed.
+    pub(crate) fn now_text(&self) -> String {
+        crate::object::meta::time(self.clock.now())
+    }
+}
+
+/// The group and plural an object is stored under: events of both groups are one storage.
+pub(crate) fn storage_of(resource: &Resource) -> (&str, &str) {
+    match (&*resource.group, &*resource.plural) {
+        ("events.k8s.io", "events") => ("", "events"),
+        other => other,
+    }
+}
+
+/// The key of an object.
+pub(crate) fn key_of(resource: &Resource, namespace: &str, name: &str) -> Key {
+    let (group, plural) = storage_of(resource);
+    let namespace = if resource.namespaced { namespace } else { "" };
+    Key::new(group, plural, namespace, name)
+}
+
+/// What a failed commit means to a client, conflicts aside.
+pub(crate) fn refusal(error: &Error) -> Status {
+    match error {
+        Error::Busy => Status::too_many_requests("too many writes are waiting, please try again later", 1),
+        Error::ReadOnly { .. } | Error::Closed => Status::unavailable(error.to_string()),
+        other => Status::internal(&other.to_string()),
+    }
+}

@@ -1,0 +1,12 @@
+//! CustomResourceDefinitions: the rows they add ([`rows`]) and their life cycle ([`lifecycle`]).
+
+mod lifecycle;
+mod row;
+
+pub(crate) use lifecycle::{CLEANUP_FINALIZER, accept_names, set_condition, terminating};
+pub(crate) use row::rows;
+
+/// The group of definitions.
+pub(crate) const GROUP: &str = "apiextensions.k8s.io";
+/// The resource of definitions.
+pub(crate) const PLURAL: &str = "customresourcedefinitions";

@@ -1,0 +1,129 @@
+//! A definition as rows of the registry: one per served version, once its names are accepted.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::object::meta;
+use crate::resource::{Custom, Resource, Scale, Source, Subresource};
+
+/// Verbs of a custom resource, in the order discovery lists them.
+const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+/// Verbs left while the definition is being deleted.
+const TERMINATING_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
+/// Verbs of status and scale.
+const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
+
+/// The rows of a definition; none until it is established.
+pub(crate) fn rows(definition: &Value) -> Vec<Resource> {
+    if !is_established(definition) {
+        return Vec::new();
+    }
+    let versions = definition["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let storage =
+        versions.iter().find(|version| version["storage"] == true).map_or("", |one| text(one, "name"));
+    versions
+        .iter()
+        .filter(|version| version["served"] == true)
+        .map(|one| row(definition, one, storage))
+        .collect()
+}
+
+fn is_established(definition: &Value) -> bool {
+    let conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|one| one["type"] == "Established" && one["status"] == "True")
+}
+
+fn row(definition: &Value, version: &Value, storage: &str) -> Resource {
+    let names = &definition["status"]["acceptedNames"];
+    let is_terminating = meta::is_deleting(definition);
+    let verbs: &[&str] = if is_terminating { &TERMINATING_VERBS } else { &VERBS };
+    let kind = text(names, "kind");
+    Resource {
+        group: text(&definition["spec"], "group").into(),
+        version: text(version, "name").into(),
+        plural: text(names, "plural").into(),
+        singular: text(names, "singular").into(),
+        kind: kind.into(),
+        list_kind: text(names, "listKind").into(),
+        namespaced: definition["spec"]["scope"] == "Namespaced",
+        verbs: boxed(verbs),
+        short_names: texts(&names["shortNames"]),
+        categories: texts(&names["categories"]),
+        subresources: subresources(version, kind),
+        source: Source::Custom(Arc::new(custom(definition, version, storage, is_terminating))),
+    }
+}
+
+fn subresources(version: &Value, kind: &str) -> Vec<Subresource> {
+    let mut subresources = Vec::new();
+    if version["subresources"]["status"].is_object() {
+        subresources.push(subresource("status", kind, "", ""));
+    }
+    if version["subresources"]["scale"].is_object() {
+        subresources.push(subresource("scale", "Scale", "autoscaling", "v1"));
+    }
+    subresources
+}
+
+fn subresource(name: &str, kind: &str, group: &str, version: &str) -> Subresource {
+    Subresource {
+        name: name.into(),
+        kind: kind.into(),
+        group: group.into(),
+        version: version.into(),
+        verbs: boxed(&SUBRESOURCE_VERBS),
+    }
+}
+
+fn custom(definition: &Value, version: &Value, storage: &str, is_terminating: bool) -> Custom {
+    let raw_schema = version["schema"]["openAPIV3Schema"].clone();
+    let columns = version["additionalPrinterColumns"].as_array().cloned().unwrap_or_default();
+    let fields = version["selectableFields"].as_array().into_iter().flatten();
+    Custom {
+        schema: raw_schema.is_object().then(|| Arc::new(crate::pending::schema::custom(&raw_schema))),
+        columns,
+        selectable_fields: fields
+            .map(|field| text(field, "jsonPath").trim_start_matches('.').into())
+            .collect(),
+        has_status: version["subresources"]["status"].is_object(),
+        scale: scale(&version["subresources"]["scale"]),
+        storage_version: storage.into(),
+        deprecation_warning: deprecation(definition, version),
+        is_terminating,
+        raw_schema,
+    }
+}
+
+fn scale(scale: &Value) -> Option<Scale> {
+    scale.is_object().then(|| Scale {
+        spec_replicas: text(scale, "specReplicasPath").into(),
+        status_replicas: text(scale, "statusReplicasPath").into(),
+        label_selector: scale["labelSelectorPath"].as_str().map(Into::into),
+    })
+}
+
+fn deprecation(definition: &Value, version: &Value) -> Option<String> {
+    (version["deprecated"] == true).then(|| {
+        version["deprecationWarning"].as_str().map_or_else(
+            || {
+                let spec = &definition["spec"];
+                let (group, kind) = (text(spec, "group"), text(&spec["names"], "kind"));
+                format!("{group}/{} {kind} is deprecated", text(version, "name"))
+            },
+            Into::into,
+        )
+    })
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+fn texts(value: &Value) -> Vec<Box<str>> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).map(Into::into).collect()
+}
+
+fn boxed(texts: &[&str]) -> Vec<Box<str>> {
+    texts.iter().map(|text| (*text).into()).collect()
+}

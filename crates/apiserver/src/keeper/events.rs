@@ -1,0 +1,32 @@
+//! Events go an hour after they were last written.
+
+use homeostat_core::Prefix;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use crate::backend::Backend;
+use crate::kinds::events::TIME_TO_LIVE;
+use crate::object::encode;
+use crate::verbs::{DeleteOptions, remove};
+
+/// Deletes events that are too old.
+pub(super) async fn expire(backend: &Backend) {
+    let table = backend.registry.table();
+    let resource = table.get("", "v1", "events").expect("a built-in kind");
+    let snapshot = backend.store.snapshot();
+    let Ok(ttl) = SignedDuration::try_from(TIME_TO_LIVE) else { return };
+    let before = backend.clock.now() - ttl;
+    for entry in snapshot.range(&Prefix::resource("", "events"), "") {
+        if last_written(&encode::decode(entry)).is_some_and(|at| at < before) {
+            let options = DeleteOptions::default();
+            // Gone already is fine, and a busy store is asked again in a minute.
+            let _ = remove(backend, resource, entry.key.namespace(), entry.key.name(), &options).await;
+        }
+    }
+}
+
+fn last_written(event: &Value) -> Option<Timestamp> {
+    let series = &event["series"]["lastObservedTime"];
+    let times = [series, &event["lastTimestamp"], &event["metadata"]["creationTimestamp"]];
+    times.into_iter().filter_map(|time| time.as_str()?.parse().ok()).max()
+}

@@ -1,0 +1,70 @@
+//! Keeps the promises that outlive a request: dependents follow their owners, namespaces and definitions end with
+//! what is in them, every namespace has its default objects, old events go.
+//!
+//! Writers leave [`Notices`]; the [`Keeper`] works through them. A notice names what to look at, never what
+//! happened: the keeper reads the present state, so a notice handled twice or late does no harm.
+
+mod collect;
+mod definitions;
+mod events;
+mod namespaces;
+mod notices;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use notices::{Notice, Notices};
+
+use crate::backend::Backend;
+use crate::status::Status;
+
+/// How often expired events are looked for.
+const EXPIRY_PERIOD: Duration = Duration::from_secs(60);
+/// How long a notice that could not be worked through (the store was busy) waits.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
+
+/// The background worker of a server.
+pub struct Keeper {
+    backend: Arc<Backend>,
+    /// The certificate authority clients in Pods should trust, put into every namespace.
+    root_ca: String,
+}
+
+impl Keeper {
+    pub(crate) fn new(backend: Arc<Backend>, root_ca: String) -> Self {
+        Self { backend, root_ca }
+    }
+
+    /// Works until `shutdown`. Dropping it in between leaves notices that the next start finds again by itself.
+    pub async fn run(self, shutdown: CancellationToken) {
+        self.backend.notices.rebuild(&self.backend);
+        let mut expiry = tokio::time::interval(EXPIRY_PERIOD);
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                notice = self.backend.notices.next() => self.handle(notice).await,
+                _ = expiry.tick() => events::expire(&self.backend).await,
+            }
+        }
+    }
+
+    async fn handle(&self, notice: Notice) {
+        let outcome = match &notice {
+            Notice::Object(key) => collect::look_at(&self.backend, key).await,
+            Notice::Gone(uid) => collect::orphaned(&self.backend, uid),
+            Notice::Namespace(name) => namespaces::look_at(&self.backend, name, &self.root_ca).await,
+            Notice::Definition(name) => definitions::look_at(&self.backend, name).await,
+        };
+        if let Err(status) = outcome {
+            self.retry(notice, &status).await;
+        }
+    }
+
+    async fn retry(&self, notice: Notice, status: &Status) {
+        tracing::warn!(?notice, message = %status.message, "will look again");
+        tokio::time::sleep(RETRY_DELAY).await;
+        self.backend.notices.leave(notice);
+    }
+}

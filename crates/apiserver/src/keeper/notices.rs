@@ -1,0 +1,239 @@
+//! What the keeper should look at, and who depends on whom.
+//!
+//! Every commit passes [`Notices::observe`]. The index from owner to dependents is what makes collection cost grow
+//! with the dependents, not with the cluster. It may briefly name objects that are gone; readers check.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use homeostat_core::Key;
+use homeostat_store::Entry;
+use memchr::memmem;
+use tokio::sync::Notify;
+
+use crate::backend::Backend;
+use crate::crd;
+use crate::object::encode;
+use crate::object::meta;
+use crate::object::view::View;
+
+/// Something to look at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Notice {
+    /// An object that has owners, or is marked for deletion.
+    Object(Key),
+    /// The dependents of an object that is gone.
+    Gone(Box<str>),
+    /// A namespace.
+    Namespace(Box<str>),
+    /// A definition.
+    Definition(Box<str>),
+}
+
+/// Notices left for the keeper, each at most once.
+#[derive(Default)]
+pub(crate) struct Notices {
+    state: Mutex<State>,
+    arrived: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: BTreeSet<Notice>,
+    dependents: BTreeMap<Box<str>, BTreeSet<Key>>,
+    /// Namespaces being deleted: what leaves them is a reason to look again.
+    ending_namespaces: BTreeSet<Box<str>>,
+    /// Group and plural of definitions being deleted, with the definition's name.
+    ending_resources: BTreeMap<(Box<str>, Box<str>), Box<str>>,
+    /// Owners that go after their dependents, by uid.
+    waiting_owners: BTreeMap<Box<str>, Key>,
+}
+
+impl Notices {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves a notice.
+    pub(crate) fn leave(&self, notice: Notice) {
+        self.state().waiting.insert(notice);
+        self.arrived.notify_one();
+    }
+
+    /// Waits for the next notice and takes it.
+    pub(super) async fn next(&self) -> Notice {
+        loop {
+            let arrived = self.arrived.notified();
+            if let Some(notice) = self.state().waiting.pop_first() {
+                return notice;
+            }
+            arrived.await;
+        }
+    }
+
+    /// The keys that may depend on the owner with this uid.
+    pub(super) fn dependents(&self, uid: &str) -> Vec<Key> {
+        self.state().dependents.get(uid).map(|keys| keys.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Remembers that an owner waits for its dependents (or no longer does).
+    pub(super) fn set_waiting_owner(&self, uid: &str, key: Option<&Key>) {
+        let mut state = self.state();
+        match key {
+            Some(key) => state.waiting_owners.insert(uid.into(), key.clone()),
+            None => state.waiting_owners.remove(uid),
+        };
+    }
+
+    /// Has the owner with this uid looked at again, if it waits.
+    pub(super) fn leave_waiting_owner(&self, uid: &str) {
+        let key = self.state().waiting_owners.get(uid).cloned();
+        if let Some(key) = key {
+            self.leave(Notice::Object(key));
+        }
+    }
+
+    /// Remembers that a namespace ends (or has ended).
+    pub(super) fn set_namespace_ending(&self, name: &str, is_ending: bool) {
+        let mut state = self.state();
+        if is_ending {
+            state.ending_namespaces.insert(name.into());
+        } else {
+            state.ending_namespaces.remove(name);
+        }
+    }
+
+    /// Remembers that the objects of a definition end with it.
+    pub(super) fn set_resource_ending(&self, group: &str, plural: &str, definition: Option<&str>) {
+        let key = (group.into(), plural.into());
+        let mut state = self.state();
+        match definition {
+            Some(name) => state.ending_resources.insert(key, name.into()),
+            None => state.ending_resources.remove(&key),
+        };
+    }
+
+    /// Fills index and notices from what is stored: at start.
+    pub(super) fn rebuild(&self, backend: &Backend) {
+        let snapshot = backend.store.snapshot();
+        for entry in snapshot.iter() {
+            self.observe(&entry.key, None, Some(entry));
+        }
+    }
+
+    /// Takes note of a commit.
+    pub(crate) fn observe(&self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
+        let mut state = self.state();
+        let before = state.waiting.len();
+        state.observe_owners(key, old, new);
+        state.observe_kind(key, old, new);
+        let is_more = state.waiting.len() > before;
+        drop(state);
+        if is_more {
+            self.arrived.notify_one();
+        }
+    }
+}
+
+impl State {
+    fn observe_owners(&mut self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
+        let old_owners = old.map(|entry| View::of_entry(entry));
+        let new_owners = new.map(|entry| View::of_entry(entry));
+        let of =
+            |view: &Option<Arc<View>>| view.as_ref().map(|view| view.owners.to_vec()).unwrap_or_default();
+        let (before, after) = (of(&old_owners), of(&new_owners));
+        if before != after {
+            for uid in &before {
+                self.forget(uid, key);
+            }
+            for uid in &after {
+                self.dependents.entry(uid.clone()).or_default().insert(key.clone());
+            }
+            if !after.is_empty() {
+                self.waiting.insert(Notice::Object(key.clone()));
+            }
+        }
+        match new {
+            Some(entry) if is_marked(entry) => {
+                self.waiting.insert(Notice::Object(key.clone()));
+            }
+            Some(_) => {}
+            None => self.observe_deletion(old),
+        }
+        // An owner that waits for its dependents looks again when one of them leaves it.
+        for owner in before.iter().filter(|uid| !after.contains(uid)) {
+            self.waiting.insert(Notice::Gone(owner.clone()));
+        }
+    }
+
+    fn forget(&mut self, uid: &str, key: &Key) {
+        if let Some(keys) = self.dependents.get_mut(uid) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.dependents.remove(uid);
+            }
+        }
+    }
+
+    fn observe_deletion(&mut self, old: Option<&Arc<Entry>>) {
+        if let Some(entry) = old
+            && !self.dependents.is_empty()
+        {
+            let object = encode::decode(entry);
+            self.waiting.insert(Notice::Gone(meta::uid(&object).into()));
+        }
+    }
+
+    fn observe_kind(&mut self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
+        let (group, resource) = (key.group(), key.resource());
+        match (group, resource) {
+            ("", "namespaces") => {
+                self.waiting.insert(Notice::Namespace(key.name().into()));
+            }
+            (crd::GROUP, crd::PLURAL) => {
+                self.waiting.insert(Notice::Definition(key.name().into()));
+            }
+            ("", "serviceaccounts" | "configmaps") if new.is_none() => {
+                self.waiting.insert(Notice::Namespace(key.namespace().into()));
+            }
+            _ => {}
+        }
+        if old.is_some() && new.is_none() {
+            if self.ending_namespaces.contains(key.namespace()) {
+                self.waiting.insert(Notice::Namespace(key.namespace().into()));
+            }
+            if !self.ending_resources.is_empty()
+                && let Some(name) = self.ending_resources.get(&(group.into(), resource.into()))
+            {
+                self.waiting.insert(Notice::Definition(name.clone()));
+            }
+        }
+    }
+}
+
+/// May this entry be marked for deletion? A cheap test; the keeper looks properly.
+fn is_marked(entry: &Entry) -> bool {
+    memmem::find(&entry.bytes, b"\"deletionTimestamp\"").is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_core::Revision;
+
+    use super::*;
+
+    fn entry(key: &Key, json: &str) -> Arc<Entry> {
+        Arc::new(Entry::new(key.clone(), Revision::new(1), &homeostat_store::Value::plain(json.to_owned())))
+    }
+
+    #[test]
+    fn dependents_follow_owner_references() {
+        let notices = Notices::default();
+        let key = Key::new("", "pods", "d", "x");
+        let owned = entry(&key, r#"{"metadata":{"ownerReferences":[{"uid":"u"}]}}"#);
+        notices.observe(&key, None, Some(&owned));
+        assert_eq!(notices.dependents("u"), [key.clone()]);
+        notices.observe(&key, Some(&owned), None);
+        assert!(notices.dependents("u").is_empty());
+    }
+}

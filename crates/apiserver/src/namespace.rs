@@ -1,0 +1,73 @@
+//! What namespaces mean to the objects in them: they must exist, and nothing new begins in one that ends.
+
+use homeostat_core::Key;
+use homeostat_store::Expect;
+use serde_json::{Value, json};
+
+use crate::backend::Backend;
+use crate::object::{encode, meta};
+use crate::resource::Resource;
+use crate::status::{About, Status};
+
+/// Namespaces that may not be deleted.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+/// The key of a namespace.
+pub(crate) fn key(name: &str) -> Key {
+    Key::new("", "namespaces", "", name)
+}
+
+/// Is this the resource of namespaces?
+pub(crate) fn is_namespace(resource: &Resource) -> bool {
+    resource.group.is_empty() && &*resource.plural == "namespaces"
+}
+
+/// May an object begin here? Gives what must still hold when it is committed.
+pub(crate) fn check_create(
+    backend: &Backend,
+    resource: &Resource,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<(Key, Expect)>, Status> {
+    if !resource.namespaced {
+        return Ok(None);
+    }
+    let key = key(namespace);
+    let snapshot = backend.store.snapshot();
+    let Some(entry) = snapshot.get(&key) else {
+        return Err(Status::not_found(&About { group: "", resource: "namespaces", name: namespace }));
+    };
+    // Cheap test first: only an object that carries the word can be marked.
+    let may_end = memchr::memmem::find(&entry.bytes, b"\"deletionTimestamp\"").is_some();
+    if may_end && meta::is_deleting(&encode::decode(entry)) {
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let message = format!("namespace {namespace} is being terminated");
+        return Err(Status::forbidden(&resource.about(name), &why).caused(
+            "NamespaceTerminating",
+            message,
+            "metadata.namespace",
+        ));
+    }
+    Ok(Some((key, Expect::At(entry.revision))))
+}
+
+/// May this object be deleted?
+pub(crate) fn check_delete(resource: &Resource, name: &str) -> Result<(), Status> {
+    if is_namespace(resource) && IMMORTAL.contains(&name) {
+        return Err(Status::forbidden(&resource.about(name), "this namespace may not be deleted"));
+    }
+    Ok(())
+}
+
+/// Does the namespace's own finalizer hold it?
+pub(crate) fn is_held(resource: &Resource, object: &Value) -> bool {
+    is_namespace(resource) && object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty())
+}
+
+/// A namespace marked for deletion says so in its phase.
+pub(crate) fn mark_terminating(resource: &Resource, object: &mut Value) {
+    if is_namespace(resource) {
+        object["status"]["phase"] = json!("Terminating");
+    }
+}

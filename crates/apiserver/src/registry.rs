@@ -1,0 +1,144 @@
+//! Which resources are served right now: the built-in rows plus those of established definitions.
+//!
+//! The table follows the stored definitions through a watch that is drained when a request looks, so a definition
+//! is served by the very next request after its creation was answered. Rows of unchanged definitions are kept.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use homeostat_core::{Prefix, Revision};
+use homeostat_store::{SharedStore, Watch};
+
+use crate::crd;
+use crate::object::encode;
+use crate::resource::Resource;
+
+/// The served resources; shared by all requests.
+pub(crate) struct Registry {
+    store: SharedStore,
+    table: ArcSwap<Table>,
+    follower: Mutex<Follower>,
+}
+
+struct Follower {
+    definitions: Watch,
+    rows: HashMap<String, (Revision, Vec<Arc<Resource>>)>,
+}
+
+/// The served resources at one moment.
+pub(crate) struct Table {
+    /// Grows with every change; caches of derived documents compare it.
+    pub(crate) generation: u64,
+    /// All rows in discovery order: built-in, then custom by group.
+    pub(crate) rows: Vec<Arc<Resource>>,
+    by_path: HashMap<String, Arc<Resource>>,
+}
+
+impl Table {
+    fn new(generation: u64, rows: Vec<Arc<Resource>>) -> Self {
+        let by_path =
+            rows.iter().map(|row| (path(&row.group, &row.version, &row.plural), Arc::clone(row))).collect();
+        Self { generation, rows, by_path }
+    }
+
+    /// The row of a resource.
+    pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
+        self.by_path.get(&path(group, version, plural))
+    }
+
+    /// Is anything served in this group and version?
+    pub(crate) fn has_version(&self, group: &str, version: &str) -> bool {
+        self.rows.iter().any(|row| &*row.group == group && &*row.version == version)
+    }
+
+    /// The first row of a kind in a group, in any version (the exact version first).
+    pub(crate) fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Resource>> {
+        let mut of_kind = self.rows.iter().filter(|row| &*row.group == group && &*row.kind == kind);
+        let first = of_kind.next()?;
+        if &*first.version == version {
+            Some(first)
+        } else {
+            of_kind.find(|row| &*row.version == version).or(Some(first))
+        }
+    }
+
+    /// Each stored resource once: one row per group and plural.
+    pub(crate) fn stored(&self) -> BTreeMap<(&str, &str), &Arc<Resource>> {
+        let storable = self.rows.iter().filter(|row| row.allows("list") && row.allows("create"));
+        let mut stored = BTreeMap::new();
+        for row in storable {
+            stored.entry((&*row.group, &*row.plural)).or_insert(row);
+        }
+        // Events of both groups are one storage; the core group's is it.
+        stored.remove(&("events.k8s.io", "events"));
+        stored
+    }
+}
+
+fn path(group: &str, version: &str, plural: &str) -> String {
+    let mut text = String::with_capacity(group.len() + version.len() + plural.len() + 2);
+    for part in [group, "/", version, "/", plural] {
+        text.push_str(part);
+    }
+    text
+}
+
+impl Registry {
+    /// The registry over a store, with the definitions it holds.
+    pub(crate) fn new(store: SharedStore) -> Result<Self, homeostat_store::Error> {
+        let prefix = Prefix::resource(crd::GROUP, crd::PLURAL);
+        let revision = store.snapshot().revision();
+        let definitions = store.watch(&prefix, revision)?;
+        let mut follower = Follower { definitions, rows: HashMap::new() };
+        let table = follower.table(&store, 1);
+        Ok(Self { store, table: ArcSwap::from_pointee(table), follower: Mutex::new(follower) })
+    }
+
+    /// The table as of every definition whose write was answered.
+    pub(crate) fn table(&self) -> Arc<Table> {
+        let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
+        if follower.has_changed(&self.store) {
+            let generation = self.table.load().generation + 1;
+            self.table.store(Arc::new(follower.table(&self.store, generation)));
+        }
+        self.table.load_full()
+    }
+}
+
+impl Follower {
+    fn has_changed(&mut self, store: &SharedStore) -> bool {
+        match self.definitions.try_next() {
+            Ok(events) => !events.is_empty(),
+            // Left behind by history: start over from the present.
+            Err(_) => {
+                let prefix = Prefix::resource(crd::GROUP, crd::PLURAL);
+                if let Ok(watch) = store.watch(&prefix, store.snapshot().revision()) {
+                    self.definitions = watch;
+                }
+                true
+            }
+        }
+    }
+
+    fn table(&mut self, store: &SharedStore, generation: u64) -> Table {
+        let snapshot = store.snapshot();
+        let prefix = Prefix::resource(crd::GROUP, crd::PLURAL);
+        let mut rows = Resource::built_in().into_iter().map(Arc::new).collect::<Vec<_>>();
+        let mut kept = HashMap::new();
+        let mut custom = Vec::new();
+        for entry in snapshot.range(&prefix, "") {
+            let name = entry.key.name().to_owned();
+            let of_definition = match self.rows.remove(&name) {
+                Some((revision, rows)) if revision == entry.revision => rows,
+                _ => crd::rows(&encode::decode(entry)).into_iter().map(Arc::new).collect(),
+            };
+            custom.extend(of_definition.iter().cloned());
+            kept.insert(name, (entry.revision, of_definition));
+        }
+        self.rows = kept;
+        custom.sort_by(|a, b| (&a.group, &a.plural).cmp(&(&b.group, &b.plural)));
+        rows.extend(custom);
+        Table::new(generation, rows)
+    }
+}

@@ -1,0 +1,7 @@
+//! What a request asks for: its path and its options.
+
+mod path;
+mod query;
+
+pub(crate) use path::{ResourcePath, Target};
+pub(crate) use query::Query;

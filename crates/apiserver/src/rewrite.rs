@@ -1,0 +1,42 @@
+//! Changes the server itself makes to stored objects: a finalizer taken off, an owner forgotten, a condition set.
+
+use homeostat_core::Key;
+use homeostat_store::{Error as StoreError, Op};
+use serde_json::Value;
+
+use crate::backend::{Backend, refusal};
+use crate::namespace;
+use crate::object::{encode, meta};
+use crate::resource::Resource;
+use crate::status::Status;
+
+/// Changes the object under `key` with `change`, if it is there. A dying object that nothing holds any more goes.
+pub(crate) async fn rewrite(
+    backend: &Backend,
+    resource: &Resource,
+    key: &Key,
+    change: impl Fn(&mut Value) + Send + Sync,
+) -> Result<(), Status> {
+    loop {
+        let snapshot = backend.store.snapshot();
+        let Some(entry) = snapshot.get(key) else { return Ok(()) };
+        let mut object = encode::decode(entry);
+        change(&mut object);
+        let has_grace = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() > 0;
+        let is_held = meta::finalizers(&object).next().is_some() || namespace::is_held(resource, &object);
+        let op = if meta::is_deleting(&object) && !has_grace && !is_held {
+            Op::Delete
+        } else {
+            let value = encode::encode(resource, &object);
+            if encode::is_same(entry, &value) {
+                return Ok(());
+            }
+            Op::Put(value)
+        };
+        match backend.commit(key.clone(), Some(entry), op).await {
+            Ok(_) => return Ok(()),
+            Err(StoreError::Conflict { .. }) => {}
+            Err(error) => return Err(refusal(&error)),
+        }
+    }
+}

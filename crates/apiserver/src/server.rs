@@ -1,0 +1,419 @@
+//! The server as a tower service: from request to response.
+//!
+//! The order is Kubernetes': who asks, as whom, may they, then what. In-process callers (a [`kube::Client`] on top
+//! of this service) need no credentials and act as the identity the server was built with; the TLS listener puts the
+//! authenticated [`Identity`] into the request's extensions.
+//!
+//! [`kube::Client`]: https://docs.rs/kube
+
+use std::convert::Infallible;
+use std::fmt::Display;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use homeostat_core::{Clock, Entropy, Prefix};
+use homeostat_store::SharedStore;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+use crate::auth::{Attributes, Authenticator, Authorizer, Identity, Reviewer, impersonate};
+use crate::backend::Backend;
+use crate::body::Body;
+use crate::discovery::{self, Documents};
+use crate::health;
+use crate::keeper::{Keeper, Notices};
+use crate::negotiate::{self, Asked, Endpoint};
+use crate::object::encode;
+use crate::pending::bootstrap;
+use crate::pending::openapi;
+use crate::registry::{Registry, Table};
+use crate::request::{Query, ResourcePath, Target};
+use crate::resource::Resource;
+use crate::status::Status;
+use crate::table;
+use crate::verbs::{Answer, Call, failure, verb};
+
+/// The largest request body, as in Kubernetes: an object may be half of that.
+const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// The Kubernetes API over a store. Cheap to clone.
+#[derive(Clone)]
+pub struct ApiServer {
+    shared: Arc<Shared>,
+    identity: Identity,
+}
+
+struct Shared {
+    backend: Arc<Backend>,
+    authenticator: Arc<Authenticator>,
+    documents: Mutex<Option<(u64, Arc<Cached>)>>,
+}
+
+/// Documents that follow from the rows of one generation.
+struct Cached {
+    discovery: Documents,
+    openapi: openapi::Documents,
+}
+
+/// How a server is put together.
+pub struct Builder {
+    store: SharedStore,
+    clock: Clock,
+    entropy: Entropy,
+    identity: Identity,
+    authenticator: Option<Arc<Authenticator>>,
+    root_ca: String,
+}
+
+impl Builder {
+    /// The clock; the machine's by default.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The source of chance; the machine's by default.
+    #[must_use]
+    pub fn entropy(mut self, entropy: Entropy) -> Self {
+        self.entropy = entropy;
+        self
+    }
+
+    /// Whom in-process callers act as; the administrator by default.
+    #[must_use]
+    pub fn identity(mut self, identity: Identity) -> Self {
+        self.identity = identity;
+        self
+    }
+
+    /// Who answers token reviews and issues tokens.
+    #[must_use]
+    pub fn authenticator(mut self, authenticator: Arc<Authenticator>) -> Self {
+        self.authenticator = Some(authenticator);
+        self
+    }
+
+    /// The certificate authority put into every namespace.
+    #[must_use]
+    pub fn root_ca(mut self, pem: impl Into<String>) -> Self {
+        self.root_ca = pem.into();
+        self
+    }
+
+    /// Writes what every cluster has from the start, and gives the server and the keeper its owner must run.
+    ///
+    /// # Errors
+    /// When the store refuses to write.
+    pub async fn build(self) -> Result<(ApiServer, Keeper), homeostat_store::Error> {
+        let registry = Registry::new(Arc::clone(&self.store))?;
+        let authenticator = self.authenticator.unwrap_or_else(|| Arc::new(Authenticator::new(self.clock)));
+        let backend = Arc::new(Backend {
+            authorizer: Authorizer::new(Arc::clone(&self.store)),
+            store: self.store,
+            clock: self.clock,
+            entropy: self.entropy,
+            registry,
+            notices: Notices::default(),
+            services: crate::kinds::service::Allocator::default(),
+        });
+        observe_services(&backend);
+        bootstrap::write(&backend, &self.root_ca).await?;
+        let keeper = Keeper::new(Arc::clone(&backend), self.root_ca);
+        let shared = Arc::new(Shared { backend, authenticator, documents: Mutex::new(None) });
+        Ok((ApiServer { shared, identity: self.identity }, keeper))
+    }
+}
+
+impl ApiServer {
+    /// A server over this store.
+    pub fn builder(store: SharedStore) -> Builder {
+        Builder {
+            store,
+            clock: Clock::system(),
+            entropy: Entropy::system(),
+            identity: Identity::admin(),
+            authenticator: None,
+            root_ca: String::new(),
+        }
+    }
+
+    /// The same server for in-process callers who act as somebody else.
+    #[must_use]
+    pub fn acting_as(&self, identity: Identity) -> Self {
+        Self { shared: Arc::clone(&self.shared), identity }
+    }
+
+    /// Answers one request.
+    async fn answer<B>(self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        let mut response = match self.route(&parts, body).await {
+            Ok(response) => response,
+            Err(status) if status.is_plain => text(status.code, format!("{}\n", status.message)),
+            Err(status) => failure(&status),
+        };
+        stamp(&self.shared.backend, &parts.headers, &mut response);
+        response
+    }
+
+    async fn route<B>(&self, parts: &Parts, body: B) -> Result<Response<Body>, Status>
+    where
+        B: http_body::Body + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let backend = &self.shared.backend;
+        let target = Target::parse(parts.uri.path())?;
+        let query = Query::parse(parts.uri.query());
+        let who = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
+        let who = match impersonate(&parts.headers, who, &backend.authorizer)? {
+            Some(other) => other,
+            None => who.clone(),
+        };
+        let Target::Resource(path) = target else {
+            let verb = parts.method.as_str().to_ascii_lowercase();
+            backend.authorizer.check(&who, &Attributes::Path { verb: &verb, path: parts.uri.path() })?;
+            return self.document(parts, &query);
+        };
+        let verb = verb(&parts.method, &path, &query);
+        backend.authorizer.check(&who, &attributes(verb, &path, &query))?;
+        let table = backend.registry.table();
+        let resource = resource(&table, &path)?;
+        check_method(&resource, &path, &parts.method, verb)?;
+        let body = collect(body).await?;
+        let call = self.call(parts, resource, path, query, who)?;
+        let reviewer = Reviewer {
+            who: &call.who.clone(),
+            authorizer: &backend.authorizer,
+            authenticator: &self.shared.authenticator,
+        };
+        if let Some(answer) = crate::verbs::review(&call, &reviewer, &body)? {
+            return Ok(answer.into_response());
+        }
+        call.run(&parts.method, body).await.map(Answer::into_response)
+    }
+
+    fn call(
+        &self,
+        parts: &Parts,
+        resource: Arc<Resource>,
+        path: ResourcePath,
+        query: Query,
+        who: Identity,
+    ) -> Result<Call, Status> {
+        let endpoint = Endpoint {
+            forms: table::forms(&resource, Some(&*path.subresource).filter(|name| !name.is_empty())),
+            is_custom: resource.is_custom(),
+            is_collection: path.name.is_empty(),
+        };
+        let asked = asked(parts);
+        let accepted = if verb(&parts.method, &path, &query) == "watch" {
+            negotiate::watch_representation(&asked, endpoint)?
+        } else {
+            negotiate::representation(&asked, endpoint)?
+        };
+        Ok(Call {
+            backend: Arc::clone(&self.shared.backend),
+            resource,
+            path,
+            query,
+            who,
+            headers: parts.headers.clone(),
+            accepted,
+            is_patch: parts.method == Method::PATCH,
+        })
+    }
+
+    /// Paths that are not resources: discovery, OpenAPI, health, version.
+    fn document(&self, parts: &Parts, query: &Query) -> Result<Response<Body>, Status> {
+        let path = parts.uri.path();
+        let _ = query;
+        if let Some(answer) = health::probe(path, parts.uri.query().unwrap_or_default(), &[health::PING]) {
+            return Ok(text(answer.code, answer.text));
+        }
+        if parts.method != Method::GET && parts.method != Method::HEAD {
+            return Err(Status::method_not_allowed());
+        }
+        let cached = self.cached();
+        if path == "/version" || path == "/version/" {
+            return Ok(json(&health::version()));
+        }
+        if path == "/" {
+            return Ok(json(&cached.discovery.paths()));
+        }
+        let request = discovery::Request {
+            path,
+            asked: asked(parts),
+            if_none_match: text_header(parts, &header::IF_NONE_MATCH),
+            address: text_header(parts, &header::HOST).unwrap_or_default(),
+        };
+        if let Some(answer) = cached.discovery.answer(&request) {
+            return answer;
+        }
+        if let Some(answer) = cached.openapi.answer(&request) {
+            return answer;
+        }
+        Err(Status::no_such_path())
+    }
+
+    /// The documents of the current rows.
+    fn cached(&self) -> Arc<Cached> {
+        let table = self.shared.backend.registry.table();
+        let mut documents = self.shared.documents.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*documents {
+            Some((generation, cached)) if *generation == table.generation => Arc::clone(cached),
+            _ => {
+                let cached = Arc::new(Cached {
+                    discovery: Documents::new(&table.rows),
+                    openapi: openapi::Documents::new(&table.rows),
+                });
+                *documents = Some((table.generation, Arc::clone(&cached)));
+                cached
+            }
+        }
+    }
+}
+
+impl<B> tower::Service<Request<B>> for ApiServer
+where
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = self.clone();
+        Box::pin(async move { Ok(server.answer(request).await) })
+    }
+}
+
+/// Addresses that stored Services hold are taken.
+fn observe_services(backend: &Backend) {
+    let snapshot = backend.store.snapshot();
+    for entry in snapshot.range(&Prefix::resource("", "services"), "") {
+        backend.services.observe(&encode::decode(entry));
+    }
+}
+
+/// What rules are asked about. A list by name counts as a request for that name.
+fn attributes<'a>(verb: &'a str, path: &'a ResourcePath, query: &'a Query) -> Attributes<'a> {
+    let named = query.get("fieldSelector").strip_prefix("metadata.name=").filter(|name| !name.contains(','));
+    let name = match verb {
+        "list" | "watch" | "deletecollection" if path.name.is_empty() => named.unwrap_or_default(),
+        _ => &path.name,
+    };
+    Attributes::Resource {
+        verb,
+        group: &path.group,
+        resource: &path.resource,
+        subresource: &path.subresource,
+        namespace: if path.resource == "namespaces" && path.namespace.is_empty() {
+            &path.name
+        } else {
+            &path.namespace
+        },
+        name,
+    }
+}
+
+fn resource(table: &Table, path: &ResourcePath) -> Result<Arc<Resource>, Status> {
+    let found = table.get(&path.group, &path.version, &path.resource);
+    let found = found.filter(|row| row.namespaced || path.namespace.is_empty());
+    match found {
+        Some(row) => Ok(Arc::clone(row)),
+        None => Err(not_served(table, path)),
+    }
+}
+
+/// Groups nobody serves answer like unknown paths; others with a Status.
+fn not_served(table: &Table, path: &ResourcePath) -> Status {
+    let is_known = table.rows.iter().any(|row| *row.group == *path.group && !row.is_custom())
+        || table.has_version(&path.group, &path.version);
+    if is_known { Status::no_such_resource() } else { Status::no_such_path() }
+}
+
+/// Methods a resource does not have.
+fn check_method(resource: &Resource, path: &ResourcePath, method: &Method, verb: &str) -> Result<(), Status> {
+    if matches!(*method, Method::HEAD | Method::OPTIONS) || verb.is_empty() {
+        return Err(Status::method_not_allowed());
+    }
+    if !path.subresource.is_empty() {
+        return match resource.subresource(&path.subresource) {
+            Some(sub) if sub.verbs.iter().any(|one| &**one == verb) => Ok(()),
+            Some(_) => Err(Status::method_not_allowed()),
+            None if resource.is_custom() => Err(Status::not_found(&resource.about(&path.name))),
+            None => Err(Status::no_such_resource()),
+        };
+    }
+    let is_cluster_wide_read = matches!(verb, "list" | "watch");
+    let is_misplaced = resource.namespaced && path.namespace.is_empty() && !is_cluster_wide_read;
+    if !resource.allows(verb) || is_misplaced {
+        return Err(Status::method_not_allowed());
+    }
+    Ok(())
+}
+
+async fn collect<B>(body: B) -> Result<Bytes, Status>
+where
+    B: http_body::Body + Send,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
+            Err(Status::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}")))
+        }
+        Err(error) => Err(Status::bad_request(format!("the body could not be read: {error}"))),
+    }
+}
+
+fn asked(parts: &Parts) -> Asked<'_> {
+    Asked {
+        accept: text_header(parts, &header::ACCEPT),
+        query: parts.uri.query().unwrap_or_default(),
+        user_agent: text_header(parts, &header::USER_AGENT),
+    }
+}
+
+fn text_header<'a>(parts: &'a Parts, name: &header::HeaderName) -> Option<&'a str> {
+    parts.headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+fn text(code: u16, text: impl Display) -> Response<Body> {
+    let body = text.to_string().into();
+    let mut response = Answer::body(code, "text/plain; charset=utf-8", body).into_response();
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+fn json(value: &serde_json::Value) -> Response<Body> {
+    Answer::body(200, "application/json", value.to_string().into()).into_response()
+}
+
+/// Every answer carries an audit id: the caller's, or a fresh one.
+fn stamp(backend: &Backend, asked: &HeaderMap, response: &mut Response<Body>) {
+    let name = header::HeaderName::from_static("audit-id");
+    let id = asked
+        .get(&name)
+        .cloned()
+        .or_else(|| HeaderValue::from_str(homeostat_core::Uid::random(&backend.entropy).as_str()).ok());
+    if let Some(id) = id {
+        response.headers_mut().insert(name, id);
+    }
+}

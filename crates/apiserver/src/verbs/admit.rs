@@ -1,0 +1,183 @@
+//! From bytes to a normal object: decoded, of the right kind, without unknown fields, with defaults.
+
+use serde_json::Value;
+
+use super::Call;
+use super::options::Strictness;
+use super::write::schema_of;
+use crate::decode;
+use crate::kinds;
+use crate::negotiate::{self, Encoding};
+use crate::resource::Resource;
+use crate::schema;
+use crate::status::Status;
+
+/// A normal object, and what to warn of.
+pub(super) struct Admitted {
+    pub(super) object: Value,
+    pub(super) warnings: Vec<String>,
+}
+
+/// The object of a request body.
+pub(super) fn body(call: &Call, bytes: &[u8], strictness: Strictness) -> Result<Admitted, Status> {
+    let content_type = call.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media = media_of(negotiate::body_encoding(content_type)?)?;
+    let decoded = decode::object(bytes, media, strictness != Strictness::Ignore, &call.resource.kind)?;
+    let mut object = decoded.value;
+    check_type(&call.resource, &mut object)?;
+    let problems = normalize(&call.resource, &mut object, strictness)?;
+    let problems =
+        problems.into_iter().chain(decoded.duplicates.iter().map(|path| format!("duplicate field {path:?}")));
+    let intro = if call.resource.is_custom() { String::new() } else { cannot_be_handled(&call.resource) };
+    let warnings = judge(call, problems.collect(), strictness, &intro)?;
+    Ok(Admitted { object, warnings })
+}
+
+/// Protobuf bodies need a table of their own; until it is there, clients are told to send JSON.
+pub(super) fn media_of(encoding: Encoding) -> Result<decode::Media, Status> {
+    match encoding {
+        Encoding::Json => Ok(decode::Media::Json),
+        Encoding::Yaml => Ok(decode::Media::Yaml),
+        Encoding::Protobuf => Err(negotiate::unsupported_body()),
+    }
+}
+
+/// The object a patch made.
+pub(super) fn patched(call: &Call, mut object: Value, strictness: Strictness) -> Result<Admitted, Status> {
+    check_type(&call.resource, &mut object)?;
+    let problems = normalize(&call.resource, &mut object, strictness)?;
+    let warnings = judge(call, problems, strictness, "")?;
+    Ok(Admitted { object, warnings })
+}
+
+/// The configuration of a server-side apply: typed, but neither pruned nor defaulted.
+pub(super) fn applied(call: &Call, bytes: &[u8], strictness: Strictness) -> Result<Admitted, Status> {
+    let decoded = decode::body(bytes, decode::Media::Yaml, strictness != Strictness::Ignore)?;
+    let object = decoded.value;
+    let resource = &call.resource;
+    let expected = resource.api_version();
+    if object["apiVersion"] != *expected || object["kind"] != *resource.kind {
+        return Err(wrong_applied_type(resource, &object));
+    }
+    let problems = decoded.duplicates.iter().map(|path| format!("key {path:?} already set in map")).collect();
+    let warnings = judge(call, problems, strictness, "error strict decoding YAML: ")?;
+    Ok(Admitted { object, warnings })
+}
+
+fn wrong_applied_type(resource: &Resource, object: &Value) -> Status {
+    let given = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
+    Status::bad_request(format!(
+        "failed to create typed patch object: expected {}, Kind={}, got {}, Kind={}",
+        resource.api_version(),
+        resource.kind,
+        given("apiVersion"),
+        given("kind")
+    ))
+}
+
+fn cannot_be_handled(resource: &Resource) -> String {
+    let kind = &resource.kind;
+    format!("{kind} in version {:?} cannot be handled as a {kind}: ", &*resource.version)
+}
+
+/// Drops what the schema does not know (giving it as problems) and fills in defaults.
+fn normalize(resource: &Resource, object: &mut Value, strictness: Strictness) -> Result<Vec<String>, Status> {
+    let Some(schema) = schema_of(resource) else { return Ok(Vec::new()) };
+    let mut unknown = Vec::new();
+    let report = (strictness != Strictness::Ignore).then_some(&mut unknown);
+    if resource.is_custom() {
+        schema::prune(&schema, object, report);
+        schema::decode_metadata(object).map_err(Status::bad_request)?;
+        crate::pending::schema::default(&schema, object);
+    } else {
+        schema::prune(&schema, object, report);
+        schema::decode(&schema, object)
+            .map_err(|why| schema::cannot_be_handled(&resource.kind, &resource.version, &why))?;
+        kinds::defaults::default(&resource.group, &resource.version, &resource.kind, object);
+    }
+    Ok(unknown.into_iter().map(|path| format!("unknown field {path:?}")).collect())
+}
+
+/// Refuses, warns or keeps quiet.
+fn judge(
+    call: &Call,
+    problems: Vec<String>,
+    strictness: Strictness,
+    intro: &str,
+) -> Result<Vec<String>, Status> {
+    let mut warnings = call
+        .resource
+        .custom()
+        .and_then(|custom| custom.deprecation_warning.clone())
+        .map_or_else(Vec::new, |one| vec![one]);
+    match strictness {
+        Strictness::Strict if !problems.is_empty() => {
+            let message = format!("{intro}strict decoding error: {}", problems.join(", "));
+            return Err(Status::bad_request(message));
+        }
+        Strictness::Ignore => {}
+        Strictness::Strict | Strictness::Warn => warnings.extend(problems),
+    }
+    Ok(warnings)
+}
+
+/// The body must be of the kind this endpoint serves. Built-in kinds may leave it out.
+fn check_type(resource: &Resource, object: &mut Value) -> Result<(), Status> {
+    let expected = resource.api_version();
+    let Some(map) = object.as_object_mut() else {
+        return Err(Status::bad_request("the body of the request is not an object"));
+    };
+    let given = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (api_version, kind) = (given("apiVersion"), given("kind"));
+    if resource.is_custom() {
+        return check_custom_type(resource, map, &api_version, &kind);
+    }
+    if !kind.is_empty() && kind != *resource.kind {
+        let version = if api_version.is_empty() {
+            &*resource.version
+        } else {
+            api_version.rsplit('/').next().unwrap_or_default()
+        };
+        return Err(Status::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {}: converting ({version}.{kind}) to ({}.{}): unknown conversion",
+            resource.kind, resource.version, resource.kind
+        )));
+    }
+    if !api_version.is_empty() && api_version != expected {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+        )));
+    }
+    map.insert("kind".into(), (*resource.kind).into());
+    map.insert("apiVersion".into(), expected.into());
+    Ok(())
+}
+
+fn check_custom_type(
+    resource: &Resource,
+    map: &serde_json::Map<String, Value>,
+    api_version: &str,
+    kind: &str,
+) -> Result<(), Status> {
+    let text = || Value::Object(map.clone()).to_string();
+    if kind.is_empty() {
+        return Err(Status::bad_request(format!("Object 'Kind' is missing in '{}'", text())));
+    }
+    if api_version.is_empty() {
+        return Err(Status::bad_request(format!("Object 'apiVersion' is missing in '{}'", text())));
+    }
+    let expected = resource.api_version();
+    if api_version != expected {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+        )));
+    }
+    if kind != &*resource.kind {
+        let root = crate::field::Path::Root;
+        let detail = format!("must be {}", resource.kind);
+        let error = crate::field::Error::invalid(&root.field("kind"), &kind.into(), &detail);
+        let name = map.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
+        return Err(Status::invalid(&resource.group, &resource.kind, name, &[error]));
+    }
+    Ok(())
+}

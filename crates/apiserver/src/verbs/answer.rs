@@ -1,0 +1,168 @@
+//! Answers: an object, a list or a status in the form, encoding and with the warnings the client gets.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use homeostat_store::Entry;
+use http::{HeaderValue, Response, header};
+use serde_json::{Value, json};
+
+use super::Call;
+use crate::body::Body;
+use crate::convert;
+use crate::negotiate::{self, Form, Media};
+use crate::object::encode;
+use crate::status::Status;
+use crate::table::{ListMeta, View};
+
+/// All warnings of one answer together may be this long; longer ones are cut, as in Kubernetes.
+const WARNINGS_CHARS_MAX: usize = 4096;
+/// What a single warning is cut to once all together are too long.
+const WARNING_CHARS_MAX: usize = 256;
+
+/// What a verb answers.
+pub(crate) struct Answer {
+    code: u16,
+    content_type: &'static str,
+    body: Body,
+    warnings: Vec<String>,
+}
+
+impl Answer {
+    /// An answer of ready bytes.
+    pub(crate) fn body(code: u16, content_type: &'static str, body: Body) -> Self {
+        Self { code, content_type, body, warnings: Vec::new() }
+    }
+
+    /// A stored object: its bytes, unless another form is asked for.
+    pub(super) fn entry(call: &Call, code: u16, entry: &Arc<Entry>) -> Result<Self, Status> {
+        if call.wants_bytes() {
+            let bytes = convert::bytes(&call.resource, entry);
+            return Ok(Self::body(code, "application/json", Body::Full(bytes)));
+        }
+        Self::object(call, code, convert::decode(&call.resource, entry))
+    }
+
+    /// An object that is not stored as it is shown.
+    pub(super) fn object(call: &Call, code: u16, object: Value) -> Result<Self, Status> {
+        if call.wants_bytes() {
+            let bytes = encode::plain(&call.resource, &object);
+            return Ok(Self::body(code, "application/json", Body::Full(bytes.into())));
+        }
+        match call.view() {
+            None => Ok(Self::value(call, code, &object)),
+            Some(view) => {
+                let bytes = view.object(&object, call.backend.clock.now())?;
+                Ok(Self::formed(call, code, bytes))
+            }
+        }
+    }
+
+    /// JSON bytes of another form, in the encoding asked for.
+    fn formed(call: &Call, code: u16, bytes: Vec<u8>) -> Self {
+        if call.accepted.media == Media::Yaml || call.accepted.pretty {
+            let value = serde_json::from_slice::<Value>(&bytes).expect("our own JSON");
+            return Self::value(call, code, &value);
+        }
+        Self::body(code, "application/json", bytes.into())
+    }
+
+    /// A value as it is.
+    pub(super) fn value(call: &Call, code: u16, value: &Value) -> Self {
+        let bytes = Bytes::from(negotiate::encode(value, &call.accepted));
+        Self::body(code, call.accepted.media.content_type(), Body::Full(bytes))
+    }
+
+    /// A list of objects.
+    pub(super) fn list(call: &Call, items: Vec<Value>, meta: &ListMeta<'_>) -> Result<Self, Status> {
+        if let Some(view) = call.view() {
+            let bytes = view.list(meta, &items, call.backend.clock.now())?;
+            return Ok(Self::formed(call, 200, bytes));
+        }
+        let resource = &call.resource;
+        let items = items.into_iter().map(|item| bare(call, item)).collect::<Vec<_>>();
+        let mut metadata = serde_json::to_value(meta).expect("a list's metadata always encodes");
+        if resource.is_custom() && meta.next.is_empty() {
+            metadata["continue"] = "".into();
+        }
+        let list = json!({"kind": resource.list_kind(), "apiVersion": resource.api_version(),
+            "metadata": metadata, "items": items});
+        Ok(Self::value(call, 200, &list))
+    }
+
+    /// Adds warnings.
+    pub(super) fn warned(mut self, warnings: Vec<String>) -> Self {
+        self.warnings.extend(warnings);
+        self
+    }
+
+    /// The response.
+    pub(crate) fn into_response(self) -> Response<Body> {
+        let mut response = Response::new(self.body);
+        *response.status_mut() = http::StatusCode::from_u16(self.code).expect("answers use real codes");
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        for warning in shortened(self.warnings) {
+            if let Ok(value) = HeaderValue::from_bytes(format!("299 - {warning:?}").as_bytes()) {
+                headers.append(header::WARNING, value);
+            }
+        }
+        response
+    }
+}
+
+impl Call {
+    /// How to show objects in the form asked for; `None`: as they are.
+    pub(super) fn view(&self) -> Option<View<'_>> {
+        let subresource = Some(&*self.path.subresource).filter(|name| !name.is_empty());
+        View::new(&self.resource, subresource, self.accepted.form)
+    }
+
+    /// Are plain JSON bytes what the client wants?
+    fn wants_bytes(&self) -> bool {
+        self.accepted.form == Form::Object && self.accepted.media != Media::Yaml && !self.accepted.pretty
+    }
+}
+
+/// Items of built-in lists carry no kind and version.
+fn bare(call: &Call, mut item: Value) -> Value {
+    if !call.resource.is_custom()
+        && let Some(map) = item.as_object_mut()
+    {
+        map.remove("kind");
+        map.remove("apiVersion");
+    }
+    item
+}
+
+/// Each warning once, and not too much of them.
+fn shortened(warnings: Vec<String>) -> Vec<String> {
+    let mut kept: Vec<String> = Vec::new();
+    for warning in warnings {
+        if !kept.contains(&warning) {
+            kept.push(warning);
+        }
+    }
+    if kept.iter().map(String::len).sum::<usize>() > WARNINGS_CHARS_MAX {
+        for warning in &mut kept {
+            *warning = warning.chars().take(WARNING_CHARS_MAX).collect();
+        }
+    }
+    kept
+}
+
+/// A refusal as a response.
+pub(crate) fn failure(status: &Status) -> Response<Body> {
+    let mut bytes = serde_json::to_vec(&status.to_json()).expect("a Status always encodes");
+    bytes.push(b'\n');
+    let mut response = Answer::body(status.code, "application/json", bytes.into()).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Some(seconds) =
+        status.details.as_ref().map(|details| details.retry_after_s).filter(|after| *after > 0)
+    {
+        headers.insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
+}

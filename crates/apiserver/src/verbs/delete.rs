@@ -1,0 +1,312 @@
+//! Delete: at once, or marked and kept while finalizers, dependents or a grace period hold the object.
+
+use std::sync::Arc;
+
+use homeostat_store::{Entry, Error as StoreError, Op};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::admit::media_of;
+use super::{Answer, Call};
+use crate::backend::{Backend, refusal};
+use crate::crd;
+use crate::decode;
+use crate::field::{Error, Path};
+use crate::kinds::strategy::strategy;
+use crate::namespace;
+use crate::negotiate;
+use crate::object::{encode, meta};
+use crate::resource::Resource;
+use crate::status::{Details, Status};
+
+/// Holds an owner until its dependents are gone.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// Holds an owner until its dependents no longer refer to it.
+pub(crate) const ORPHAN: &str = "orphan";
+/// The grace period of a Pod that names none.
+const POD_GRACE_S: i64 = 30;
+
+/// What happens to dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// The options of a deletion.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeleteOptions {
+    pub(crate) policy: Option<Policy>,
+    pub(crate) grace_s: Option<i64>,
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
+    pub(crate) is_dry_run: bool,
+}
+
+impl DeleteOptions {
+    /// The options of a request: its body, or its query when there is no body.
+    pub(super) fn of(call: &Call, body: &[u8]) -> Result<Self, Status> {
+        let options = if body.is_empty() { Self::query_json(call)? } else { Self::body_json(call, body)? };
+        Self::parse(&options)
+    }
+
+    fn body_json(call: &Call, body: &[u8]) -> Result<Value, Status> {
+        let content_type = call.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let media = media_of(negotiate::body_encoding(content_type)?)?;
+        let options = decode::object(body, media, false, "DeleteOptions")?.value;
+        if let Some(kind) = options["kind"].as_str()
+            && !kind.is_empty()
+            && kind != "DeleteOptions"
+        {
+            return Err(Status::bad_request(format!(
+                "decoded object cannot be converted to DeleteOptions: {kind}"
+            )));
+        }
+        Ok(options)
+    }
+
+    fn query_json(call: &Call) -> Result<Value, Status> {
+        let mut options = json!({});
+        for name in ["propagationPolicy", "gracePeriodSeconds", "orphanDependents"] {
+            let text = call.query.get(name);
+            if text.is_empty() {
+                continue;
+            }
+            options[name] = match name {
+                "propagationPolicy" => text.into(),
+                "orphanDependents" => call.query.flag(name).into(),
+                _ => text
+                    .parse::<i64>()
+                    .map_err(|_| Status::bad_request(format!("{name} {text:?} is not a whole number")))?
+                    .into(),
+            };
+        }
+        let dry_run = call.query.all("dryRun").map(Value::from).collect::<Vec<_>>();
+        if !dry_run.is_empty() {
+            options["dryRun"] = dry_run.into();
+        }
+        Ok(options)
+    }
+
+    pub(super) fn parse(options: &Value) -> Result<Self, Status> {
+        let root = Path::Root;
+        let mut errors = Vec::new();
+        let orphan = options["orphanDependents"].as_bool();
+        let policy_path = root.field("propagationPolicy");
+        let policy = match (options["propagationPolicy"].as_str(), orphan) {
+            (Some(_), Some(_)) => {
+                let detail = "orphanDependents and deletionPropagation cannot be both set";
+                errors.push(Error::invalid(&policy_path, &options["propagationPolicy"], detail));
+                None
+            }
+            (Some("Background"), _) | (None, Some(false)) => Some(Policy::Background),
+            (Some("Foreground"), _) => Some(Policy::Foreground),
+            (Some("Orphan"), _) | (None, Some(true)) => Some(Policy::Orphan),
+            (None, None) => None,
+            (Some(_), None) => {
+                let supported = ["Background", "Foreground", "Orphan"];
+                errors.push(Error::not_supported(&policy_path, &options["propagationPolicy"], &supported));
+                None
+            }
+        };
+        let dry_run = options["dryRun"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if dry_run.iter().any(|one| one != "All") {
+            errors.push(Error::not_supported(&root.field("dryRun"), &options["dryRun"], &["All"]));
+        }
+        if !errors.is_empty() {
+            return Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &errors));
+        }
+        let precondition = |name: &str| options["preconditions"][name].as_str().map(Into::into);
+        Ok(Self {
+            policy,
+            grace_s: options["gracePeriodSeconds"].as_i64(),
+            uid: precondition("uid"),
+            resource_version: precondition("resourceVersion"),
+            is_dry_run: !dry_run.is_empty(),
+        })
+    }
+}
+
+/// What became of the object.
+pub(crate) enum Removed {
+    /// Gone; this is what it was.
+    Gone(Arc<Entry>),
+    /// Marked, and still there.
+    Marked(Arc<Entry>),
+    /// A dry run would have left this.
+    Imagined(Value),
+}
+
+/// Deletes the object the path names.
+pub(super) async fn delete(call: &Call, body: &[u8]) -> Result<Answer, Status> {
+    let options = DeleteOptions::of(call, body)?;
+    namespace::check_delete(&call.resource, &call.path.name)?;
+    let removed =
+        remove(&call.backend, &call.resource, &call.path.namespace, &call.path.name, &options).await?;
+    match removed {
+        Removed::Marked(entry) => Answer::entry(call, 200, &entry),
+        Removed::Imagined(object) => Answer::object(call, 200, object),
+        Removed::Gone(entry) if call.strategy().returns_object_on_delete => Answer::entry(call, 200, &entry),
+        Removed::Gone(entry) => Answer::object(call, 200, success(call, &encode::decode(&entry))),
+    }
+}
+
+fn success(call: &Call, object: &Value) -> Value {
+    let details = Details {
+        name: call.path.name.clone(),
+        group: call.resource.group.to_string(),
+        kind: call.resource.plural.to_string(),
+        uid: meta::uid(object).into(),
+        ..Details::default()
+    };
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details.to_json()})
+}
+
+/// Deletes one object: the one way objects leave, for clients and for the keeper.
+pub(crate) async fn remove(
+    backend: &Backend,
+    resource: &Resource,
+    namespace: &str,
+    name: &str,
+    options: &DeleteOptions,
+) -> Result<Removed, Status> {
+    let key = crate::backend::key_of(resource, namespace, name);
+    loop {
+        let snapshot = backend.store.snapshot();
+        let entry = snapshot.get(&key).ok_or_else(|| Status::not_found(&resource.about(name)))?;
+        let object = encode::decode(entry);
+        check_preconditions(resource, &object, entry, options)?;
+        let (op, marked) = plan(backend, resource, object, options);
+        if options.is_dry_run {
+            return Ok(marked.map_or_else(|| Removed::Gone(Arc::clone(entry)), Removed::Imagined));
+        }
+        let Some(op) = op else { return Ok(Removed::Marked(Arc::clone(entry))) };
+        match backend.commit(key.clone(), Some(entry), op).await {
+            Ok(committed) => {
+                let left = committed.entries.into_iter().next().flatten();
+                return Ok(left.map_or_else(|| Removed::Gone(Arc::clone(entry)), Removed::Marked));
+            }
+            Err(StoreError::Conflict { .. }) => tokio::task::yield_now().await,
+            Err(error) => return Err(refusal(&error)),
+        }
+    }
+}
+
+fn check_preconditions(
+    resource: &Resource,
+    object: &Value,
+    entry: &Entry,
+    options: &DeleteOptions,
+) -> Result<(), Status> {
+    // Kubernetes names the Kind here, not the resource.
+    let about = crate::status::About { resource: &resource.kind, ..resource.about(entry.key.name()) };
+    let pairs = [
+        ("UID", &options.uid, meta::uid(object).to_owned()),
+        ("ResourceVersion", &options.resource_version, entry.revision.to_string()),
+    ];
+    for (what, asked, actual) in pairs {
+        if let Some(asked) = asked
+            && *asked != actual
+        {
+            let why = format!(
+                "the {what} in the precondition ({asked}) does not match the {what} in record ({actual}). The \
+                 object might have been deleted and then recreated"
+            );
+            return Err(Status::conflict(&about, &why));
+        }
+    }
+    Ok(())
+}
+
+/// The write a deletion makes (`None`: nothing changes) and, when the object stays, how it looks then.
+fn plan(
+    backend: &Backend,
+    resource: &Resource,
+    object: Value,
+    options: &DeleteOptions,
+) -> (Option<Op>, Option<Value>) {
+    let mut marked = object.clone();
+    meta::set_finalizers(&mut marked, finalizers_after(resource, &object, options.policy));
+    let grace_s = grace(resource, &object, options.grace_s);
+    let is_held = meta::finalizers(&marked).next().is_some() || namespace::is_held(resource, &marked);
+    if !is_held && grace_s == 0 {
+        return (Some(Op::Delete), None);
+    }
+    mark(backend, resource, &mut marked, grace_s);
+    if marked == object {
+        return (None, Some(marked));
+    }
+    let value = encode::encode(resource, &marked);
+    (Some(Op::Put(value)), Some(marked))
+}
+
+fn mark(backend: &Backend, resource: &Resource, object: &mut Value, grace_s: i64) {
+    let was_deleting = meta::is_deleting(object);
+    let old_grace_s = object["metadata"]["deletionGracePeriodSeconds"].as_i64();
+    if !was_deleting || old_grace_s.is_some_and(|old| grace_s < old) {
+        let birth = if was_deleting { requested_at(object, old_grace_s) } else { None };
+        let at = birth.unwrap_or_else(|| backend.clock.now()) + SignedDuration::from_secs(grace_s);
+        meta::set(object, "deletionTimestamp", Some(meta::time(at).into()));
+        // Namespaces end by their content, not by a period.
+        if !namespace::is_namespace(resource) {
+            meta::set(object, "deletionGracePeriodSeconds", Some(grace_s.into()));
+        }
+        if meta::generation(object) > 0 && !was_deleting {
+            let generation = meta::generation(object) + 1;
+            meta::set_generation(object, generation);
+        }
+    }
+    if super::write::is_definition(resource) {
+        crd::terminating(object, &backend.now_text());
+    }
+    namespace::mark_terminating(resource, object);
+}
+
+/// When the first deletion was asked for: the mark minus its grace.
+fn requested_at(object: &Value, grace_s: Option<i64>) -> Option<Timestamp> {
+    let at = meta::text(object, "deletionTimestamp").parse::<Timestamp>().ok()?;
+    Some(at - SignedDuration::from_secs(grace_s.unwrap_or_default()))
+}
+
+/// Seconds the object may take to end; only Pods that run somewhere take any.
+fn grace(resource: &Resource, object: &Value, asked_s: Option<i64>) -> i64 {
+    if !strategy(resource).is_graceful {
+        return 0;
+    }
+    let is_running = !object["spec"]["nodeName"].as_str().unwrap_or_default().is_empty()
+        && !matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    if !is_running {
+        return 0;
+    }
+    let own_s = object["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(POD_GRACE_S);
+    let grace_s = asked_s.unwrap_or(own_s);
+    let grace_s = if grace_s < 0 { 1 } else { grace_s };
+    match object["metadata"]["deletionGracePeriodSeconds"].as_i64() {
+        Some(old) if meta::is_deleting(object) => grace_s.min(old),
+        _ => grace_s,
+    }
+}
+
+/// The finalizers left once the policy's own are added or removed.
+fn finalizers_after(resource: &Resource, object: &Value, policy: Option<Policy>) -> Vec<String> {
+    let mut finalizers = meta::finalizers(object).map(Into::into).collect::<Vec<String>>();
+    let rules = strategy(resource);
+    if !rules.is_collectable {
+        return finalizers;
+    }
+    let has_own = finalizers.iter().any(|one| one == FOREGROUND || one == ORPHAN);
+    let policy = match policy {
+        None if has_own => return finalizers,
+        None if rules.orphans_by_default => Policy::Orphan,
+        None => Policy::Background,
+        Some(policy) => policy,
+    };
+    finalizers.retain(|one| one != FOREGROUND && one != ORPHAN);
+    match policy {
+        Policy::Background => {}
+        Policy::Foreground => finalizers.push(FOREGROUND.into()),
+        Policy::Orphan => finalizers.push(ORPHAN.into()),
+    }
+    finalizers
+}

@@ -1,0 +1,270 @@
+//! List: the stored bytes of many objects between a head and a tail, from one consistent snapshot.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream;
+use homeostat_core::{Key, Revision};
+use homeostat_store::{Entry, Error as StoreError, Snapshot};
+use serde_json::{Value, json};
+
+use super::get::too_large;
+use super::select::Selection;
+use super::{Answer, Call};
+use crate::body::Body;
+use crate::convert;
+use crate::field::{Error, Path};
+use crate::negotiate::{Form, Media};
+use crate::object::encode;
+use crate::page::{Position, Token};
+use crate::status::Status;
+use crate::table::ListMeta;
+
+/// Bytes gathered before a piece is handed to the connection: large enough that few writes are made, small enough
+/// that a list of any size costs one such buffer.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// Lists what the path and the selectors mean.
+pub(super) fn list(call: &Call) -> Result<Answer, Status> {
+    let selection = Selection::of(call)?;
+    let request = Request::of(call)?;
+    let (snapshot, after) = request.snapshot(call)?;
+    let page = Page::read(call, &selection, &snapshot, after.as_deref().unwrap_or_default(), request.limit);
+    if page.next.is_some() {
+        call.backend.store.pin(&snapshot);
+    }
+    let head = head(call, &selection, &snapshot, &page);
+    let is_plain =
+        call.accepted.form == Form::Object && call.accepted.media != Media::Yaml && !call.accepted.pretty;
+    if is_plain {
+        return Ok(Answer::body(200, "application/json", items_body(call, &head, page.entries)));
+    }
+    let items = page.entries.iter().map(|entry| convert::decode(&call.resource, entry)).collect();
+    let revision = snapshot.revision().to_string();
+    let meta = ListMeta {
+        resource_version: &revision,
+        next: head["continue"].as_str().unwrap_or_default(),
+        remaining_item_count: head["remainingItemCount"].as_i64(),
+    };
+    Answer::list(call, items, &meta)
+}
+
+/// What the query asks for, checked.
+struct Request {
+    limit: Option<usize>,
+    revision: Option<Revision>,
+    is_exact: bool,
+    token: Option<Token>,
+}
+
+impl Request {
+    fn of(call: &Call) -> Result<Self, Status> {
+        let query = &call.query;
+        let (revision, matching) = (query.get("resourceVersion"), query.get("resourceVersionMatch"));
+        check_match(query.has("sendInitialEvents"), revision, matching, query.get("continue"))?;
+        let limit = match query.get("limit") {
+            "" => 0,
+            text => text.parse::<i64>().map_err(|_| {
+                Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
+            })?,
+        };
+        let token = query.get("continue");
+        let token = (!token.is_empty()).then(|| Token::parse(token)).transpose()?;
+        if token.is_some() && !matches!(revision, "" | "0") {
+            let message = "specifying resource version is not allowed when using continue";
+            return Err(Status::bad_request(message));
+        }
+        let revision = match revision {
+            "" => None,
+            text => Some(text.parse::<Revision>().map_err(|_| {
+                Status::bad_request(format!(
+                    "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+                ))
+            })?),
+        };
+        // Any version serves from the newest state, where Kubernetes ignores the limit.
+        let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0);
+        let limit = limit.filter(|_| revision != Some(Revision::ZERO) || matching == "Exact");
+        let is_exact = matching == "Exact" || (matching.is_empty() && limit.is_some());
+        Ok(Self { limit, revision, is_exact, token })
+    }
+
+    /// The state to list, and the key text to start after.
+    fn snapshot(&self, call: &Call) -> Result<(Snapshot, Option<String>), Status> {
+        let store = &call.backend.store;
+        if let Some(token) = &self.token {
+            return token_snapshot(call, token);
+        }
+        let newest = store.snapshot();
+        match self.revision {
+            None | Some(Revision::ZERO) => Ok((newest, None)),
+            Some(asked) if asked > newest.revision() => Err(too_large(asked, newest.revision())),
+            Some(asked) if self.is_exact => Ok((at(call, asked)?, None)),
+            Some(_) => Ok((newest, None)),
+        }
+    }
+}
+
+fn at(call: &Call, revision: Revision) -> Result<Snapshot, Status> {
+    call.backend.store.snapshot_at(revision).map_err(|error| match error {
+        StoreError::Compacted { .. } => {
+            Status::expired("The resourceVersion for the provided list is too old.")
+        }
+        StoreError::Future { asked, current } => too_large(asked, current),
+        other => Status::internal(&other.to_string()),
+    })
+}
+
+fn token_snapshot(call: &Call, token: &Token) -> Result<(Snapshot, Option<String>), Status> {
+    let after = format!("{}{}", call.prefix(), token.start);
+    let Position::At(revision) = token.position else {
+        return Ok((call.backend.store.snapshot(), Some(after)));
+    };
+    match call.backend.store.snapshot_at(revision) {
+        Ok(snapshot) => Ok((snapshot, Some(after))),
+        Err(StoreError::Compacted { .. }) => Err(token.expired()),
+        Err(StoreError::Future { asked, current }) => Err(too_large(asked, current)),
+        Err(other) => Err(Status::internal(&other.to_string())),
+    }
+}
+
+fn check_match(sends_initial: bool, revision: &str, matching: &str, token: &str) -> Result<(), Status> {
+    let root = Path::Root;
+    let path = root.field("resourceVersionMatch");
+    let mut errors = Vec::new();
+    if sends_initial {
+        let path = root.field("sendInitialEvents");
+        errors.push(Error::forbidden(&path, "sendInitialEvents is forbidden for list"));
+    }
+    if !matching.is_empty() {
+        if revision.is_empty() {
+            let detail = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            errors.push(Error::forbidden(&path, detail));
+        }
+        if !token.is_empty() {
+            errors
+                .push(Error::forbidden(&path, "resourceVersionMatch is forbidden when continue is provided"));
+        }
+        if !matches!(matching, "Exact" | "NotOlderThan") {
+            errors.push(Error::not_supported(&path, &json!(matching), &["Exact", "NotOlderThan", ""]));
+        }
+        if matching == "Exact" && revision == "0" {
+            let detail = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            errors.push(Error::forbidden(&path, detail));
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "ListOptions", "", &errors)) }
+}
+
+/// The entries of one answer, and where the next begins.
+struct Page {
+    entries: Vec<Arc<Entry>>,
+    next: Option<Key>,
+    remaining: usize,
+}
+
+impl Page {
+    fn read(
+        call: &Call,
+        selection: &Selection,
+        snapshot: &Snapshot,
+        after: &str,
+        limit: Option<usize>,
+    ) -> Self {
+        let prefix = call.prefix();
+        let everything = selection.is_everything();
+        let mut matching =
+            snapshot.range(&prefix, after).filter(|entry| everything || selection.matches(entry));
+        let Some(limit) = limit else {
+            return Self { entries: matching.cloned().collect(), next: None, remaining: 0 };
+        };
+        let entries = matching.by_ref().take(limit).cloned().collect::<Vec<_>>();
+        let remaining =
+            if selection.has_selectors() { usize::from(matching.next().is_some()) } else { matching.count() };
+        let next = (remaining > 0).then(|| entries.last().map(|entry| entry.key.clone())).flatten();
+        Self { entries, next, remaining }
+    }
+}
+
+/// The list's own metadata.
+fn head(call: &Call, selection: &Selection, snapshot: &Snapshot, page: &Page) -> Value {
+    let mut metadata = json!({ "resourceVersion": snapshot.revision().to_string() });
+    if let Some(next) = &page.next {
+        let start = next.as_str()[call.prefix().as_str().len()..].to_owned();
+        metadata["continue"] = Token { position: Position::At(snapshot.revision()), start }.to_text().into();
+        if !selection.has_selectors() {
+            metadata["remainingItemCount"] = page.remaining.into();
+        }
+    } else if call.resource.is_custom() {
+        metadata["continue"] = "".into();
+    }
+    metadata
+}
+
+/// The whole answer as pieces made while it is sent.
+fn items_body(call: &Call, head: &Value, entries: Vec<Arc<Entry>>) -> Body {
+    let (kind, api_version) = (call.resource.list_kind(), call.resource.api_version());
+    let start = if call.resource.is_custom() {
+        format!(r#"{{"apiVersion":"{api_version}","items":["#)
+    } else {
+        format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{head},"items":["#)
+    };
+    let end = if call.resource.is_custom() {
+        format!("],\"kind\":\"{kind}\",\"metadata\":{head}}}\n")
+    } else {
+        "]}\n".to_owned()
+    };
+    let mut writer = Writer::new(call, entries, start, end);
+    let first = writer.piece();
+    if writer.is_done {
+        return Body::Full(first);
+    }
+    Body::stream(stream::iter(
+        std::iter::once(first).chain(std::iter::from_fn(move || (!writer.is_done).then(|| writer.piece()))),
+    ))
+}
+
+/// Writes entries into pieces of bounded size.
+struct Writer {
+    resource: Arc<crate::resource::Resource>,
+    prefix: String,
+    entries: std::vec::IntoIter<Arc<Entry>>,
+    pending: Vec<u8>,
+    is_first: bool,
+    end: String,
+    is_done: bool,
+}
+
+impl Writer {
+    fn new(call: &Call, entries: Vec<Arc<Entry>>, start: String, end: String) -> Self {
+        let prefix =
+            if call.resource.is_custom() { String::new() } else { encode::type_prefix(&call.resource) };
+        Self {
+            resource: Arc::clone(&call.resource),
+            prefix,
+            entries: entries.into_iter(),
+            pending: start.into_bytes(),
+            is_first: true,
+            end,
+            is_done: false,
+        }
+    }
+
+    fn piece(&mut self) -> Bytes {
+        let mut piece = std::mem::take(&mut self.pending);
+        while piece.len() < PIECE_BYTES {
+            let Some(entry) = self.entries.next() else {
+                piece.extend_from_slice(self.end.as_bytes());
+                self.is_done = true;
+                break;
+            };
+            if !std::mem::take(&mut self.is_first) {
+                piece.push(b',');
+            }
+            let bytes = convert::bytes(&self.resource, &entry);
+            encode::item_into(&mut piece, &bytes, &self.prefix);
+        }
+        self.pending = Vec::with_capacity(if self.is_done { 0 } else { PIECE_BYTES + 4096 });
+        piece.into()
+    }
+}

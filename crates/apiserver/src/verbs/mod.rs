@@ -1,0 +1,120 @@
+//! One verb per file. A [`Call`] is an authorised request for one resource; each verb turns it into an [`Answer`].
+//!
+//! Shared by the writing verbs: [`admit`] (body to normal object), [`write`] (the update loop). Shared by all:
+//! [`answer`] (object to response in the form the client asked for).
+
+mod admit;
+mod answer;
+mod create;
+mod delete;
+mod delete_collection;
+mod get;
+mod list;
+mod options;
+mod patch;
+mod pod;
+mod review;
+mod scale;
+mod select;
+mod subresource;
+mod update;
+mod watch;
+mod write;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use homeostat_core::{Key, Prefix};
+use http::{HeaderMap, Method};
+
+pub(crate) use answer::{Answer, failure};
+pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN, Policy, remove};
+pub(crate) use review::review;
+pub(crate) use write::stamp_new;
+
+use crate::auth::Identity;
+use crate::backend::{Backend, key_of, storage_of};
+use crate::kinds::strategy::{Strategy, strategy};
+use crate::negotiate::Representation;
+use crate::request::{Query, ResourcePath};
+use crate::resource::Resource;
+use crate::status::Status;
+
+/// An authorised request for one resource.
+pub(crate) struct Call {
+    pub(crate) backend: Arc<Backend>,
+    pub(crate) resource: Arc<Resource>,
+    pub(crate) path: ResourcePath,
+    pub(crate) query: Query,
+    pub(crate) who: Identity,
+    pub(crate) headers: HeaderMap,
+    pub(crate) accepted: Representation,
+    /// Does a patch make the change? Patches need not name the version they change.
+    pub(crate) is_patch: bool,
+}
+
+impl Call {
+    /// The key of the object the path names.
+    fn key(&self) -> Key {
+        key_of(&self.resource, &self.path.namespace, &self.path.name)
+    }
+
+    /// The objects the path means.
+    fn prefix(&self) -> Prefix {
+        let (group, plural) = storage_of(&self.resource);
+        if self.resource.namespaced && !self.path.namespace.is_empty() {
+            Prefix::namespace(group, plural, &self.path.namespace)
+        } else {
+            Prefix::resource(group, plural)
+        }
+    }
+
+    fn strategy(&self) -> &'static Strategy {
+        strategy(&self.resource)
+    }
+
+    /// Is this a server-side apply? Its objects carry their managed fields already.
+    fn is_apply(&self) -> bool {
+        let kind = self.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        self.is_patch && kind.is_some_and(|kind| kind.starts_with("application/apply-patch"))
+    }
+
+    fn not_found(&self) -> Status {
+        Status::not_found(&self.resource.about(&self.path.name))
+    }
+
+    /// Runs the verb of the method and path.
+    pub(crate) async fn run(self, method: &Method, body: Bytes) -> Result<Answer, Status> {
+        if !self.path.subresource.is_empty() {
+            return subresource::run(self, method, body).await;
+        }
+        match (verb(method, &self.path, &self.query), self.path.name.is_empty()) {
+            ("list", _) => list::list(&self),
+            ("watch", _) => watch::watch(self),
+            ("get", _) => get::get(&self),
+            ("create", true) => create::create(&self, &body).await,
+            ("update", false) => update::update(&self, &body).await,
+            ("patch", false) => patch::patch(&self, &body).await,
+            ("delete", false) => delete::delete(&self, &body).await,
+            ("deletecollection", true) => delete_collection::delete_collection(&self, &body).await,
+            _ => Err(Status::method_not_allowed()),
+        }
+    }
+}
+
+/// What the request is called in rules and discovery.
+pub(crate) fn verb(method: &Method, path: &ResourcePath, query: &Query) -> &'static str {
+    let has_name = !path.name.is_empty();
+    match *method {
+        Method::GET if path.is_watch => "watch",
+        Method::GET if path.subresource.is_empty() && query.flag("watch") => "watch",
+        Method::GET if has_name => "get",
+        Method::GET => "list",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE if has_name => "delete",
+        Method::DELETE => "deletecollection",
+        _ => "",
+    }
+}

@@ -1,0 +1,146 @@
+//! Patch: the body describes a change to the stored object, in one of four ways.
+
+use serde_json::Value;
+
+use super::admit::{self, Admitted};
+use super::options::WriteOptions;
+use super::write::{Changed, change, schema_of};
+use super::{Answer, Call, create};
+use crate::decode;
+use crate::field::{Error, Path};
+use crate::negotiate::{self, PatchType};
+use crate::object::meta;
+use crate::patch::{json, merge, strategic};
+use crate::pending::apply::{Manager, Operation, apply, reset_fields};
+use crate::status::Status;
+
+/// Applies the body to the object the path names.
+pub(super) async fn patch(call: &Call, body: &[u8]) -> Result<Answer, Status> {
+    let content_type = call.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = negotiate::patch_type(content_type, call.resource.is_custom())?;
+    let options = WriteOptions::of(call, "PatchOptions")?;
+    if kind == PatchType::Apply {
+        return apply_patch(call, &options, body).await;
+    }
+    if call.query.has("force") {
+        return Err(option_error(Error::forbidden(
+            &Path::Root.field("force"),
+            "may not be specified for non-apply patch",
+        )));
+    }
+    let patch = Patch::parse(kind, body)?;
+    change(call, &options, |old| {
+        let mut object = old.clone();
+        patch.apply(call, &mut object)?;
+        let Admitted { object, warnings } = admit::patched(call, object, options.strictness)?;
+        check_identity(call, &object, old)?;
+        Ok(Changed { object, warnings, is_applied: false })
+    })
+    .await
+}
+
+/// A parsed patch, applied as often as the write is retried.
+pub(super) enum Patch {
+    Json(json::Patch),
+    Merge(Value),
+    Strategic(Value),
+}
+
+impl Patch {
+    pub(super) fn parse(kind: PatchType, body: &[u8]) -> Result<Self, Status> {
+        let value = decode::body(body, decode::Media::Json, false)?.value;
+        Ok(match kind {
+            PatchType::Json => Self::Json(json::Patch::parse(value)?),
+            PatchType::Merge => Self::Merge(value),
+            PatchType::Strategic | PatchType::Apply => Self::Strategic(value),
+        })
+    }
+
+    pub(super) fn apply(&self, call: &Call, object: &mut Value) -> Result<(), Status> {
+        match self {
+            Self::Json(patch) => patch.apply(object),
+            Self::Merge(patch) => merge::apply(object, patch),
+            Self::Strategic(patch) => {
+                let schema =
+                    schema_of(&call.resource).ok_or_else(|| Status::internal("the kind has no schema"))?;
+                strategic::apply(object, patch, &schema)
+            }
+        }
+    }
+}
+
+/// A patch may not turn the object into another.
+fn check_identity(call: &Call, new: &Value, old: &Value) -> Result<(), Status> {
+    for (field, what) in [("name", "name"), ("namespace", "namespace")] {
+        let (new, old) = (meta::text(new, field), meta::text(old, field));
+        if !new.is_empty() && new != old {
+            let message =
+                format!("the {what} of the object ({new}) does not match the {what} on the URL ({old})");
+            let message =
+                if field == "namespace" { message.replace("on the URL", "on the request") } else { message };
+            return Err(Status::bad_request(message));
+        }
+    }
+    let _ = call;
+    Ok(())
+}
+
+fn option_error(error: Error) -> Status {
+    Status::invalid("meta.k8s.io", "PatchOptions", "", &[error])
+}
+
+/// Server-side apply: also creates.
+async fn apply_patch(call: &Call, options: &WriteOptions, body: &[u8]) -> Result<Answer, Status> {
+    if call.query.get("fieldManager").is_empty() {
+        let path = Path::Root;
+        let error = Error::required(&path.field("fieldManager"), "is required for apply patch");
+        return Err(option_error(error));
+    }
+    let decoded = admit::applied(call, body, options.strictness)?;
+    let warnings = decoded.warnings;
+    let config = decoded.object;
+    let is_missing = call.backend.store.snapshot().get(&call.key()).is_none();
+    if is_missing && call.path.subresource.is_empty() {
+        return create_applied(call, options, &config).await.map(|answer| answer.warned(warnings));
+    }
+    let answer = change(call, options, |old| {
+        let merged = merged(call, options, Some(old), &config)?;
+        let Admitted { object, warnings } = admit::patched(call, merged, options.strictness)?;
+        check_identity(call, &object, old)?;
+        Ok(Changed { object, warnings, is_applied: true })
+    })
+    .await?;
+    Ok(answer.warned(warnings))
+}
+
+async fn create_applied(call: &Call, options: &WriteOptions, config: &Value) -> Result<Answer, Status> {
+    if !meta::uid(config).is_empty() {
+        let about = call.resource.about(&call.path.name);
+        let why = format!(
+            "uid mismatch: the provided object specified uid {}, and no existing object was found",
+            meta::uid(config)
+        );
+        return Err(Status::conflict(&about, &why));
+    }
+    let mut object = merged(call, options, None, config)?;
+    if meta::name(&object).is_empty() {
+        meta::set(&mut object, "name", Some(call.path.name.clone().into()));
+    }
+    let Admitted { object, warnings } = admit::patched(call, object, options.strictness)?;
+    let answer = create::create_object(call, options, object).await?;
+    Ok(answer.warned(warnings))
+}
+
+fn merged(call: &Call, options: &WriteOptions, old: Option<&Value>, config: &Value) -> Result<Value, Status> {
+    let schema = schema_of(&call.resource);
+    let api_version = call.resource.api_version();
+    let manager = Manager {
+        name: &options.manager,
+        operation: Operation::Apply,
+        api_version: &api_version,
+        subresource: &call.path.subresource,
+        time: call.backend.clock.now(),
+    };
+    let reset = reset_fields(&call.resource, &call.path.subresource);
+    apply(schema.as_deref(), old, config, &manager, options.force, &reset)
+}

@@ -1,0 +1,41 @@
+//! Reviews and tokens: questions that are answered and not stored.
+
+use serde_json::Value;
+
+use super::admit::media_of;
+use super::{Answer, Call};
+use crate::auth::Reviewer;
+use crate::decode;
+use crate::negotiate;
+use crate::status::Status;
+
+/// The groups whose resources are questions.
+const GROUPS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
+
+/// Answers a review or a token request; `None`: the call is something else.
+pub(crate) fn review(call: &Call, reviewer: &Reviewer<'_>, body: &[u8]) -> Result<Option<Answer>, Status> {
+    let is_token = call.path.subresource == "token" && &*call.resource.plural == "serviceaccounts";
+    if !is_token && !GROUPS.contains(&&*call.resource.group) {
+        return Ok(None);
+    }
+    let body = read(call, body)?;
+    let answer = if is_token {
+        let issuer = reviewer.authenticator.issuer();
+        let issuer = issuer.ok_or_else(|| Status::internal("this server has no key to sign tokens with"))?;
+        issuer.request(&call.path.namespace, &call.path.name, body)?
+    } else {
+        reviewer.review(&call.resource.kind, &call.path.namespace, &body)?
+    };
+    Ok(Some(Answer::value(call, 201, &answer)))
+}
+
+fn read(call: &Call, body: &[u8]) -> Result<Value, Status> {
+    let content_type = call.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media = media_of(negotiate::body_encoding(content_type)?)?;
+    let decoded = decode::object(body, media, false, &call.resource.kind)?;
+    let kind = decoded.value["kind"].as_str().unwrap_or_default();
+    if call.path.subresource.is_empty() && !kind.is_empty() && kind != &*call.resource.kind {
+        return Err(Status::bad_request(format!("{kind} cannot be handled as a {}", call.resource.kind)));
+    }
+    Ok(decoded.value)
+}

@@ -1,0 +1,81 @@
+//! Scale: the number of replicas of an object, seen and set through a small object of its own.
+
+use http::Method;
+use serde_json::Value;
+
+use super::admit::media_of;
+use super::options::WriteOptions;
+use super::patch::Patch;
+use super::write::{Changed, change};
+use super::{Answer, Call};
+use crate::convert;
+use crate::decode;
+use crate::kinds::subresource::{apply_scale, scale_of, validate_scale};
+use crate::negotiate::{self, PatchType};
+use crate::object::meta;
+use crate::status::Status;
+
+/// Runs a request for a Scale.
+pub(super) async fn run(call: &Call, method: &Method, body: &[u8]) -> Result<Answer, Status> {
+    let content_type = call.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    match *method {
+        Method::GET => show(call, 200),
+        Method::PUT => {
+            let media = media_of(negotiate::body_encoding(content_type)?)?;
+            let scale = decode::object(body, media, false, "Scale")?.value;
+            check_scale(call, &scale)?;
+            set(call, "UpdateOptions", |_| Ok(scale.clone())).await
+        }
+        _ => {
+            let kind = negotiate::patch_type(content_type, call.resource.is_custom())?;
+            let kind = if kind == PatchType::Strategic { PatchType::Merge } else { kind };
+            let patch = Patch::parse(kind, body)?;
+            set(call, "PatchOptions", |old| {
+                let mut scale = scale_of(&call.resource, old).or_else(|_| {
+                    // A number never set can still be patched in.
+                    scale_of(&call.resource, &apply_scale(&call.resource, old.clone(), &Value::Null))
+                })?;
+                patch.apply(call, &mut scale)?;
+                Ok(scale)
+            })
+            .await
+        }
+    }
+}
+
+fn show(call: &Call, code: u16) -> Result<Answer, Status> {
+    let snapshot = call.backend.store.snapshot();
+    let entry = snapshot.get(&call.key()).ok_or_else(|| call.not_found())?;
+    let scale = scale_of(&call.resource, &convert::decode(&call.resource, entry))?;
+    Answer::object(call, code, scale)
+}
+
+fn check_scale(call: &Call, scale: &Value) -> Result<(), Status> {
+    let (kind, api_version) = (scale["kind"].as_str(), scale["apiVersion"].as_str());
+    if kind.is_some_and(|kind| kind != "Scale") || api_version.is_some_and(|one| one != "autoscaling/v1") {
+        return Err(Status::bad_request("the body must be a Scale of autoscaling/v1"));
+    }
+    super::update::check_names(call, scale)
+}
+
+async fn set(
+    call: &Call,
+    options: &str,
+    make: impl Fn(&Value) -> Result<Value, Status> + Send + Sync,
+) -> Result<Answer, Status> {
+    let options = WriteOptions::of(call, options)?;
+    let answer = change(call, &options, |old| {
+        let scale = make(old)?;
+        let errors = validate_scale(&scale);
+        if !errors.is_empty() {
+            return Err(Status::invalid("autoscaling", "Scale", &call.path.name, &errors));
+        }
+        let mut object = apply_scale(&call.resource, old.clone(), &scale);
+        for field in ["uid", "resourceVersion"] {
+            meta::set(&mut object, field, scale["metadata"].get(field).cloned());
+        }
+        Ok(Changed::new(object))
+    })
+    .await?;
+    if options.is_dry_run { Ok(answer) } else { show(call, 200) }
+}

@@ -1,0 +1,22 @@
+//! Subresources: status and its kin are updates of a part of the object; the others are verbs of their own.
+
+use bytes::Bytes;
+use http::Method;
+
+use super::{Answer, Call, get, patch, scale, update};
+use crate::status::Status;
+
+/// Runs a request for a subresource.
+pub(super) async fn run(call: Call, method: &Method, body: Bytes) -> Result<Answer, Status> {
+    match (&*call.path.subresource, method) {
+        ("scale", _) => scale::run(&call, method, &body).await,
+        ("binding" | "eviction", &Method::POST) => super::pod::run(&call, &body).await,
+        ("log" | "exec" | "attach" | "portforward" | "proxy", _) => {
+            Err(Status::bad_request("this server runs no Pods: there is nothing to connect to"))
+        }
+        (_, &Method::GET) => get::get(&call),
+        (_, &Method::PUT) => update::update(&call, &body).await,
+        (_, &Method::PATCH) => patch::patch(&call, &body).await,
+        _ => Err(Status::method_not_allowed()),
+    }
+}

@@ -1,0 +1,61 @@
+//! Update: the body replaces the stored object.
+
+use serde_json::Value;
+
+use super::admit::{self, Admitted};
+use super::options::WriteOptions;
+use super::write::{Changed, change};
+use super::{Answer, Call, create};
+use crate::object::meta;
+use crate::status::Status;
+
+/// Replaces the object the path names.
+pub(super) async fn update(call: &Call, body: &[u8]) -> Result<Answer, Status> {
+    let options = WriteOptions::of(call, "UpdateOptions")?;
+    let Admitted { object, warnings } = admit::body(call, body, options.strictness)?;
+    check_names(call, &object)?;
+    let is_missing = call.backend.store.snapshot().get(&call.key()).is_none();
+    if is_missing && call.strategy().creates_on_update && call.path.subresource.is_empty() {
+        return create_missing(call, &options, object).await.map(|answer| answer.warned(warnings));
+    }
+    let answer = change(call, &options, |_| Ok(Changed::new(object.clone()))).await?;
+    Ok(answer.warned(warnings))
+}
+
+async fn create_missing(call: &Call, options: &WriteOptions, mut object: Value) -> Result<Answer, Status> {
+    if !meta::uid(&object).is_empty() {
+        let about = call.resource.about(&call.path.name);
+        let why =
+            format!("Precondition failed: UID in precondition: {}, UID in object meta: ", meta::uid(&object));
+        return Err(Status::conflict(&about, &why));
+    }
+    if !meta::text(&object, "resourceVersion").is_empty() {
+        return Err(call.not_found());
+    }
+    meta::set(&mut object, "resourceVersion", None);
+    create::create_object(call, options, object).await
+}
+
+/// The body must name the object of the path.
+pub(super) fn check_names(call: &Call, object: &Value) -> Result<(), Status> {
+    let (on_path, in_body) = (&*call.path.name, meta::name(object));
+    if in_body.is_empty() {
+        let message = format!(
+            "the name of the object ({on_path} based on URL) was undeterminable: name must be provided"
+        );
+        return Err(Status::bad_request(message));
+    }
+    if in_body != on_path {
+        let message =
+            format!("the name of the object ({in_body}) does not match the name on the URL ({on_path})");
+        return Err(Status::bad_request(message));
+    }
+    let (on_path, in_body) = (&*call.path.namespace, meta::namespace(object));
+    if !in_body.is_empty() && in_body != on_path {
+        let message = format!(
+            "the namespace of the object ({in_body}) does not match the namespace on the request ({on_path})"
+        );
+        return Err(Status::bad_request(message));
+    }
+    Ok(())
+}

@@ -1,0 +1,361 @@
+//! Watch: a stream of events, first what is there if asked for, then what happens.
+//!
+//! Events that wait together are written as one piece, so a busy watch costs few writes. A watcher that history has
+//! left behind gets a 410 event and the end of the stream; nobody else notices.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream;
+use homeostat_core::{Prefix, Revision};
+use homeostat_store::{Entry, Error as StoreError, Event, Snapshot, Watch};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::select::Selection;
+use super::{Answer, Call};
+use crate::body::Body;
+use crate::convert;
+use crate::field::{Error, Path};
+use crate::negotiate::Form;
+use crate::object::encode;
+use crate::status::Status;
+
+/// How often a bookmark is sent to a watch that allows them, as in Kubernetes.
+const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+/// The last bookmark comes this long before the watch ends by its own timeout.
+const LAST_BOOKMARK_LEAD: Duration = Duration::from_secs(2);
+/// The shortest time an unlimited watch is kept open; the longest is twice that. Kubernetes spreads reconnects so.
+const UNLIMITED_S_MIN: u64 = 1800;
+/// Initial events gathered before a piece is handed to the connection.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// Opens the stream.
+pub(super) fn watch(call: Call) -> Result<Answer, Status> {
+    if !call.resource.allows("watch") {
+        return Err(Status::method_not_allowed());
+    }
+    let selection = Selection::of(&call)?;
+    let start = Start::of(&call)?;
+    let timeout = timeout(&call)?;
+    let snapshot = call.backend.store.snapshot();
+    let prefix = call.prefix();
+    let from = start.from.unwrap_or_else(|| snapshot.revision());
+    let opened = call.backend.store.watch(&prefix, from);
+    let (watch, refused) = match opened {
+        Ok(watch) => (Some(watch), None),
+        Err(StoreError::Compacted { asked, oldest }) => (None, Some(too_old(asked, oldest))),
+        Err(other) => return Err(Status::internal(&other.to_string())),
+    };
+    let now = Instant::now();
+    let stream = Stream {
+        has_bookmarks: call.query.flag("allowWatchBookmarks"),
+        generation: call.backend.registry.table().generation,
+        call,
+        selection,
+        watch,
+        initial: start.sends_initial.then_some(Initial { snapshot, prefix, after: String::new() }),
+        marks_initial_end: start.marks_end,
+        refused,
+        ends_at: now + timeout,
+        bookmark_at: now + BOOKMARK_PERIOD.min(timeout.saturating_sub(LAST_BOOKMARK_LEAD)),
+        sent: from,
+        has_columns: false,
+    };
+    let pieces = stream::unfold(stream, |mut stream| async move {
+        let piece = stream.next().await?;
+        Some((piece, stream))
+    });
+    Ok(Answer::body(200, "application/json", Body::stream(pieces)))
+}
+
+/// Where a watch starts.
+struct Start {
+    /// After this revision; `None`: after the snapshot that initial events show, or now.
+    from: Option<Revision>,
+    sends_initial: bool,
+    marks_end: bool,
+}
+
+impl Start {
+    fn of(call: &Call) -> Result<Self, Status> {
+        let query = &call.query;
+        let (revision, matching) = (query.get("resourceVersion"), query.get("resourceVersionMatch"));
+        let initial = query.has("sendInitialEvents").then(|| query.flag("sendInitialEvents"));
+        check_options(initial, matching, query.get("continue"))?;
+        let revision = match revision {
+            "" => Revision::ZERO,
+            text => text.parse::<Revision>().map_err(|_| {
+                Status::unclassified(format!("strconv.ParseUint: parsing {text:?}: invalid syntax"))
+            })?,
+        };
+        let is_unset = revision == Revision::ZERO;
+        Ok(match initial {
+            Some(true) => Self { from: None, sends_initial: true, marks_end: true },
+            None if is_unset => Self { from: None, sends_initial: true, marks_end: false },
+            Some(false) if is_unset => Self { from: None, sends_initial: false, marks_end: false },
+            _ => Self { from: Some(revision), sends_initial: false, marks_end: false },
+        })
+    }
+}
+
+fn check_options(initial: Option<bool>, matching: &str, token: &str) -> Result<(), Status> {
+    let root = Path::Root;
+    let path = root.field("resourceVersionMatch");
+    let mut errors = Vec::new();
+    match initial {
+        Some(_) if matching != "NotOlderThan" => {
+            let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            errors.push(Error::forbidden(&path, detail));
+        }
+        None if !matching.is_empty() => {
+            let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            errors.push(Error::forbidden(&path, detail));
+        }
+        _ => {}
+    }
+    if !matching.is_empty() && !token.is_empty() {
+        errors.push(Error::forbidden(&path, "resourceVersionMatch is forbidden when continue is provided"));
+    }
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "ListOptions", "", &errors)) }
+}
+
+fn timeout(call: &Call) -> Result<Duration, Status> {
+    let text = call.query.get("timeoutSeconds");
+    if text.is_empty() || text == "0" {
+        return Ok(Duration::from_secs(UNLIMITED_S_MIN + call.backend.entropy.below(UNLIMITED_S_MIN)));
+    }
+    let seconds = text
+        .parse::<i64>()
+        .map_err(|_| Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))?;
+    Ok(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
+}
+
+fn too_old(asked: Revision, oldest: Revision) -> Status {
+    Status::expired(format!("too old resource version: {asked} ({oldest})"))
+}
+
+/// The objects there are, still to be sent.
+struct Initial {
+    snapshot: Snapshot,
+    prefix: Prefix,
+    after: String,
+}
+
+/// An open watch.
+struct Stream {
+    call: Call,
+    selection: Selection,
+    watch: Option<Watch>,
+    initial: Option<Initial>,
+    marks_initial_end: bool,
+    refused: Option<Status>,
+    has_bookmarks: bool,
+    ends_at: Instant,
+    bookmark_at: Instant,
+    /// The revision the client surely knows of.
+    sent: Revision,
+    /// Were the columns of a table sent already?
+    has_columns: bool,
+    /// The registry's generation when the watch was opened.
+    generation: u64,
+}
+
+impl Stream {
+    /// The next piece; `None`: the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(initial) = self.initial.take() {
+                let piece = self.initial_piece(initial);
+                if !piece.is_empty() {
+                    return Some(piece);
+                }
+                continue;
+            }
+            if let Some(status) = self.refused.take() {
+                self.watch = None;
+                return Some(error_piece(&status));
+            }
+            let watch = self.watch.as_mut()?;
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep_until(self.ends_at) => return None,
+                events = watch.next() => {
+                    let piece = match events {
+                        Ok(events) => self.piece(&events),
+                        Err(StoreError::Compacted { asked, oldest }) => error_piece(&self.cut_off(asked, oldest)),
+                        Err(_) => return None,
+                    };
+                    if !piece.is_empty() {
+                        return Some(piece);
+                    }
+                }
+                () = tokio::time::sleep_until(self.bookmark_at) => {
+                    if self.is_withdrawn() {
+                        return None;
+                    }
+                    if let Some(piece) = self.periodic_bookmark() {
+                        return Some(piece);
+                    }
+                }
+            }
+        }
+    }
+
+    fn cut_off(&mut self, asked: Revision, oldest: Revision) -> Status {
+        self.watch = None;
+        too_old(asked, oldest)
+    }
+
+    /// Is the resource no longer served as it was? Then the stream ends, and clients look again.
+    fn is_withdrawn(&self) -> bool {
+        let table = self.call.backend.registry.table();
+        let resource = &self.call.resource;
+        self.generation != table.generation
+            && table.get(&resource.group, &resource.version, &resource.plural).is_none()
+    }
+
+    fn initial_piece(&mut self, mut initial: Initial) -> Bytes {
+        let mut piece = Vec::new();
+        let snapshot = initial.snapshot.clone();
+        let mut is_done = true;
+        let (prefix, after) = (initial.prefix.clone(), std::mem::take(&mut initial.after));
+        for entry in snapshot.range(&prefix, &after) {
+            if piece.len() >= PIECE_BYTES {
+                is_done = false;
+                break;
+            }
+            initial.after = entry.key.as_str().to_owned();
+            if self.selection.matches(entry) {
+                self.event_into(&mut piece, "ADDED", &Shown::Current(entry));
+            }
+        }
+        self.sent = snapshot.revision();
+        if !is_done {
+            self.initial = Some(initial);
+        } else if self.marks_initial_end && self.has_bookmarks {
+            self.bookmark_into(&mut piece, snapshot.revision(), true);
+        }
+        piece.into()
+    }
+
+    /// The events that pass the selection, as one piece.
+    fn piece(&mut self, events: &[Arc<Event>]) -> Bytes {
+        let size =
+            events.iter().map(|event| event.new.as_ref().map_or(256, |entry| entry.bytes.len() + 64)).sum();
+        let mut piece = Vec::with_capacity(size);
+        for event in events {
+            let everything = self.selection.is_everything();
+            let matches = |entry: &Arc<Entry>| everything || self.selection.matches(entry);
+            let old = event.old.as_ref().filter(|entry| matches(entry));
+            let new = event.new.as_ref().filter(|entry| matches(entry));
+            match (old, new) {
+                (None, Some(new)) => self.event_into(&mut piece, "ADDED", &Shown::Current(new)),
+                (Some(_), Some(new)) => self.event_into(&mut piece, "MODIFIED", &Shown::Current(new)),
+                (Some(old), None) => {
+                    self.event_into(&mut piece, "DELETED", &Shown::Last(old, event.revision))
+                }
+                (None, None) => {}
+            }
+            self.sent = event.revision;
+        }
+        piece.into()
+    }
+
+    fn event_into(&mut self, piece: &mut Vec<u8>, kind: &str, shown: &Shown<'_>) {
+        start_into(piece, kind);
+        if self.call.accepted.form == Form::Object {
+            shown.bytes_into(&self.call, piece);
+        } else {
+            self.formed_into(piece, &shown.object(&self.call));
+        }
+        piece.extend_from_slice(b"}\n");
+    }
+
+    /// The object in the form asked for.
+    fn formed_into(&mut self, piece: &mut Vec<u8>, object: &Value) {
+        let is_first = !std::mem::replace(&mut self.has_columns, true);
+        let formed = self.call.view().map(|view| view.event(object, self.call.backend.clock.now(), is_first));
+        match formed {
+            Some(Ok(bytes)) => piece.extend_from_slice(&bytes),
+            // The form was checked when the watch was opened.
+            Some(Err(_)) | None => piece.extend_from_slice(object.to_string().as_bytes()),
+        }
+    }
+
+    fn periodic_bookmark(&mut self) -> Option<Bytes> {
+        let now = Instant::now();
+        let last = self.ends_at.checked_sub(LAST_BOOKMARK_LEAD).unwrap_or(self.ends_at);
+        self.bookmark_at =
+            if now < last { (now + BOOKMARK_PERIOD).min(last) } else { self.ends_at + BOOKMARK_PERIOD };
+        if !self.has_bookmarks {
+            return None;
+        }
+        let revision = self.watch.as_ref()?.progress().max(self.sent);
+        let mut piece = Vec::new();
+        self.bookmark_into(&mut piece, revision, false);
+        Some(piece.into())
+    }
+
+    fn bookmark_into(&mut self, piece: &mut Vec<u8>, revision: Revision, is_initial_end: bool) {
+        let resource = &self.call.resource;
+        let mut object = json!({"kind": resource.kind, "apiVersion": resource.api_version(),
+            "metadata": {"resourceVersion": revision.to_string()}});
+        if is_initial_end {
+            object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        start_into(piece, "BOOKMARK");
+        self.formed_into(piece, &object);
+        piece.extend_from_slice(b"}\n");
+    }
+}
+
+/// Which state of an object an event shows.
+enum Shown<'a> {
+    Current(&'a Arc<Entry>),
+    /// The last state, at the revision that took it away.
+    Last(&'a Arc<Entry>, Revision),
+}
+
+impl Shown<'_> {
+    fn bytes_into(&self, call: &Call, piece: &mut Vec<u8>) {
+        match self {
+            Self::Current(entry) => piece.extend_from_slice(&convert::bytes(&call.resource, entry)),
+            Self::Last(entry, revision) if convert::is_current(&call.resource, entry) => {
+                for part in entry.restamped(*revision) {
+                    piece.extend_from_slice(&part);
+                }
+            }
+            Self::Last(..) => {
+                let object = self.object(call);
+                piece.extend_from_slice(&encode::plain(&call.resource, &object));
+            }
+        }
+    }
+
+    fn object(&self, call: &Call) -> Value {
+        match self {
+            Self::Current(entry) => convert::decode(&call.resource, entry),
+            Self::Last(entry, revision) => {
+                let mut object = convert::decode(&call.resource, entry);
+                object["metadata"]["resourceVersion"] = revision.to_string().into();
+                object
+            }
+        }
+    }
+}
+
+fn start_into(piece: &mut Vec<u8>, kind: &str) {
+    for part in [r#"{"type":""#, kind, r#"","object":"#] {
+        piece.extend_from_slice(part.as_bytes());
+    }
+}
+
+fn error_piece(status: &Status) -> Bytes {
+    let mut piece = Vec::new();
+    start_into(&mut piece, "ERROR");
+    piece.extend_from_slice(status.to_json().to_string().as_bytes());
+    piece.extend_from_slice(b"}\n");
+    piece.into()
+}

@@ -1,0 +1,321 @@
+//! The update loop: read, change, check, and commit if nothing moved underneath; else again.
+//!
+//! PUT, every patch and every subresource go through [`change`]; they differ only in how they make the new object
+//! out of the stored one. The loop ends because each turn that loses has seen another write win.
+
+use std::sync::Arc;
+
+use homeostat_core::Uid;
+use homeostat_store::{Entry, Error as StoreError, Op};
+use serde_json::Value;
+
+use super::options::WriteOptions;
+use super::{Answer, Call};
+use crate::backend::{Backend, refusal};
+use crate::convert;
+use crate::crd;
+use crate::field;
+use crate::kinds;
+use crate::kinds::prepare::prepare_for_update;
+use crate::kinds::service::Mode;
+use crate::kinds::subresource;
+use crate::metadata::validate::{Rules, validate_object_meta_update};
+use crate::namespace;
+use crate::object::{encode, meta};
+use crate::pending::apply::{Manager, Operation, reset_fields, track_update};
+use crate::resource::Resource;
+use crate::schema;
+use crate::status::Status;
+
+/// What a change made of the stored object.
+pub(super) struct Changed {
+    /// The new object, before metadata is preserved and checks are made.
+    pub(super) object: Value,
+    /// Warnings for the client.
+    pub(super) warnings: Vec<String>,
+    /// Were the managed fields worked out already (server-side apply)?
+    pub(super) is_applied: bool,
+}
+
+impl Changed {
+    pub(super) fn new(object: Value) -> Self {
+        Self { object, warnings: Vec::new(), is_applied: false }
+    }
+}
+
+/// Runs `make` on the stored object until its result is committed. Answers 404 when there is none.
+pub(super) async fn change(
+    call: &Call,
+    options: &WriteOptions,
+    make: impl Fn(&Value) -> Result<Changed, Status> + Send + Sync,
+) -> Result<Answer, Status> {
+    let key = call.key();
+    loop {
+        let snapshot = call.backend.store.snapshot();
+        let entry = snapshot.get(&key).ok_or_else(|| call.not_found())?;
+        let old = convert::decode(&call.resource, entry);
+        let changed = make(&old)?;
+        let Changed { object, warnings, is_applied } = changed;
+        let mut object = part(call, &old, object);
+        check_preconditions(call, &object, &old, entry)?;
+        preserve(&mut object, &old);
+        if !is_applied {
+            track(call, Some(&old), &mut object, &options.manager);
+        }
+        prepare(call, &mut object, &old)?;
+        let mut errors = errors_of(call, &object, &old);
+        if errors.is_empty() {
+            errors = allocate(call, &mut object, Some(&old), options.is_dry_run);
+        }
+        if !errors.is_empty() {
+            return Err(Status::invalid(&call.resource.group, &call.resource.kind, &call.path.name, &errors));
+        }
+        complete(&call.resource, &mut object);
+        match store(call, entry, &old, object, options.is_dry_run).await? {
+            Some(answer) => return Ok(answer.warned(warnings)),
+            None => tokio::task::yield_now().await,
+        }
+    }
+}
+
+/// Commits the new object; `None` when another write came between.
+async fn store(
+    call: &Call,
+    entry: &Arc<Entry>,
+    old: &Value,
+    mut object: Value,
+    is_dry_run: bool,
+) -> Result<Option<Answer>, Status> {
+    if is_complete(call, old, &object) {
+        return release(call, entry, object, is_dry_run).await;
+    }
+    let stored = convert::to_storage(&call.resource, &object);
+    let value = encode::encode(&call.resource, stored.as_ref().unwrap_or(&object));
+    if encode::is_same(entry, &value) {
+        return Answer::entry(call, 200, entry).map(Some);
+    }
+    if is_dry_run {
+        meta::set(&mut object, "resourceVersion", Some(entry.revision.to_string().into()));
+        return Answer::object(call, 200, object).map(Some);
+    }
+    match call.backend.commit(entry.key.clone(), Some(entry), Op::Put(value)).await {
+        Ok(committed) => {
+            let entry = committed.entries.first().and_then(Option::as_ref).expect("a put leaves an entry");
+            Answer::entry(call, 200, entry).map(Some)
+        }
+        Err(StoreError::Conflict { .. }) => Ok(None),
+        Err(error) => Err(refusal(&error)),
+    }
+}
+
+/// Does this write remove the last thing that held a dying object?
+fn is_complete(call: &Call, old: &Value, new: &Value) -> bool {
+    let has_grace = old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() > 0;
+    meta::is_deleting(old)
+        && !has_grace
+        && meta::finalizers(new).next().is_none()
+        && !(call.strategy().is_graceful && new["metadata"]["deletionGracePeriodSeconds"].as_i64() != Some(0))
+        && !namespace::is_held(&call.resource, new)
+}
+
+/// Removes the object; the answer shows it as computed, at the revision it had.
+async fn release(
+    call: &Call,
+    entry: &Arc<Entry>,
+    mut object: Value,
+    is_dry_run: bool,
+) -> Result<Option<Answer>, Status> {
+    if !is_dry_run {
+        match call.backend.commit(entry.key.clone(), Some(entry), Op::Delete).await {
+            Ok(_) => {}
+            Err(StoreError::Conflict { .. }) => return Ok(None),
+            Err(error) => return Err(refusal(&error)),
+        }
+    }
+    meta::set(&mut object, "resourceVersion", Some(entry.revision.to_string().into()));
+    Answer::object(call, 200, object).map(Some)
+}
+
+/// The uid and resourceVersion the client saw must be those stored.
+fn check_preconditions(call: &Call, new: &Value, old: &Value, entry: &Entry) -> Result<(), Status> {
+    let about = call.resource.about(&call.path.name);
+    let (asked, actual) = (meta::uid(new), meta::uid(old));
+    if !asked.is_empty() && asked != actual {
+        let why = format!("Precondition failed: UID in precondition: {asked}, UID in object meta: {actual}");
+        return Err(Status::conflict(&about, &why));
+    }
+    let asked = meta::text(new, "resourceVersion");
+    if asked.is_empty() || asked == "0" {
+        if call.strategy().allows_unconditional_update || call.is_patch {
+            return Ok(());
+        }
+        let path = field::Path::Root;
+        let path = path.field("metadata");
+        let path = path.field("resourceVersion");
+        let error = field::Error::invalid(&path, &0.into(), "must be specified for an update");
+        return Err(Status::invalid(&call.resource.group, &call.resource.kind, &call.path.name, &[error]));
+    }
+    match asked.parse::<homeostat_core::Revision>() {
+        Ok(asked) if asked == entry.revision => Ok(()),
+        Ok(_) => Err(Status::modified(&about)),
+        Err(_) => Err(Status::unclassified(format!("strconv.ParseUint: parsing {asked:?}: invalid syntax"))),
+    }
+}
+
+/// What a subresource changes of the object: its own part and nothing else.
+fn part(call: &Call, old: &Value, new: Value) -> Value {
+    let clock = &call.backend.clock;
+    let mut object = match &*call.path.subresource {
+        "status" => subresource::status(&call.resource, old, new.clone(), clock),
+        "finalize" => subresource::finalize(old, &new),
+        "approval" => subresource::approval(old, &new, clock),
+        "ephemeralcontainers" => subresource::ephemeral_containers(old, &new),
+        "resize" => subresource::resize(old, &new),
+        _ => return new,
+    };
+    for field in ["uid", "resourceVersion"] {
+        meta::set(&mut object, field, new["metadata"].get(field).cloned());
+    }
+    object
+}
+
+/// What only the server sets is kept from the stored object.
+fn preserve(new: &mut Value, old: &Value) {
+    for name in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"]
+    {
+        meta::set(new, name, old["metadata"].get(name).cloned());
+    }
+    for name in ["name", "namespace"] {
+        if meta::text(new, name).is_empty() {
+            meta::set(new, name, old["metadata"].get(name).cloned());
+        }
+    }
+    meta::set(new, "selfLink", None);
+    meta::set(new, "resourceVersion", old["metadata"].get("resourceVersion").cloned());
+}
+
+/// Records who changed which fields.
+pub(super) fn track(call: &Call, old: Option<&Value>, new: &mut Value, manager: &str) {
+    let schema = schema_of(&call.resource);
+    let api_version = call.resource.api_version();
+    let manager = Manager {
+        name: manager,
+        operation: Operation::Update,
+        api_version: &api_version,
+        subresource: &call.path.subresource,
+        time: call.backend.clock.now(),
+    };
+    let reset = reset_fields(&call.resource, &call.path.subresource);
+    track_update(schema.as_deref(), old, new, &manager, &reset);
+}
+
+/// The schema of a resource.
+pub(super) fn schema_of(resource: &Resource) -> Option<schema::Ref> {
+    match resource.custom() {
+        Some(custom) => custom.schema.clone().map(schema::Ref::Inline),
+        None => schema::built_in(&resource.group, &resource.version, &resource.kind),
+    }
+}
+
+/// Per-kind preparation and the generation.
+fn prepare(call: &Call, new: &mut Value, old: &Value) -> Result<(), Status> {
+    let resource = &call.resource;
+    if call.path.subresource.is_empty() {
+        prepare_for_update(resource, new, old);
+    }
+    if is_definition(resource) && call.path.subresource.is_empty() {
+        crate::pending::schema::default_definition(new);
+        crd::accept_names(new, &call.backend.store.snapshot(), &call.backend.now_text());
+    }
+    let is_main = call.path.subresource.is_empty() || call.path.subresource == "scale";
+    if is_main && call.strategy().generation.rises(new, old) {
+        meta::set_generation(new, meta::generation(old) + 1);
+    }
+    if &*resource.group == "rbac.authorization.k8s.io" {
+        let authorizer = &call.backend.authorizer;
+        authorizer.check_role_write(&call.who, &resource.kind, &call.path.namespace, new, Some(old))?;
+    }
+    Ok(())
+}
+
+/// Gives a Service the addresses and ports it still needs.
+pub(super) fn allocate(
+    call: &Call,
+    object: &mut Value,
+    old: Option<&Value>,
+    is_dry_run: bool,
+) -> Vec<field::Error> {
+    let resource = &call.resource;
+    if !resource.group.is_empty() || &*resource.plural != "services" || !call.path.subresource.is_empty() {
+        return Vec::new();
+    }
+    let mode = if is_dry_run { Mode::DryRun } else { Mode::Real };
+    call.backend.services.allocate(object, old, mode, &call.backend.entropy).err().unwrap_or_default()
+}
+
+/// Built-in kinds show fields that are always there.
+pub(super) fn complete(resource: &Resource, object: &mut Value) {
+    if !resource.is_custom()
+        && let Some(schema) = schema_of(resource)
+    {
+        schema::complete(&schema, object);
+    }
+}
+
+impl Call {
+    pub(super) fn metadata_rules(&self) -> Rules {
+        Rules {
+            namespaced: self.resource.namespaced,
+            name: self.strategy().name,
+            is_custom: self.resource.is_custom(),
+        }
+    }
+}
+
+fn errors_of(call: &Call, new: &Value, old: &Value) -> Vec<field::Error> {
+    let resource = &call.resource;
+    let path = field::Path::Root.field("metadata");
+    let (new_meta, old_meta) = (&new["metadata"], &old["metadata"]);
+    let mut errors = validate_object_meta_update(new_meta, old_meta, call.metadata_rules(), &path);
+    match resource.custom() {
+        Some(custom) => {
+            if let Some(schema) = &custom.schema {
+                errors.extend(crate::pending::schema::validate(schema, new, Some(old)));
+            }
+        }
+        None if is_definition(resource) => {
+            errors.extend(crate::pending::schema::validate_definition(new, Some(old)))
+        }
+        None => errors.extend(crate::pending::validate::validate_update(
+            &resource.group,
+            &resource.kind,
+            new,
+            old,
+        )),
+    }
+    errors
+}
+
+pub(super) fn is_definition(resource: &Resource) -> bool {
+    &*resource.group == crd::GROUP && &*resource.plural == crd::PLURAL
+}
+
+/// Gives a new object its namespace, uid and birth time, and takes away what clients may not set.
+pub(crate) fn stamp_new(backend: &Backend, resource: &Resource, namespace: &str, object: &mut Value) {
+    let uid = Uid::random(&backend.entropy);
+    let now = backend.now_text();
+    let metadata = meta::metadata(object);
+    for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
+        metadata.remove(name);
+    }
+    if resource.namespaced {
+        metadata.insert("namespace".into(), namespace.into());
+    } else {
+        metadata.remove("namespace");
+    }
+    metadata.insert("uid".into(), uid.as_str().into());
+    metadata.insert("creationTimestamp".into(), now.into());
+    if kinds::strategy::strategy(resource).has_generation() {
+        metadata.insert("generation".into(), 1.into());
+    }
+}
