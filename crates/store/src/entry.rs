@@ -62,6 +62,11 @@ impl Entry {
         Self { key, revision, bytes, digits, view }
     }
 
+    /// An entry as it was stored, read back.
+    pub(crate) fn stored(key: Key, revision: Revision, bytes: Bytes, digits: Option<(u32, u32)>) -> Self {
+        Self { key, revision, bytes, digits, view: OnceLock::new() }
+    }
+
     /// A parsed view of the bytes, made at most once and kept beside them. All callers of one store must use the
     /// same type.
     pub fn view<T: Send + Sync + 'static>(&self, make: impl FnOnce(&Self) -> T) -> Arc<T> {

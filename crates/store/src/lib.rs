@@ -10,6 +10,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use homeostat_core::{Prefix, Revision};
 
+pub mod disk;
 pub mod entry;
 pub mod error;
 mod history;
@@ -22,6 +23,7 @@ pub mod txn;
 pub mod watch;
 mod writer;
 
+pub use disk::Disk;
 pub use entry::{Entry, Value};
 pub use error::Error;
 pub use history::Limits;

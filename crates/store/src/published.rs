@@ -111,6 +111,11 @@ impl Published {
         Ok(past)
     }
 
+    /// The state as of a past revision, not kept at hand.
+    pub(crate) fn past(&self, revision: Revision) -> Result<Snapshot, Error> {
+        self.roll_back(&self.snapshot(), revision)
+    }
+
     /// Undoes the events after `revision`. Keys of different topics differ, so topics are undone one by one.
     fn roll_back(&self, current: &Snapshot, revision: Revision) -> Result<Snapshot, Error> {
         let mut entries = current.entries().clone();

@@ -25,6 +25,10 @@ impl Snapshot {
         &self.entries
     }
 
+    pub(crate) fn into_entries(self) -> OrdMap<Key, Arc<Entry>> {
+        self.entries
+    }
+
     /// The revision it shows.
     pub fn revision(&self) -> Revision {
         self.revision

@@ -76,6 +76,60 @@ impl Writer {
     }
 }
 
+/// A change of one key as a log keeps it; the old entry is found again by replaying.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) revision: Revision,
+    pub(crate) key: Key,
+    /// `None`: deleted.
+    pub(crate) new: Option<Arc<Entry>>,
+}
+
+/// Commits of the past being brought back, from a checkpoint on.
+#[derive(Debug)]
+pub(crate) struct Replay<'a> {
+    writer: &'a mut Writer,
+    start: Revision,
+    revision: Revision,
+    entries: OrdMap<Key, Arc<Entry>>,
+}
+
+impl Writer {
+    /// Starts from a past state; nothing is visible before [`Replay::finish`].
+    pub(crate) fn replay(&mut self, start: Snapshot) -> Replay<'_> {
+        self.published.forget(start.revision());
+        let revision = start.revision();
+        Replay { writer: self, start: revision, revision, entries: start.into_entries() }
+    }
+}
+
+impl Replay<'_> {
+    pub(crate) fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// Applies changes made at `at`, those before the start left out.
+    pub(crate) fn apply(&mut self, changes: Vec<Change>, at: Timestamp) {
+        let start = self.start;
+        for Change { revision, key, new } in changes.into_iter().filter(|change| change.revision > start) {
+            let old = match &new {
+                Some(new) => self.entries.insert(key.clone(), Arc::clone(new)),
+                None => self.entries.remove(&key),
+            };
+            let topic = self.writer.published.topic(topic_of(&key));
+            let event = Arc::new(Event { revision, key, new, old });
+            self.writer.history.append(event, &topic, at);
+            self.revision = revision;
+        }
+        self.writer.history.trim(&self.writer.published, at);
+    }
+
+    /// Makes the recovered state visible.
+    pub(crate) fn finish(self) {
+        self.writer.published.publish(Snapshot::new(self.revision, self.entries));
+    }
+}
+
 /// The topics that got events, each once. Ringing them is left to the caller because answers go first.
 #[derive(Debug, Default)]
 #[must_use = "watchers sleep until rung"]

@@ -73,7 +73,7 @@ fn delete(name: &str) -> Txn {
     Txn::one(key(name), Expect::Any, Op::Delete)
 }
 
-async fn commit(store: &SharedStore, txn: Txn) -> Committed {
+pub(crate) async fn commit(store: &SharedStore, txn: Txn) -> Committed {
     store.commit(txn).await.expect("nothing forbids this commit")
 }
 

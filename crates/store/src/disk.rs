@@ -1,0 +1,145 @@
+//! The durable store: everything lives in memory, a log makes it last.
+//!
+//! Reading order: [`files`] (the door to the disk), [`frame`] (checksums, torn or damaged), [`record`] (what is
+//! written), [`log`], [`checkpoint`], [`recover`], [`queue`] (what waits), [`keeper`] (the thread that writes).
+//! `docs/why/store.md` has the engines this was measured against.
+//!
+//! **Invariant:** a commit is synced to disk before anybody sees it or hears of it. When the disk refuses a write or
+//! a sync, the store becomes read-only for the rest of the process: what happened to the data is unknown then, and
+//! a later success would prove nothing.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
+use homeostat_core::{Clock, Prefix, Revision};
+use tokio::sync::oneshot;
+
+use crate::history::Limits;
+use crate::published::Published;
+use crate::writer::Writer;
+use crate::{Committed, Error, Snapshot, Store, Txn, Watch};
+
+mod checkpoint;
+pub mod files;
+mod frame;
+mod keeper;
+mod log;
+mod queue;
+mod record;
+mod recover;
+
+use files::{Files, Folder};
+use keeper::{Keeper, Status};
+use queue::{Queue, Request};
+
+/// How a disk store behaves. The default is right for a control plane of one machine.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Decides how old history is.
+    pub clock: Clock,
+    /// How much history is kept, also across restarts.
+    pub history: Limits,
+    /// A log file is followed by the next when it has this size.
+    pub segment_bytes: u64,
+    /// A checkpoint is written when so much of the log is no longer needed (and at least as much as the last
+    /// checkpoint has, so that a write costs at most one more write).
+    pub checkpoint_bytes: u64,
+}
+
+impl Default for Config {
+    /// 8 MiB of log are replayed in some 20 ms, and a start writes the last file anew; 16 MiB of needless log is less
+    /// than a small store's history.
+    fn default() -> Self {
+        Self {
+            clock: Clock::system(),
+            history: Limits::default(),
+            segment_bytes: 8 << 20,
+            checkpoint_bytes: 16 << 20,
+        }
+    }
+}
+
+/// A durable store in a folder.
+#[derive(Debug)]
+pub struct Disk {
+    published: Arc<Published>,
+    queue: Arc<Queue>,
+    status: Arc<Status>,
+    keeper: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Disk {
+    /// Opens the store in a folder, made if needed. Blocks until everything is in memory.
+    pub fn open(path: impl AsRef<Path>, config: &Config) -> Result<Self, Error> {
+        Self::open_on(Arc::new(Folder::open(path.as_ref())?), config)
+    }
+
+    /// Opens the store on files of your own; for tests of what a disk can do to it.
+    pub fn open_on(files: Arc<dyn Files>, config: &Config) -> Result<Self, Error> {
+        let published = Arc::new(Published::default());
+        let mut writer = Writer::new(Arc::clone(&published), config.clock, config.history);
+        let recovered = recover::recover(&files, &mut writer, config.segment_bytes)?;
+        let (queue, status) = (Arc::<Queue>::default(), Arc::<Status>::default());
+        let keeper = Keeper::new(files, writer, Arc::clone(&published), recovered, config.checkpoint_bytes);
+        let thread = keeper.start(Arc::clone(&queue), Arc::clone(&status))?;
+        Ok(Self { published, queue, status, keeper: Mutex::new(Some(thread)) })
+    }
+
+    /// Hands a request to the writer and waits for its answer.
+    fn ask<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Request,
+    ) -> BoxFuture<'static, Result<T, Error>> {
+        let (answer, answered) = oneshot::channel();
+        match self.status.check().and_then(|()| self.queue.push(request(answer))) {
+            Ok(()) => answered.map(|answer| answer.unwrap_or(Err(Error::Closed))).boxed(),
+            Err(error) => ready(Err(error)).boxed(),
+        }
+    }
+}
+
+impl Store for Disk {
+    fn snapshot(&self) -> Snapshot {
+        self.published.snapshot()
+    }
+
+    fn snapshot_at(&self, revision: Revision) -> Result<Snapshot, Error> {
+        self.published.snapshot_at(revision)
+    }
+
+    fn pin(&self, snapshot: &Snapshot) {
+        self.published.pins().put(snapshot.clone());
+    }
+
+    fn commit(&self, txn: Txn) -> BoxFuture<'static, Result<Committed, Error>> {
+        self.ask(|answer| Request::Commit(txn, answer))
+    }
+
+    fn watch(&self, prefix: &Prefix, from: Revision) -> Result<Watch, Error> {
+        Watch::new(Arc::clone(&self.published), prefix, from)
+    }
+
+    fn compact(&self, revision: Revision) -> BoxFuture<'static, Result<(), Error>> {
+        self.ask(|answer| Request::Compact(revision, answer))
+    }
+
+    fn close(&self) -> BoxFuture<'static, ()> {
+        self.queue.close();
+        let status = Arc::clone(&self.status);
+        async move { status.stopped().await }.boxed()
+    }
+}
+
+impl Drop for Disk {
+    /// Finishes what was accepted, so that the folder is free when this returns.
+    fn drop(&mut self) {
+        self.queue.close();
+        let thread = self.keeper.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread that writes the store panicked");
+        }
+    }
+}

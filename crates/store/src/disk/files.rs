@@ -1,0 +1,133 @@
+//! The only door to the disk: a flat folder of files that grow at their end.
+//!
+//! Everything the disk store does to its folder is one of these calls, so a test that stands behind [`Files`] can
+//! fail the k-th of them or cut the power after it, for every k. Nothing else is needed: no seeking, no truncating,
+//! no memory maps.
+
+use std::fmt;
+use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+
+/// A flat folder. A call that returns is not durable: contents become so by [`File::sync`], names by
+/// [`Files::sync_names`].
+pub trait Files: fmt::Debug + Send + Sync + 'static {
+    /// The names of all files.
+    fn names(&self) -> io::Result<Vec<String>>;
+    /// Opens a file for reading from its start.
+    fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send>>;
+    /// Makes a file, or empties it.
+    fn create(&self, name: &str) -> io::Result<Box<dyn File>>;
+    /// Gives a file another name, replacing what had it.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes creations, renames and removals durable.
+    fn sync_names(&self) -> io::Result<()>;
+    /// How the folder is called in messages.
+    fn place(&self) -> String;
+}
+
+/// A file that grows at its end.
+pub trait File: fmt::Debug + Send {
+    /// Writes all of `bytes` at the end. After an error the end of the file is unknown.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Makes everything written durable. After an error nothing is known, not even by a later success: the kernel
+    /// may have dropped the pages it could not write.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// The name of the file whose lock says that a process uses the folder.
+const LOCK: &str = "lock";
+/// Only the owner reads the store: it holds secrets.
+const FILE_MODE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o700;
+
+/// A folder of the operating system, locked against other processes until dropped.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    _lock: fs::File,
+}
+
+impl Folder {
+    /// Makes the folder if needed and locks it.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let fail = |reason: String| Error::Open { path: path.display().to_string(), reason };
+        let make = || -> io::Result<fs::File> {
+            if !path.exists() {
+                DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)?;
+                sync_folder(
+                    path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new(".")),
+                )?;
+            }
+            OpenOptions::new().create(true).truncate(false).write(true).mode(FILE_MODE).open(path.join(LOCK))
+        };
+        let lock = make().map_err(|error| fail(format!("{error}; give a folder that can be written")))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => {
+                Err(fail("another process uses it; stop that process or choose another folder".to_owned()))
+            }
+            Err(TryLockError::Error(error)) => Err(fail(format!("it cannot be locked: {error}"))),
+        }
+    }
+}
+
+impl Files for Folder {
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            // A name that is not text is none of ours.
+            names.extend(entry?.file_name().into_string().ok().filter(|name| name != LOCK));
+        }
+        Ok(names)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(fs::File::open(self.path.join(name))?))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
+        let mut options = OpenOptions::new();
+        let file =
+            options.create(true).truncate(true).write(true).mode(FILE_MODE).open(self.path.join(name))?;
+        Ok(Box::new(RealFile(file)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        sync_folder(&self.path)
+    }
+
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    fs::File::open(path)?.sync_all()
+}
+
+#[derive(Debug)]
+struct RealFile(fs::File);
+
+impl File for RealFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}

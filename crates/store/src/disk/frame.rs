@@ -1,0 +1,273 @@
+//! How bytes lie in files: frames, each with two checksums, and what a broken frame means.
+//!
+//! ```text
+//! magic 4 | kind 4 | length 4 | header check 4 | revision 8 | time 8 | payload check 8 | payload | end mark 1
+//! ```
+//! Numbers are little-endian. A header has its own checksum, so that a length is believed only when it is right.
+//!
+//! **A broken frame is a torn write or damage, and the two are told apart.** A power cut leaves sectors of a write
+//! either as written or never written (past the end of the file, or zeros). No frame has a whole piece of zeros:
+//! it starts with the magic, ends with a mark, and JSON has none. So a broken frame without a zero piece was
+//! written whole, hence may have been acknowledged: that is damage, and so is any frame with a good one behind it,
+//! because a write starts only after the one before it was synced. Everything else never got acknowledged.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Starts every frame. `0xff` and `0xfe` occur in no UTF-8 text, so no value contains a frame by accident.
+const MAGIC: [u8; 4] = [0xff, b'H', b's', 0xfe];
+const END_MARK: u8 = 0xfd;
+pub(super) const HEADER_BYTES: usize = 40;
+/// The smallest piece a disk writes whole.
+const SECTOR_BYTES: usize = 512;
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Kind {
+    /// The start of a log file; the revision is the one before its first commit.
+    LogStart = 1,
+    /// Consecutive commits; the revision is that of the first.
+    Commits = 2,
+    /// The store was closed in order; everything before was acknowledged.
+    Closed = 3,
+    /// The start of a checkpoint of this revision.
+    CheckpointStart = 4,
+    /// Entries of a checkpoint.
+    Entries = 5,
+    /// The end of a checkpoint; the payload is the number of entries.
+    CheckpointEnd = 6,
+}
+
+impl Kind {
+    fn read(number: u32) -> Option<Self> {
+        use Kind::{CheckpointEnd, CheckpointStart, Closed, Commits, Entries, LogStart};
+        let all = [LogStart, Commits, Closed, CheckpointStart, Entries, CheckpointEnd];
+        all.into_iter().find(|kind| *kind as u32 == number)
+    }
+}
+
+/// A frame read back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame<'a> {
+    pub(super) kind: Kind,
+    pub(super) revision: u64,
+    /// Milliseconds since 1970.
+    pub(super) time: i64,
+    pub(super) payload: &'a [u8],
+}
+
+impl Frame<'_> {
+    /// The bytes it takes in a file.
+    pub(super) fn len(&self) -> usize {
+        HEADER_BYTES + self.payload.len() + 1
+    }
+}
+
+/// A frame being written into a buffer that is used again and again.
+#[derive(Debug, Default)]
+pub(super) struct Builder(Vec<u8>);
+
+/// A buffer that grew beyond this for one large batch is given back.
+const BUFFER_BYTES_KEPT: usize = 256 << 10;
+
+impl Builder {
+    /// Forgets the last frame and starts the next; the payload is appended to the result.
+    pub(super) fn start(&mut self) -> &mut Vec<u8> {
+        self.0.clear();
+        self.0.shrink_to(BUFFER_BYTES_KEPT);
+        self.0.resize(HEADER_BYTES, 0);
+        &mut self.0
+    }
+
+    /// Completes the frame around the payload and returns its bytes.
+    pub(super) fn finish(&mut self, kind: Kind, revision: u64, time: i64) -> &[u8] {
+        let length = u32::try_from(self.0.len() - HEADER_BYTES).expect("batches are bounded far below 4 GiB");
+        let payload_check = xxh3_64(&self.0[HEADER_BYTES..]);
+        let header = &mut self.0[..HEADER_BYTES];
+        header[0..4].copy_from_slice(&MAGIC);
+        header[4..8].copy_from_slice(&(kind as u32).to_le_bytes());
+        header[8..12].copy_from_slice(&length.to_le_bytes());
+        header[16..24].copy_from_slice(&revision.to_le_bytes());
+        header[24..32].copy_from_slice(&time.to_le_bytes());
+        header[32..40].copy_from_slice(&payload_check.to_le_bytes());
+        let check = header_check(header);
+        header[12..16].copy_from_slice(&check);
+        self.0.push(END_MARK);
+        &self.0
+    }
+}
+
+/// The checksum of a header, its own field left out.
+fn header_check(header: &[u8]) -> [u8; 4] {
+    let mut covered = [0; HEADER_BYTES];
+    covered.copy_from_slice(header);
+    covered[12..16].fill(0);
+    let check = xxh3_64(&covered).to_le_bytes();
+    [check[0], check[1], check[2], check[3]]
+}
+
+/// A header that passed its checksum.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Header {
+    kind: Kind,
+    length: usize,
+    revision: u64,
+    time: i64,
+    payload_check: u64,
+}
+
+impl Header {
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let header = bytes.get(..HEADER_BYTES)?;
+        let four = |at: usize| header[at..at + 4].try_into().map(u32::from_le_bytes).ok();
+        let eight = |at: usize| header[at..at + 8].try_into().map(u64::from_le_bytes).ok();
+        if header[..4] != MAGIC || header[12..16] != header_check(header) {
+            return None;
+        }
+        Some(Self {
+            kind: Kind::read(four(4)?)?,
+            length: four(8)? as usize,
+            revision: eight(16)?,
+            time: eight(24)?.cast_signed(),
+            payload_check: eight(32)?,
+        })
+    }
+
+    /// The bytes behind the header: payload and end mark.
+    pub(super) fn body_bytes(&self) -> usize {
+        self.length + 1
+    }
+
+    /// The frame, if its body is as it was written.
+    pub(super) fn with_body<'a>(&self, body: &'a [u8]) -> Option<Frame<'a>> {
+        let (payload, mark) = body.split_at_checked(self.length)?;
+        let is_whole = mark == [END_MARK] && xxh3_64(payload) == self.payload_check;
+        is_whole.then_some(Frame { kind: self.kind, revision: self.revision, time: self.time, payload })
+    }
+}
+
+/// What stands at a place of a log file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found<'a> {
+    Frame(Frame<'a>),
+    /// Nothing was acknowledged from here on.
+    End,
+    /// Something written whole is broken; why.
+    Damage(&'static str),
+}
+
+/// Judges what stands at `at`.
+pub(super) fn find(file: &[u8], at: usize) -> Found<'_> {
+    let rest = &file[at..];
+    if rest.is_empty() {
+        return Found::End;
+    }
+    let header = Header::read(rest);
+    let whole = header.and_then(|header| {
+        let body = rest.get(HEADER_BYTES..HEADER_BYTES + header.body_bytes())?;
+        header.with_body(body)
+    });
+    if let Some(frame) = whole {
+        return Found::Frame(frame);
+    }
+    let extent = header.map_or(HEADER_BYTES, |header| HEADER_BYTES + header.body_bytes());
+    let is_cut_short = rest.len() < extent;
+    if !is_cut_short && !has_zero_piece(file, at, extent) {
+        return Found::Damage("a record that was written whole fails its checksum");
+    }
+    if has_frame(&rest[1..]) {
+        return Found::Damage("a record is broken although a later one is whole");
+    }
+    Found::End
+}
+
+/// Is any sector's part of a frame at `at` all zeros? The last sector counts to its end: nothing follows a torn write.
+fn has_zero_piece(file: &[u8], at: usize, extent: usize) -> bool {
+    let end = at + extent;
+    let mut from = at;
+    while from < end {
+        let to = file.len().min((from / SECTOR_BYTES + 1) * SECTOR_BYTES);
+        if file[from..to].iter().all(|byte| *byte == 0) {
+            return true;
+        }
+        from = to;
+    }
+    false
+}
+
+/// Is there a whole frame anywhere in `bytes`?
+fn has_frame(bytes: &[u8]) -> bool {
+    (0..bytes.len()).any(|at| {
+        let rest = &bytes[at..];
+        rest[0] == MAGIC[0]
+            && Header::read(rest).is_some_and(|header| {
+                let body = rest.get(HEADER_BYTES..HEADER_BYTES + header.body_bytes());
+                body.and_then(|body| header.with_body(body)).is_some()
+            })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(payload: &[u8]) -> Vec<u8> {
+        let mut builder = Builder::default();
+        builder.start().extend_from_slice(payload);
+        builder.finish(Kind::Commits, 7, 8).to_vec()
+    }
+
+    #[test]
+    fn a_frame_is_read_back() {
+        let bytes = frame(b"payload");
+        let expected = Frame { kind: Kind::Commits, revision: 7, time: 8, payload: b"payload" };
+        assert_eq!(find(&bytes, 0), Found::Frame(expected));
+        assert_eq!(find(&bytes, bytes.len()), Found::End);
+    }
+
+    #[test]
+    fn a_write_cut_short_at_any_byte_is_the_end() {
+        let bytes = frame(&[b'x'; 2000]);
+        for length in 0..bytes.len() {
+            assert_eq!(find(&bytes[..length], 0), Found::End, "{length}");
+        }
+    }
+
+    #[test]
+    fn a_write_that_misses_any_sectors_is_the_end() {
+        let mut file = frame(b"before");
+        let at = file.len();
+        file.extend(frame(&[b'x'; 1200]));
+        let last_sector = file.len() / SECTOR_BYTES;
+        for missing in 1..1_usize << (last_sector + 1) {
+            let mut torn = file.clone();
+            for place in (at..file.len()).filter(|place| missing >> (place / SECTOR_BYTES) & 1 == 1) {
+                torn[place] = 0;
+            }
+            assert_eq!(find(&torn, at), Found::End, "sectors {missing:b}");
+        }
+    }
+
+    #[test]
+    fn any_flipped_bit_is_damage() {
+        let mut file = frame(&[b'x'; 700]);
+        let second = file.len();
+        file.extend(frame(&[b'y'; 700]));
+        for place in 0..file.len() {
+            for bit in 0..8 {
+                let mut flipped = file.clone();
+                flipped[place] ^= 1 << bit;
+                let at = if place < second { 0 } else { second };
+                assert!(matches!(find(&flipped, at), Found::Damage(_)), "bit {bit} of byte {place}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_lost_sector_before_a_whole_frame_is_damage() {
+        let mut file = frame(&[b'x'; 2000]);
+        file.extend(frame(b"after"));
+        file[512..1024].fill(0);
+        assert!(matches!(find(&file, 0), Found::Damage(_)));
+    }
+}

@@ -1,0 +1,236 @@
+//! The thread that keeps the store: takes what waits, checks it, syncs it, publishes it, answers; and has checkpoints
+//! written beside it.
+//!
+//! **Invariant:** the first failed write or sync ends writing for good ([`Status::fail`]); its batch is answered with
+//! an error and nobody saw it. A failed checkpoint only costs space and is tried again later.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::{io, mem};
+
+use homeostat_core::Revision;
+use tokio::sync::watch;
+
+use super::checkpoint;
+use super::files::Files;
+use super::log::Log;
+use super::queue::{Queue, Request};
+use super::recover::Recovered;
+use crate::published::Published;
+use crate::writer::Writer;
+use crate::{Committed, Error, Txn};
+
+/// What others may know about the writer.
+#[derive(Debug)]
+pub(super) struct Status {
+    failure: OnceLock<String>,
+    stopped: watch::Sender<bool>,
+}
+
+impl Default for Status {
+    fn default() -> Self {
+        Self { failure: OnceLock::new(), stopped: watch::Sender::new(false) }
+    }
+}
+
+impl Status {
+    /// Can something be written?
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.failure.get().map_or(Ok(()), |reason| Err(Error::ReadOnly { reason: reason.clone() }))
+    }
+
+    fn fail(&self, what: &str, error: &io::Error) {
+        let reason = format!("{what} failed ({error}); make room or replace the disk, then restart");
+        tracing::error!(%reason, "the store is read-only from now on");
+        // Only the first reason matters; later ones follow from it.
+        let _ = self.failure.set(reason);
+    }
+
+    /// Waits until the writer has finished.
+    pub(super) async fn stopped(&self) {
+        // It fails only when the sender is gone, and the sender is in `self`.
+        let _ = self.stopped.subscribe().wait_for(|stopped| *stopped).await;
+    }
+}
+
+/// Everything the writing thread owns.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    files: Arc<dyn Files>,
+    writer: Writer,
+    published: Arc<Published>,
+    log: Log,
+    checkpoint: Checkpointing,
+}
+
+/// When the next checkpoint is due, and the one being written.
+#[derive(Debug)]
+struct Checkpointing {
+    /// Needless log that makes one worth it.
+    bytes_min: u64,
+    /// The size of the last one.
+    bytes_last: u64,
+    /// Log that a failed attempt left needless; the next attempt waits for as much again.
+    bytes_failed: u64,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    revision: Revision,
+    needless_bytes: u64,
+    thread: JoinHandle<io::Result<Option<u64>>>,
+    must_stop: Arc<AtomicBool>,
+}
+
+type Answer = tokio::sync::oneshot::Sender<Result<Committed, Error>>;
+
+impl Keeper {
+    pub(super) fn new(
+        files: Arc<dyn Files>,
+        writer: Writer,
+        published: Arc<Published>,
+        recovered: Recovered,
+        checkpoint_bytes: u64,
+    ) -> Self {
+        let checkpoint = Checkpointing {
+            bytes_min: checkpoint_bytes,
+            bytes_last: recovered.checkpoint_bytes,
+            bytes_failed: 0,
+            running: None,
+        };
+        Self { files, writer, published, log: recovered.log, checkpoint }
+    }
+
+    /// Starts the thread. It ends when the queue is closed and empty.
+    pub(super) fn start(mut self, queue: Arc<Queue>, status: Arc<Status>) -> Result<JoinHandle<()>, Error> {
+        let path = self.files.place();
+        let thread = thread::Builder::new().name("store".to_owned()).spawn(move || {
+            while let Some(requests) = queue.take() {
+                self.serve(requests, &status);
+            }
+            self.stop(&status);
+            // The folder's lock goes with the files, before anybody learns of the end.
+            drop(self);
+            status.stopped.send_replace(true);
+        });
+        thread.map_err(|error| Error::Open { path, reason: format!("no thread could be started: {error}") })
+    }
+
+    fn serve(&mut self, requests: Vec<Request>, status: &Status) {
+        let mut txns = Vec::with_capacity(requests.len());
+        let mut answers = Vec::with_capacity(requests.len());
+        for request in requests {
+            match request {
+                Request::Commit(txn, answer) => {
+                    txns.push(txn);
+                    answers.push(answer);
+                }
+                Request::Compact(revision, answer) => {
+                    self.commit(mem::take(&mut txns), mem::take(&mut answers), status);
+                    // The asker may have gone; the compaction holds all the same.
+                    let _ = answer.send(self.writer.compact(revision));
+                }
+            }
+        }
+        self.commit(txns, answers, status);
+        self.tend(status);
+    }
+
+    /// Commits a batch: all of it is synced, then all of it is seen and answered.
+    fn commit(&mut self, txns: Vec<Txn>, answers: Vec<Answer>, status: &Status) {
+        if txns.is_empty() {
+            return;
+        }
+        let result = status.check().and_then(|()| {
+            let batch = self.writer.prepare(txns);
+            if let Err(error) = self.log.append(&batch) {
+                status.fail("writing the log", &error);
+            }
+            status.check().map(|()| self.writer.publish(batch))
+        });
+        let Ok((results, wake)) = result else {
+            for answer in answers {
+                // An asker that has gone misses nothing.
+                let _ = answer.send(status.check().and(Err(Error::Closed)));
+            }
+            return;
+        };
+        for (answer, result) in answers.into_iter().zip(results) {
+            // An asker that has gone does not undo its commit.
+            let _ = answer.send(result);
+        }
+        wake.ring();
+    }
+
+    /// Keeps the log in shape: next file, checkpoint.
+    fn tend(&mut self, status: &Status) {
+        if status.check().is_err() {
+            return;
+        }
+        if let Err(error) = self.log.rotate(self.published.visible()) {
+            status.fail("beginning a log file", &error);
+            return;
+        }
+        self.finish_checkpoint();
+        self.start_checkpoint();
+    }
+
+    fn start_checkpoint(&mut self) {
+        let floor = self.published.floor();
+        let (needless, needless_bytes) = self.log.needless(floor);
+        let Checkpointing { bytes_min, bytes_last, bytes_failed, running } = &mut self.checkpoint;
+        let due = (*bytes_min).max(*bytes_last) + *bytes_failed;
+        if running.is_some() || needless.is_empty() || needless_bytes < due {
+            return;
+        }
+        let (files, published) = (Arc::clone(&self.files), Arc::clone(&self.published));
+        let must_stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&must_stop);
+        let write = move || match published.past(floor) {
+            Ok(past) => checkpoint::write(&*files, &past, &needless, &told),
+            // History moved on meanwhile; the next attempt takes the new floor.
+            Err(_) => Ok(None),
+        };
+        match thread::Builder::new().name("store-checkpoint".to_owned()).spawn(write) {
+            Ok(thread) => *running = Some(Running { revision: floor, needless_bytes, thread, must_stop }),
+            Err(error) => tracing::warn!(%error, "no thread could be started for a checkpoint"),
+        }
+    }
+
+    /// Takes note of a checkpoint that is done.
+    fn finish_checkpoint(&mut self) {
+        let Some(done) = self.checkpoint.running.take_if(|running| running.thread.is_finished()) else {
+            return;
+        };
+        match done.thread.join() {
+            Ok(Ok(Some(bytes))) => {
+                self.log.drop_needless(done.revision);
+                self.checkpoint.bytes_last = bytes;
+                self.checkpoint.bytes_failed = 0;
+            }
+            Ok(Ok(None)) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "a checkpoint failed; the log grows until the next one succeeds");
+                self.checkpoint.bytes_failed = done.needless_bytes;
+            }
+            Err(_) => tracing::error!("the thread that writes checkpoints panicked"),
+        }
+    }
+
+    fn stop(&mut self, status: &Status) {
+        if let Some(running) = self.checkpoint.running.take() {
+            running.must_stop.store(true, Ordering::Relaxed);
+            if running.thread.join().is_err() {
+                tracing::error!("the thread that writes checkpoints panicked");
+            }
+        }
+        if status.check().is_ok()
+            && let Err(error) = self.log.close(self.published.visible())
+        {
+            tracing::warn!(%error, "the log was not closed in order; the next start checks it");
+        }
+        self.published.close();
+    }
+}

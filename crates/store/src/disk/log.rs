@@ -1,0 +1,143 @@
+//! The log: files of frames, each named after the revision before its first commit, and the names of all files.
+//!
+//! **Invariant:** a batch is appended only after the one before it was synced, and a new file is begun only when the
+//! last one is synced and its own name is durable. So only the last frame of the last file can be torn.
+
+use std::io;
+use std::sync::Arc;
+
+use homeostat_core::Revision;
+
+use super::files::{File, Files};
+use super::frame::{Builder, Kind};
+use super::record;
+use crate::writer::Batch;
+
+/// The layout this code writes and reads.
+pub(super) const FORMAT: &[u8] = b"homeostat store 1";
+
+const LOG: &str = "log-";
+const CHECKPOINT: &str = "checkpoint-";
+/// Ends the name of a file that is not complete yet. One found at start was never in use.
+pub(super) const UNFINISHED: &str = ".unfinished";
+
+/// A name of ours: sorted as text, files are sorted by revision.
+pub(super) fn log_name(before: Revision) -> String {
+    format!("{LOG}{before:020}")
+}
+
+pub(super) fn checkpoint_name(revision: Revision) -> String {
+    format!("{CHECKPOINT}{revision:020}")
+}
+
+pub(super) fn log_revision(name: &str) -> Option<Revision> {
+    name.strip_prefix(LOG)?.parse().ok()
+}
+
+pub(super) fn checkpoint_revision(name: &str) -> Option<Revision> {
+    name.strip_prefix(CHECKPOINT)?.parse().ok()
+}
+
+/// One log file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    /// The revision before its first commit.
+    pub(super) before: Revision,
+    pub(super) bytes: u64,
+}
+
+/// The log, open for appending.
+#[derive(Debug)]
+pub(super) struct Log {
+    files: Arc<dyn Files>,
+    /// Oldest first; the last one is open.
+    segments: Vec<Segment>,
+    file: Box<dyn File>,
+    builder: Builder,
+    segment_bytes_max: u64,
+}
+
+impl Log {
+    /// Continues the log whose last file is `last` with the contents `contents` (empty: begun now). The file is
+    /// written anew: after a failed sync or a crash, what can be read back need not be on the disk.
+    pub(super) fn resume(
+        files: Arc<dyn Files>,
+        mut older: Vec<Segment>,
+        last: Revision,
+        contents: &[u8],
+        segment_bytes_max: u64,
+    ) -> io::Result<Self> {
+        let mut builder = Builder::default();
+        let (file, bytes) = begin(&*files, &mut builder, last, contents)?;
+        older.push(Segment { before: last, bytes });
+        Ok(Self { files, segments: older, file, builder, segment_bytes_max })
+    }
+
+    /// Makes a batch durable.
+    pub(super) fn append(&mut self, batch: &Batch) -> io::Result<()> {
+        let Some(first) = batch.events.first() else { return Ok(()) };
+        record::put_events(self.builder.start(), &batch.events);
+        let frame = self.builder.finish(Kind::Commits, first.revision.get(), batch.at.as_millisecond());
+        self.file.append(frame)?;
+        self.file.sync()?;
+        let last = self.segments.last_mut().expect("a log has an open file");
+        last.bytes += frame.len() as u64;
+        Ok(())
+    }
+
+    /// Begins a new file after `revision`, the newest, when the open one is large enough.
+    pub(super) fn rotate(&mut self, revision: Revision) -> io::Result<()> {
+        let last = self.segments.last().expect("a log has an open file");
+        if last.bytes < self.segment_bytes_max {
+            return Ok(());
+        }
+        let (file, bytes) = begin(&*self.files, &mut self.builder, revision, &[])?;
+        self.file = file;
+        self.segments.push(Segment { before: revision, bytes });
+        Ok(())
+    }
+
+    /// Notes that everything so far was acknowledged.
+    pub(super) fn close(&mut self, revision: Revision) -> io::Result<()> {
+        self.builder.start();
+        self.file.append(self.builder.finish(Kind::Closed, revision.get(), 0))?;
+        self.file.sync()
+    }
+
+    /// The files that hold nothing after `revision`, and their bytes.
+    pub(super) fn needless(&self, revision: Revision) -> (Vec<String>, u64) {
+        let count = self.segments.windows(2).take_while(|pair| pair[1].before <= revision).count();
+        let needless = &self.segments[..count];
+        let names = needless.iter().map(|segment| log_name(segment.before)).collect();
+        (names, needless.iter().map(|segment| segment.bytes).sum())
+    }
+
+    /// Forgets files that a checkpoint of `revision` made needless; it has removed them.
+    pub(super) fn drop_needless(&mut self, revision: Revision) {
+        let count = self.needless(revision).0.len();
+        self.segments.drain(..count);
+    }
+}
+
+/// Makes a log file with these contents, durable under its name before it is used.
+fn begin(
+    files: &dyn Files,
+    builder: &mut Builder,
+    before: Revision,
+    contents: &[u8],
+) -> io::Result<(Box<dyn File>, u64)> {
+    let name = log_name(before);
+    let unfinished = format!("{name}{UNFINISHED}");
+    let mut file = files.create(&unfinished)?;
+    let written = if contents.is_empty() {
+        builder.start().extend_from_slice(FORMAT);
+        builder.finish(Kind::LogStart, before.get(), 0)
+    } else {
+        contents
+    };
+    file.append(written)?;
+    file.sync()?;
+    files.rename(&unfinished, &name)?;
+    files.sync_names()?;
+    Ok((file, written.len() as u64))
+}

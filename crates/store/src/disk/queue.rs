@@ -1,0 +1,104 @@
+//! The writes that wait for the disk: bounded in number and bytes, so that a flood is answered *busy* instead of
+//! filling memory.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use homeostat_core::Revision;
+use tokio::sync::oneshot;
+
+use crate::{Committed, Error, Op, Txn};
+
+/// Requests that may wait. At 15 000 commits a second this is a quarter of a second of work; more waiting only makes
+/// everybody late.
+const WAITING_MAX: usize = 4096;
+/// Bytes that may wait: ten of the largest objects the API takes.
+const WAITING_BYTES_MAX: usize = 32 << 20;
+/// Bytes written at once: large enough that the sync is what a batch costs, small enough that its buffer is.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// A request to the writer.
+#[derive(Debug)]
+pub(super) enum Request {
+    Commit(Txn, oneshot::Sender<Result<Committed, Error>>),
+    Compact(Revision, oneshot::Sender<Result<(), Error>>),
+}
+
+impl Request {
+    fn bytes(&self) -> usize {
+        let Self::Commit(txn, _) = self else { return 0 };
+        let step = |(key, _, op): &(homeostat_core::Key, _, Op)| {
+            key.as_str().len() + if let Op::Put(value) = op { value.bytes.len() } else { 0 }
+        };
+        txn.steps.iter().map(step).sum()
+    }
+}
+
+/// The queue.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    waiting: Mutex<Waiting>,
+    arrived: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    requests: VecDeque<Request>,
+    bytes: usize,
+    is_closed: bool,
+    /// The writer sleeps: ringing costs a system call, so it is done only then.
+    is_awaited: bool,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn push(&self, request: Request) -> Result<(), Error> {
+        let bytes = request.bytes();
+        let mut waiting = self.lock();
+        if waiting.is_closed {
+            return Err(Error::Closed);
+        }
+        let is_full = waiting.requests.len() >= WAITING_MAX || waiting.bytes + bytes > WAITING_BYTES_MAX;
+        if is_full && !waiting.requests.is_empty() {
+            return Err(Error::Busy);
+        }
+        waiting.bytes += bytes;
+        waiting.requests.push_back(request);
+        let must_ring = std::mem::take(&mut waiting.is_awaited);
+        drop(waiting);
+        if must_ring {
+            self.arrived.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Takes what waits, up to a batch; waits for the first. `None`: closed, and nothing is left.
+    pub(super) fn take(&self) -> Option<Vec<Request>> {
+        let mut waiting = self.lock();
+        while waiting.requests.is_empty() {
+            if waiting.is_closed {
+                return None;
+            }
+            waiting.is_awaited = true;
+            waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        while bytes < BATCH_BYTES_MAX {
+            let Some(request) = waiting.requests.pop_front() else { break };
+            bytes += request.bytes();
+            batch.push(request);
+        }
+        waiting.bytes -= bytes;
+        Some(batch)
+    }
+
+    /// Refuses further requests; those accepted are still taken.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.arrived.notify_one();
+    }
+}

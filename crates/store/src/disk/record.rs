@@ -1,0 +1,120 @@
+//! What frames hold: commits as lists of changes, checkpoints as lists of entries. Bytes are kept as they are served.
+//!
+//! The checksums of [`frame`](super::frame) are checked before anything is decoded here, so a payload that does not
+//! decode was written by another version or by a bug; it is refused, never guessed at.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use homeostat_core::{Key, Revision};
+
+use crate::writer::Change;
+use crate::{Entry, Event};
+
+const DELETED: u8 = 1;
+const PLAIN: u8 = 2;
+const WITH_DIGITS: u8 = 3;
+
+/// Appends the events of a batch. They are in order of revision, and each revision has at least one.
+pub(super) fn put_events(out: &mut Vec<u8>, events: &[Arc<Event>]) {
+    for commit in events.chunk_by(|left, right| left.revision == right.revision) {
+        put_number(out, commit.len());
+        for event in commit {
+            match &event.new {
+                None => {
+                    out.push(DELETED);
+                    put_bytes(out, event.key.as_str().as_bytes());
+                }
+                Some(entry) => put_entry(out, entry),
+            }
+        }
+    }
+}
+
+/// Appends an entry of a checkpoint, with its revision.
+pub(super) fn put_stored(out: &mut Vec<u8>, entry: &Entry) {
+    out.extend_from_slice(&entry.revision.get().to_le_bytes());
+    put_entry(out, entry);
+}
+
+fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
+    out.push(if entry.digits.is_some() { WITH_DIGITS } else { PLAIN });
+    put_bytes(out, entry.key.as_str().as_bytes());
+    if let Some((from, to)) = entry.digits {
+        out.extend_from_slice(&from.to_le_bytes());
+        out.extend_from_slice(&to.to_le_bytes());
+    }
+    put_bytes(out, &entry.bytes);
+}
+
+fn put_number(out: &mut Vec<u8>, number: usize) {
+    let number = u32::try_from(number).expect("batches and values are bounded far below 4 GiB");
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_number(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+/// The changes of consecutive commits, the first of which has revision `first`; `None` when they do not decode.
+pub(super) fn read_changes(payload: &[u8], first: Revision) -> Option<Vec<Change>> {
+    let mut reader = Reader(payload);
+    let mut changes = Vec::new();
+    let mut revision = first;
+    while !reader.0.is_empty() {
+        let count = reader.number()?;
+        for _ in 0..count {
+            let (key, new) = reader.change(revision)?;
+            changes.push(Change { revision, key, new });
+        }
+        revision = revision.next();
+    }
+    Some(changes)
+}
+
+/// The entries of one frame of a checkpoint; `None` when they do not decode.
+pub(super) fn read_stored(payload: &[u8]) -> Option<Vec<Arc<Entry>>> {
+    let mut reader = Reader(payload);
+    let mut entries = Vec::new();
+    while !reader.0.is_empty() {
+        let revision = Revision::new(u64::from_le_bytes(reader.take(8)?.try_into().ok()?));
+        entries.push(reader.change(revision)?.1?);
+    }
+    Some(entries)
+}
+
+/// The rest of a payload.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        self.take(4)?.try_into().map(u32::from_le_bytes).ok()
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let count = self.number()?;
+        self.take(count as usize)
+    }
+
+    fn change(&mut self, revision: Revision) -> Option<(Key, Option<Arc<Entry>>)> {
+        let shape = *self.take(1)?.first()?;
+        let key = Key::parse(std::str::from_utf8(self.bytes()?).ok()?)?;
+        let digits = match shape {
+            DELETED => return Some((key, None)),
+            PLAIN => None,
+            WITH_DIGITS => Some((self.number()?, self.number()?)),
+            _ => return None,
+        };
+        let bytes = self.bytes()?;
+        let is_inside = digits.is_none_or(|(from, to)| from <= to && to as usize <= bytes.len());
+        let entry = Entry::stored(key.clone(), revision, Bytes::copy_from_slice(bytes), digits);
+        is_inside.then(|| (key, Some(Arc::new(entry))))
+    }
+}
