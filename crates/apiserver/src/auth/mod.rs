@@ -21,6 +21,7 @@ pub use authenticate::{Authenticator, Peer};
 pub use identity::{ANONYMOUS, AUTHENTICATED, Attributes, Decision, Identity, MASTERS, UNAUTHENTICATED};
 pub use impersonate::impersonate;
 pub use policy::GROUP as RBAC_GROUP;
+pub(crate) use policy::fill_aggregated;
 pub use rbac::Authorizer;
 pub use review::Reviewer;
 pub use rule::Rule;

@@ -360,6 +360,20 @@ fn read<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Option<T> {
     serde_json::from_slice(bytes).ok()
 }
 
+/// Writes into each aggregated ClusterRole among the objects the rules it sums up, for people to read.
+pub(crate) fn fill_aggregated(objects: &mut [(Key, serde_json::Value)]) {
+    let mut policy = Policy::default();
+    for (key, object) in &*objects {
+        policy.apply(key, Some(object.to_string().as_bytes()));
+    }
+    policy.resolve();
+    for (key, object) in objects.iter_mut().filter(|(_, object)| object.get("aggregationRule").is_some()) {
+        if let Some(role) = policy.cluster_roles.get(key.name()) {
+            object["rules"] = serde_json::json!(&*role.effective);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};

@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::auth::{Authenticator, Identity, Issuer};
 use crate::bootstrap::{Credentials, Keep};
+use crate::kinds::service::API_SERVER_ADDRESS;
 
 mod connection;
 mod error;
@@ -43,8 +44,6 @@ pub struct Config {
     pub keep: Keep,
     /// Where the kubeconfig is written.
     pub kubeconfig: PathBuf,
-    /// The address of the Service `default/kubernetes`, which the certificate names too.
-    pub service_ip: IpAddr,
     /// Time.
     pub clock: Clock,
     /// Chance.
@@ -126,7 +125,7 @@ impl Server {
 /// The addresses the certificate names.
 fn addresses(config: &Config) -> Vec<IpAddr> {
     let mut addresses =
-        vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST), config.service_ip];
+        vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST), API_SERVER_ADDRESS.into()];
     let listened = config.listen.ip();
     if !listened.is_unspecified() && !addresses.contains(&listened) {
         addresses.push(listened);

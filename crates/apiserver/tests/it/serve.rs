@@ -40,7 +40,6 @@ fn config(folder: &tempfile::TempDir) -> Config {
         listen: ([127, 0, 0, 1], 0).into(),
         keep: Keep::Folder(folder.path().join("pki")),
         kubeconfig: folder.path().join("kubeconfig"),
-        service_ip: [10, 96, 0, 1].into(),
         clock: Clock::system(),
         entropy: Entropy::system(),
     }

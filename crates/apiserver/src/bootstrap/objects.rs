@@ -1,0 +1,193 @@
+//! The objects every cluster is born with. Data only: the server writes what is missing at its start, all at once.
+//!
+//! They say what a user would write, plus the status that makes them complete; names of managers, uids and times are
+//! the server's to add.
+
+use std::net::{IpAddr, SocketAddr};
+
+use homeostat_core::Key;
+use serde_json::{Value, json};
+
+use super::roles;
+use crate::kinds::service::{API_SERVER_ADDRESS, SERVICE_NETWORK};
+
+/// The namespaces that are always there.
+const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// What some of the objects say.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where the server listens; `None`: it is embedded and has no socket.
+    pub address: Option<SocketAddr>,
+    /// The CA's certificate, PEM; `None`: there is none.
+    pub ca_pem: Option<String>,
+}
+
+/// All of them, with their keys, in an order in which they can be created one by one.
+pub fn objects(config: &Config) -> Vec<(Key, Value)> {
+    let mut objects = NAMESPACES.map(namespace).to_vec();
+    for namespace in NAMESPACES {
+        objects.extend(namespace_objects(namespace, config.ca_pem.as_deref()));
+    }
+    objects.extend(roles::objects());
+    objects.extend(priority_classes());
+    objects.extend(flow_control());
+    objects.extend(api_server(config.address));
+    if let Some(ca_pem) = &config.ca_pem {
+        objects.push(delegated_authentication(ca_pem));
+    }
+    objects
+}
+
+/// What every namespace contains from its first moment.
+pub fn namespace_objects(namespace: &str, ca_pem: Option<&str>) -> Vec<(Key, Value)> {
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": "default", "namespace": namespace}});
+    let mut objects = vec![(Key::new("", "serviceaccounts", namespace, "default"), account)];
+    if let Some(ca_pem) = ca_pem {
+        let name = "kube-root-ca.crt";
+        let description = "The certificate authority of this cluster's API server, for programs in the cluster \
+            that call it. Not for anything else.";
+        let bundle = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"ca.crt": ca_pem},
+            "metadata": {"name": name, "namespace": namespace,
+                "annotations": {"kubernetes.io/description": description}}});
+        objects.push((Key::new("", "configmaps", namespace, name), bundle));
+    }
+    objects
+}
+
+fn namespace(name: &str) -> (Key, Value) {
+    let object = json!({"apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+        "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
+    (Key::new("", "namespaces", "", name), object)
+}
+
+fn priority_classes() -> impl Iterator<Item = (Key, Value)> {
+    let classes = [
+        ("system-cluster-critical", 2_000_000_000, "Pods the cluster needs; they may move to another node."),
+        ("system-node-critical", 2_000_001_000, "Pods their node needs; they may not move."),
+    ];
+    classes.into_iter().map(|(name, value, description)| {
+        let object = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": name}, "value": value, "description": description,
+            "preemptionPolicy": "PreemptLowerPriority"});
+        (Key::new("scheduling.k8s.io", "priorityclasses", "", name), object)
+    })
+}
+
+/// The two levels and schemas Kubernetes insists on. Shown, not enforced: `serve::limits` is what holds.
+fn flow_control() -> Vec<(Key, Value)> {
+    let group = "flowcontrol.apiserver.k8s.io";
+    let level = |name: &str, spec: Value| {
+        let object = json!({"apiVersion": format!("{group}/v1"), "kind": "PriorityLevelConfiguration",
+            "metadata": {"name": name, "annotations": {"apf.kubernetes.io/autoupdate-spec": "true"}},
+            "spec": spec, "status": {}});
+        (Key::new(group, "prioritylevelconfigurations", "", name), object)
+    };
+    let schema = |name: &str, precedence: u32, groups: &[&str]| {
+        let subjects = groups.iter().map(|name| json!({"kind": "Group", "group": {"name": name}}));
+        let object = json!({"apiVersion": format!("{group}/v1"), "kind": "FlowSchema",
+            "metadata": {"name": name, "annotations": {"apf.kubernetes.io/autoupdate-spec": "true"}},
+            "spec": {"matchingPrecedence": precedence, "priorityLevelConfiguration": {"name": name}, "rules": [{
+                "subjects": subjects.collect::<Vec<_>>(),
+                "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"],
+                    "clusterScope": true}],
+                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}]}]},
+            "status": {}});
+        (Key::new(group, "flowschemas", "", name), object)
+    };
+    let mut catch_all = schema("catch-all", 10_000, &["system:unauthenticated", "system:authenticated"]);
+    catch_all.1["spec"]["distinguisherMethod"] = json!({"type": "ByUser"});
+    vec![
+        level(
+            "exempt",
+            json!({"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}}),
+        ),
+        level(
+            "catch-all",
+            json!({"type": "Limited", "limited": {"nominalConcurrencyShares": 5, "lendablePercent": 0,
+                "limitResponse": {"type": "Reject"}}}),
+        ),
+        schema("exempt", 1, &["system:masters"]),
+        catch_all,
+    ]
+}
+
+/// The Service programs in the cluster find the API by, and what is behind it.
+fn api_server(address: Option<SocketAddr>) -> Vec<(Key, Value)> {
+    let labels = json!({"component": "apiserver", "provider": "kubernetes"});
+    let port = address.map_or(443, |address| address.port());
+    let ip = API_SERVER_ADDRESS.to_string();
+    let service = json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "kubernetes", "namespace": "default", "labels": labels},
+        "spec": {"type": "ClusterIP", "clusterIP": ip, "clusterIPs": [ip], "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster",
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}]},
+        "status": {"loadBalancer": {}}});
+    let (network, bits) = SERVICE_NETWORK;
+    let range = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
+        "metadata": {"name": "kubernetes"}, "spec": {"cidrs": [format!("{network}/{bits}")]}, "status": {}});
+    let mut objects = vec![
+        (Key::new("", "services", "default", "kubernetes"), service),
+        (Key::new("networking.k8s.io", "servicecidrs", "", "kubernetes"), range),
+    ];
+    objects.extend(address.map(endpoints).into_iter().flatten());
+    objects
+}
+
+fn endpoints(address: SocketAddr) -> [(Key, Value); 2] {
+    let family = if matches!(address.ip(), IpAddr::V4(_)) { "IPv4" } else { "IPv6" };
+    let (ip, port) = (address.ip().to_string(), address.port());
+    let label = json!({"endpointslice.kubernetes.io/skip-mirror": "true"});
+    let endpoints = json!({"apiVersion": "v1", "kind": "Endpoints",
+        "metadata": {"name": "kubernetes", "namespace": "default", "labels": label},
+        "subsets": [{"addresses": [{"ip": ip}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}]});
+    let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"name": "kubernetes", "namespace": "default",
+            "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": family, "endpoints": [{"addresses": [ip], "conditions": {"ready": true}}],
+        "ports": [{"name": "https", "port": port, "protocol": "TCP"}]});
+    [
+        (Key::new("", "endpoints", "default", "kubernetes"), endpoints),
+        (Key::new("discovery.k8s.io", "endpointslices", "default", "kubernetes"), slice),
+    ]
+}
+
+/// Where servers that delegate authentication to us learn whom we trust.
+fn delegated_authentication(ca_pem: &str) -> (Key, Value) {
+    let name = "extension-apiserver-authentication";
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "kube-system"}, "data": {"client-ca-file": ca_pem}});
+    (Key::new("", "configmaps", "kube-system", name), object)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::resource::Resource;
+
+    #[test]
+    fn every_object_is_of_a_served_kind_and_agrees_with_its_key() {
+        let config = Config { address: Some(([127, 0, 0, 1], 6443).into()), ca_pem: Some("PEM".into()) };
+        let rows = Resource::built_in();
+        let mut seen = BTreeSet::new();
+        for (key, object) in objects(&config) {
+            let row = rows.iter().find(|row| &*row.group == key.group() && &*row.plural == key.resource());
+            let row = row.unwrap_or_else(|| panic!("{key} is not served"));
+            assert_eq!(object["kind"], *row.kind, "{key}");
+            assert_eq!(object["apiVersion"], row.api_version(), "{key}");
+            assert_eq!(object["metadata"]["name"], key.name());
+            assert_eq!(
+                object["metadata"]["namespace"].as_str().unwrap_or_default(),
+                key.namespace(),
+                "{key}"
+            );
+            assert_eq!(row.namespaced, !key.namespace().is_empty(), "{key}");
+            assert!(seen.insert(key.clone()), "{key} stands there twice");
+        }
+        assert!(seen.len() > 60);
+    }
+}
