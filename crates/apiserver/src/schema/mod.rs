@@ -7,18 +7,29 @@
 mod built_in;
 mod complete;
 mod convert;
+mod custom;
+mod default;
 mod facts;
+mod formats;
+mod list_type;
 mod node;
+mod pattern;
 mod quantity;
 mod roots;
+mod rules;
 mod time;
 mod typecheck;
 mod unknown;
+mod validate;
 
 pub use built_in::{built_in, built_in_type, object_meta, raw, type_name};
 pub use complete::complete;
+pub use custom::custom;
+pub use default::default;
 pub use node::{
-    Integer, Kind, ListType, Merge, Named, Object, PatchStrategy, Presence, Property, Ref, Rules, Schema,
+    Integer, Kind, ListType, Merge, Named, Object, PatchStrategy, Presence, Property, Ref, Schema,
 };
+pub use rules::Rules;
 pub use typecheck::{cannot_be_handled, decode, decode_metadata};
 pub use unknown::prune;
+pub use validate::validate;

@@ -5,6 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
+use super::rules::Rules;
+
 /// One node: what a value at this place may be.
 #[derive(Debug, Default)]
 pub struct Schema {
@@ -18,7 +20,7 @@ pub struct Schema {
     pub preserve_unknown: bool,
     /// A whole object with apiVersion, kind and metadata stands here (`x-kubernetes-embedded-resource`).
     pub embedded_resource: bool,
-    /// Constraints on the value beyond its type; custom kinds only.
+    /// Constraints on the value and all below it; at the root of custom kinds only.
     pub rules: Option<Box<Rules>>,
 }
 
@@ -167,11 +169,4 @@ pub struct PatchStrategy {
     pub replace: bool,
     /// Honour `$retainKeys`.
     pub retain_keys: bool,
-}
-
-/// Constraints on a value, as a custom kind's definition states them.
-#[derive(Debug, Default)]
-pub struct Rules {
-    /// The raw JSON schema of this node (enum, pattern, bounds, formats, allOf …), compiled on use.
-    pub raw: Value,
 }

@@ -1,0 +1,98 @@
+//! The `openAPIV3Schema` of a definition becomes nodes, with the rules of its values at the root.
+//!
+//! The root and embedded resources get `apiVersion`, `kind` and `metadata` whatever the definition says of them, as
+//! Kubernetes implies them. Definitions are validated before: a shape that could not pass is read loosely here.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::rules::Rules;
+use super::{Integer, Kind, ListType, Merge, Object, Presence, Property, Ref, Schema, object_meta};
+
+/// The schema of a custom kind.
+pub fn custom(json: &Value) -> Arc<Schema> {
+    let mut root = node(json);
+    imply_meta(&mut root);
+    root.rules = Some(Box::new(Rules::read(json)));
+    Arc::new(root)
+}
+
+/// One node and all below it, without rules.
+pub(super) fn node(json: &Value) -> Schema {
+    let is = |name: &str| json[name] == true;
+    let mut schema = Schema {
+        kind: kind(json),
+        nullable: is("nullable"),
+        default: json.get("default").cloned(),
+        preserve_unknown: is("x-kubernetes-preserve-unknown-fields"),
+        embedded_resource: is("x-kubernetes-embedded-resource"),
+        rules: None,
+    };
+    if schema.embedded_resource {
+        imply_meta(&mut schema);
+    }
+    schema
+}
+
+fn kind(json: &Value) -> Kind {
+    if json["x-kubernetes-int-or-string"] == true {
+        return Kind::IntOrString;
+    }
+    let format = json["format"].as_str().unwrap_or_default();
+    match json["type"].as_str().unwrap_or_default() {
+        "object" => Kind::Object(object(json)),
+        "array" => Kind::Array(place(&json["items"])),
+        "string" => Kind::String(format.into()),
+        "integer" if format == "int32" => Kind::Integer(Integer::Int32),
+        "integer" => Kind::Integer(Integer::Int64),
+        "number" => Kind::Number,
+        "boolean" => Kind::Boolean,
+        _ if json["properties"].is_object() || json["additionalProperties"].is_object() => {
+            Kind::Object(object(json))
+        }
+        _ => Kind::Any,
+    }
+}
+
+fn object(json: &Value) -> Object {
+    let fields = json["properties"].as_object().into_iter().flat_map(Map::iter);
+    let additional = match &json["additionalProperties"] {
+        Value::Object(_) => Some(Box::new(place(&json["additionalProperties"]))),
+        Value::Bool(true) => Some(Box::new(Property::new(Schema::default()))),
+        _ => None,
+    };
+    let required = json["required"].as_array().into_iter().flatten();
+    Object {
+        properties: fields.map(|(name, schema)| (name.as_str().into(), place(schema))).collect(),
+        additional,
+        required: required.filter_map(|name| name.as_str().map(Into::into)).collect(),
+    }
+}
+
+fn place(json: &Value) -> Property {
+    Property { schema: node(json).into(), merge: merge(json), presence: Presence::Optional }
+}
+
+fn merge(json: &Value) -> Merge {
+    let list = match json["x-kubernetes-list-type"].as_str() {
+        Some("set") => ListType::Set,
+        Some("map") => {
+            let keys = json["x-kubernetes-list-map-keys"].as_array().into_iter().flatten();
+            ListType::Map(keys.filter_map(|key| key.as_str().map(Into::into)).collect())
+        }
+        _ => ListType::Atomic,
+    };
+    Merge { list, atomic_map: json["x-kubernetes-map-type"] == "atomic", ..Merge::default() }
+}
+
+fn imply_meta(schema: &mut Schema) {
+    if !matches!(schema.kind, Kind::Object(_)) {
+        schema.kind = Kind::Object(Object::default());
+    }
+    let Kind::Object(object) = &mut schema.kind else { return };
+    let text = || Property::new(Schema { kind: Kind::String("".into()), ..Schema::default() });
+    object.properties.insert("apiVersion".into(), text());
+    object.properties.insert("kind".into(), text());
+    object.properties.insert("metadata".into(), Property::new(Ref::clone(object_meta())));
+}

@@ -1,0 +1,87 @@
+//! What the shape of a custom object asks beyond its values: items of sets and maps are unique, and embedded
+//! resources say what they are.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::{Kind, ListType, Merge, Schema};
+use crate::field::{Error, Path};
+
+/// Lists up to this length are compared pair by pair, without allocating.
+const PAIRWISE_MAX: usize = 8;
+
+/// What is wrong with the shape of a whole object.
+pub(super) fn validate(schema: &Schema, value: &Value) -> Vec<Error> {
+    let mut errors = Vec::new();
+    below(schema, value, &Path::Root, &mut errors);
+    errors
+}
+
+fn below(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    match (&schema.kind, value) {
+        (Kind::Object(object), Value::Object(fields)) => {
+            for (name, value) in fields {
+                let Some(property) = object.properties.get(name.as_str()).or(object.additional.as_deref())
+                else {
+                    continue;
+                };
+                let path = path.field(name);
+                unique(&property.merge, value, &path, errors);
+                if property.schema.embedded_resource {
+                    embedded(value, &path, errors);
+                }
+                below(&property.schema, value, &path, errors);
+            }
+        }
+        (Kind::Array(items), Value::Array(elements)) => {
+            for (at, element) in elements.iter().enumerate() {
+                let path = path.index(at);
+                unique(&items.merge, element, &path, errors);
+                if items.schema.embedded_resource {
+                    embedded(element, &path, errors);
+                }
+                below(&items.schema, element, &path, errors);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn unique(merge: &Merge, value: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    let Value::Array(items) = value else { return };
+    let identities: Vec<Value> = match &merge.list {
+        ListType::Atomic => return,
+        ListType::Set => items.clone(),
+        ListType::Map(keys) => items.iter().map(|item| identity(keys, item)).collect(),
+    };
+    for (at, value) in duplicates(&identities) {
+        errors.push(Error::duplicate(&path.index(at), value));
+    }
+}
+
+fn identity(keys: &[Box<str>], item: &Value) -> Value {
+    let present =
+        keys.iter().filter_map(|key| item.get(&**key).map(|value| (key.to_string(), value.clone())));
+    Value::Object(present.collect::<Map<_, _>>())
+}
+
+fn duplicates(values: &[Value]) -> Vec<(usize, &Value)> {
+    let numbered = values.iter().enumerate();
+    if values.len() <= PAIRWISE_MAX {
+        return numbered.filter(|(at, value)| values[..*at].contains(value)).collect();
+    }
+    let mut seen = BTreeSet::new();
+    numbered.filter(|(_, value)| !seen.insert(value.to_string())).collect()
+}
+
+fn embedded(value: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    if value.is_null() {
+        return;
+    }
+    for name in ["apiVersion", "kind"] {
+        if value[name].as_str().unwrap_or_default().is_empty() {
+            errors.push(Error::required(&path.field(name), "must not be empty"));
+        }
+    }
+}

@@ -1,0 +1,559 @@
+//! Does a custom object keep the rules of its kind? The complaints are Kubernetes' own, oddities included: what a
+//! place as a whole must satisfy is reported without a place (`<nil>`).
+//!
+//! An update may keep what was already wrong: only if there are complaints at all is the old object looked at, and
+//! then everything equal to it is passed over. Expressions (`x-kubernetes-validations`) are judged elsewhere.
+
+use serde_json::{Map, Value};
+
+use super::rules::{Logic, Number, Rules, Size, Text, Type};
+use super::{Schema, list_type};
+use crate::field::{Error, Path};
+
+/// The largest whole number every JSON reader keeps exactly: 2^53 - 1.
+const EXACT_FLOAT_MAX: f64 = 9_007_199_254_740_991.0;
+/// How Kubernetes prints the place of a complaint that has none.
+const NOWHERE: &str = "<nil>";
+
+/// What is wrong with a new custom object, or with one that replaces `old`.
+pub fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec<Error> {
+    let Some(rules) = &schema.rules else { return Vec::new() };
+    let mut errors = judge(rules, new, None, "");
+    if !errors.is_empty() && old.is_some() {
+        errors = judge(rules, new, old, "");
+    }
+    if rules.has_structure() {
+        let found = list_type::validate(schema, new);
+        let was_wrong = |old: &Value| !list_type::validate(schema, old).is_empty();
+        if !found.is_empty() && !old.is_some_and(was_wrong) {
+            errors.extend(found);
+        }
+    }
+    errors
+}
+
+/// The complaints about a value that stands at `base`, for defaults in definitions.
+pub(super) fn judge(rules: &Rules, value: &Value, old: Option<&Value>, base: &str) -> Vec<Error> {
+    let mut judge = Judge { base, errors: Vec::new(), matches: 0 };
+    judge.value(rules, value, old, &Path::Root);
+    judge.errors
+}
+
+struct Judge<'b> {
+    base: &'b str,
+    errors: Vec<Error>,
+    /// How much was in order: among failed alternatives the best one is reported.
+    matches: usize,
+}
+
+impl Judge<'_> {
+    fn value(&mut self, rules: &Rules, value: &Value, old: Option<&Value>, path: &Path<'_>) {
+        if old == Some(value) {
+            return;
+        }
+        let before = self.errors.len();
+        self.types(rules, value, path);
+        if !value.is_null() {
+            if let Some(logic) = &rules.logic {
+                self.logic(logic, value, old, path);
+            }
+            match value {
+                Value::String(text) => self.text(rules, text, path),
+                Value::Number(number) => self.number(rules, number, path),
+                Value::Array(items) => self.items(rules, items, old, path),
+                Value::Object(fields) => self.fields(rules, fields, old, path),
+                Value::Null | Value::Bool(_) => {}
+            }
+        }
+        if !rules.allowed.is_empty() && !rules.allowed.contains(value) {
+            let allowed: Vec<_> = rules.allowed.iter().map(plain).collect();
+            let allowed: Vec<_> = allowed.iter().map(String::as_str).collect();
+            self.at(path, |path| Error::not_supported(path, value, &allowed));
+        }
+        self.matches += usize::from(self.errors.len() == before);
+    }
+
+    fn types(&mut self, rules: &Rules, value: &Value, path: &Path<'_>) {
+        if let Some((wanted, found)) = mismatch(rules, value) {
+            let detail = format!("{path} in body must be of type {wanted}: {found:?}");
+            self.at(path, |path| Error::type_invalid(path, &found.into(), &detail));
+        }
+    }
+
+    fn text(&mut self, rules: &Rules, text: &str, path: &Path<'_>) {
+        if let Some(limits) = &rules.text {
+            self.limits(limits, text, path);
+        }
+        // Formats of numbers say nothing about text.
+        let is_text = rules.types.is_empty() || rules.types.contains(&Type::String);
+        if let (true, Some(format)) = (is_text, rules.format)
+            && !format.fits(text)
+        {
+            let detail = format!("{path} in body must be of type {}: {text:?}", format.name);
+            self.at(path, |path| Error::type_invalid(path, &text.into(), &detail));
+        }
+    }
+
+    /// Only the first broken limit is told.
+    fn limits(&mut self, limits: &Text, text: &str, path: &Path<'_>) {
+        let length = text.chars().count() as u64;
+        if let Some(most) = limits.length_max.filter(|most| length > *most) {
+            self.at(path, |path| Error::too_long(path, usize::try_from(most).unwrap_or(usize::MAX)));
+        } else if let Some(least) = limits.length_min.filter(|least| length < *least) {
+            self.invalid(path, &text.into(), &format!("should be at least {least} chars long"));
+        } else if let Some(pattern) = limits.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
+            self.invalid(path, &text.into(), &format!("should match '{}'", pattern.source));
+        }
+    }
+
+    fn number(&mut self, rules: &Rules, number: &serde_json::Number, path: &Path<'_>) {
+        let in_range = |text: &str| match (rules.types.as_slice(), rules.format) {
+            ([Type::Integer | Type::Number], Some(format)) => format.fits(text),
+            ([Type::Integer], None) => text.parse::<i64>().is_ok(),
+            _ => true,
+        };
+        if !in_range(&number.to_string()) {
+            self.out_of_range("Checked", rules, path);
+        }
+        if let Some(limits) = &rules.number {
+            let bounds = [
+                ("MultipleOf", limits.multiple_of),
+                ("Minimum boundary", limits.minimum),
+                ("Maximum boundary", limits.maximum),
+            ];
+            for (name, bound) in bounds {
+                if bound.is_some_and(|bound| !in_range(&bound.to_string())) {
+                    self.out_of_range(name, rules, path);
+                }
+            }
+            self.bounds(limits, number, path);
+        }
+    }
+
+    fn out_of_range(&mut self, what: &str, rules: &Rules, path: &Path<'_>) {
+        let kind = rules.types.first().map_or("", |one| one.name());
+        let format = match rules.format {
+            Some(format) => format!("with format {}", format.name),
+            None => "(default format)".into(),
+        };
+        self.nowhere(&format!("{what} value must be of type {kind} {format} in {path}"));
+    }
+
+    fn bounds(&mut self, limits: &Number, number: &serde_json::Number, path: &Path<'_>) {
+        // Bounds of whole numbers are cut to whole numbers, as Kubernetes does.
+        let whole = number.as_i64();
+        let cut = |bound: f64| if whole.is_some() { bound.trunc() } else { bound };
+        let value = number.as_f64().unwrap_or_default();
+        let shown = Value::Number(number.clone());
+        if let Some(factor) = limits.multiple_of.map(cut).filter(|factor| !is_multiple(value, *factor)) {
+            self.invalid(
+                path,
+                &shown,
+                &format!("should be a multiple of {}", decimal(factor, whole.is_some())),
+            );
+        }
+        if let Some(least) = limits.minimum.map(cut) {
+            let (broken, words) = match limits.exclusive_minimum {
+                true => (value <= least, "greater than"),
+                false => (value < least, "greater than or equal to"),
+            };
+            if broken {
+                self.invalid(path, &shown, &format!("should be {words} {}", decimal(least, whole.is_some())));
+            }
+        }
+        if let Some(most) = limits.maximum.map(cut) {
+            let (broken, words) = match limits.exclusive_maximum {
+                true => (value >= most, "less than"),
+                false => (value > most, "less than or equal to"),
+            };
+            if broken {
+                self.invalid(path, &shown, &format!("should be {words} {}", decimal(most, whole.is_some())));
+            }
+        }
+    }
+
+    fn items(&mut self, rules: &Rules, items: &[Value], old: Option<&Value>, path: &Path<'_>) {
+        if let Some(below) = &rules.items {
+            for (at, item) in items.iter().enumerate() {
+                self.value(below, item, counterpart(rules, item, old), &path.index(at));
+            }
+        }
+        let Some(size) = rules.size.as_deref() else { return };
+        let Size { items_min, items_max, .. } = size;
+        let count = items.len();
+        if let Some(least) = items_min.filter(|least| (count as u64) < *least) {
+            self.invalid(path, &count.into(), &format!("should have at least {least} items"));
+        }
+        self.too_many(count, *items_max, path);
+    }
+
+    fn fields(&mut self, rules: &Rules, fields: &Map<String, Value>, old: Option<&Value>, path: &Path<'_>) {
+        if let Some(size) = rules.size.as_deref() {
+            let Size { properties_min, properties_max, .. } = size;
+            let count = fields.len();
+            if let Some(least) = properties_min.filter(|least| (count as u64) < *least) {
+                self.invalid(path, &count.into(), &format!("should have at least {least} properties"));
+            }
+            self.too_many(count, *properties_max, path);
+        }
+        for (name, value) in fields {
+            if let Some(below) = rules.properties.get(name.as_str()).or(rules.additional.as_deref()) {
+                self.value(below, value, old.and_then(|old| old.get(name)), &path.field(name));
+            }
+        }
+        for name in rules.required.iter().filter(|name| !fields.contains_key(&***name)) {
+            self.at(&path.field(name), |path| Error::required(path, ""));
+        }
+    }
+
+    fn too_many(&mut self, count: usize, most: Option<u64>, path: &Path<'_>) {
+        if let Some(most) = most.and_then(|most| usize::try_from(most).ok()).filter(|most| count > *most) {
+            self.at(path, |path| Error::too_many(path, count, most));
+        }
+    }
+
+    fn logic(&mut self, logic: &Logic, value: &Value, old: Option<&Value>, path: &Path<'_>) {
+        let tried = |rules: &Rules| {
+            let mut judge = Judge { base: self.base, errors: Vec::new(), matches: 0 };
+            judge.value(rules, value, old, path);
+            judge
+        };
+        let any: Vec<_> = logic.any_of.iter().map(tried).collect();
+        let one: Vec<_> = logic.one_of.iter().map(tried).collect();
+        let all: Vec<_> = logic.all_of.iter().map(tried).collect();
+        let is_denied = logic.not.as_ref().is_some_and(|rules| tried(rules).errors.is_empty());
+        self.any_of(any, path);
+        self.one_of(one, path);
+        self.all_of(all, path);
+        if is_denied {
+            self.nowhere(&format!("\"{path}\" must not validate the schema (not)"));
+        }
+    }
+
+    fn any_of(&mut self, tried: Vec<Judge<'_>>, path: &Path<'_>) {
+        if tried.is_empty() || tried.iter().any(|judge| judge.errors.is_empty()) {
+            return;
+        }
+        self.nowhere(&format!("\"{path}\" must validate at least one schema (anyOf)"));
+        self.errors.extend(best(tried));
+    }
+
+    fn one_of(&mut self, tried: Vec<Judge<'_>>, path: &Path<'_>) {
+        let valid = tried.iter().filter(|judge| judge.errors.is_empty()).count();
+        if tried.is_empty() || valid == 1 {
+            return;
+        }
+        let found = if valid == 0 { "none valid".into() } else { format!("{valid} valid alternatives") };
+        self.nowhere(&format!("\"{path}\" must validate one and only one schema (oneOf). Found {found}"));
+        if valid == 0 {
+            self.errors.extend(best(tried));
+        }
+    }
+
+    fn all_of(&mut self, tried: Vec<Judge<'_>>, path: &Path<'_>) {
+        let valid = tried.iter().filter(|judge| judge.errors.is_empty()).count();
+        if valid == tried.len() {
+            return;
+        }
+        let none = if valid == 0 { ". None validated" } else { "" };
+        self.errors.extend(tried.into_iter().flat_map(|judge| judge.errors));
+        self.nowhere(&format!("\"{path}\" must validate all the schemas (allOf){none}"));
+    }
+
+    fn invalid(&mut self, path: &Path<'_>, value: &Value, words: &str) {
+        let detail = format!("{path} in body {words}");
+        self.at(path, |path| Error::invalid(path, value, &detail));
+    }
+
+    /// A complaint about a place, told from the base.
+    fn at(&mut self, path: &Path<'_>, make: impl FnOnce(&Path<'_>) -> Error) {
+        if self.base.is_empty() {
+            return self.errors.push(make(path));
+        }
+        let place = path.to_string();
+        let base = Path::Root;
+        let base = base.field(self.base);
+        self.errors.push(if place.is_empty() { make(&base) } else { make(&base.field(&place)) });
+    }
+
+    fn nowhere(&mut self, detail: &str) {
+        let place = if self.base.is_empty() { NOWHERE } else { self.base };
+        self.errors.push(Error::invalid(&Path::Root.field(place), &"".into(), detail));
+    }
+}
+
+/// The type wanted and the type found, if they differ. Formats take part as they do in Kubernetes.
+fn mismatch(rules: &Rules, value: &Value) -> Option<(String, &'static str)> {
+    let wants = |kind: Type| rules.types.contains(&kind);
+    let all = || rules.types.iter().map(|one| one.name()).collect::<Vec<_>>().join(",");
+    if value.is_null() {
+        return (!rules.types.is_empty() && !rules.nullable).then(|| (all(), "null"));
+    }
+    if rules.types.is_empty() && rules.format.is_none() {
+        return None;
+    }
+    let (found, found_format) = found(value);
+    let is_fine = wants(found)
+        || found == Type::Integer && wants(Type::Number)
+        || found == Type::Number && wants(Type::Integer) && is_exact(value);
+    if matches!(found, Type::String | Type::Array) {
+        let is_number = wants(Type::Number) || wants(Type::Integer);
+        return (!is_fine && (is_number || rules.format.is_none())).then(|| (all(), found.name()));
+    }
+    match rules.format {
+        _ if is_fine => None,
+        Some(format) if format.name == found_format => None,
+        Some(format) => Some((format.name.to_owned(), found_format)),
+        None => Some((all(), found.name())),
+    }
+}
+
+fn found(value: &Value) -> (Type, &'static str) {
+    match value {
+        Value::Bool(_) | Value::Null => (Type::Boolean, ""),
+        Value::Number(number) if number.is_f64() => (Type::Number, "float64"),
+        Value::Number(_) => (Type::Integer, "int64"),
+        Value::String(_) => (Type::String, ""),
+        Value::Array(_) => (Type::Array, ""),
+        Value::Object(_) => (Type::Object, ""),
+    }
+}
+
+fn is_exact(value: &Value) -> bool {
+    value.as_f64().is_some_and(|number| number.fract() == 0.0 && number.abs() <= EXACT_FLOAT_MAX)
+}
+
+fn is_multiple(value: f64, factor: f64) -> bool {
+    factor <= 0.0 || (if factor < 1.0 { 1.0 / factor * value } else { value / factor }).fract() == 0.0
+}
+
+/// The item of the old list that is the same one, where the list says what identifies items.
+fn counterpart<'a>(rules: &Rules, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
+    if rules.map_keys.is_empty() {
+        return None;
+    }
+    let is_same = |other: &&Value| rules.map_keys.iter().all(|key| other.get(&**key) == item.get(&**key));
+    old?.as_array()?.iter().find(is_same)
+}
+
+/// The complaints of the alternative with most in order; the first of equals.
+fn best(tried: Vec<Judge<'_>>) -> Vec<Error> {
+    let most = tried.iter().map(|judge| judge.matches).max().unwrap_or_default();
+    tried.into_iter().find(|judge| judge.matches == most).map(|judge| judge.errors).unwrap_or_default()
+}
+
+/// Text as it is, the rest as JSON.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A bound as Go prints it: whole numbers in full, floating point ones of a million and more with an exponent.
+fn decimal(bound: f64, is_whole: bool) -> String {
+    let exponent = bound.abs().log10().floor();
+    if is_whole || bound == 0.0 || (-4.0..6.0).contains(&exponent) {
+        return bound.to_string();
+    }
+    let text = format!("{bound:e}");
+    let (digits, power) = text.split_once('e').unwrap_or((&text, "0"));
+    let power: i32 = power.parse().unwrap_or_default();
+    format!("{digits}e{}{:02}", if power < 0 { '-' } else { '+' }, power.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::custom;
+
+    /// `field: body` of each complaint, in any order.
+    #[track_caller]
+    fn check(spec: &Value, value: &Value, expected: &[&str]) {
+        check_update(spec, value, None, expected);
+    }
+
+    #[track_caller]
+    fn check_update(spec: &Value, value: &Value, old: Option<&Value>, expected: &[&str]) {
+        let schema = custom(&json!({"type": "object", "properties": {"spec": spec}}));
+        let whole = |spec: &Value| json!({"apiVersion": "a/v1", "kind": "K", "metadata": {}, "spec": spec});
+        let old = old.map(whole);
+        let mut found: Vec<_> =
+            validate(&schema, &whole(value), old.as_ref()).iter().map(ToString::to_string).collect();
+        let mut expected = expected.to_vec();
+        found.sort();
+        expected.sort_unstable();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn numbers() {
+        let spec = json!({"type": "object", "properties": {
+            "m": {"type": "integer", "minimum": 1, "maximum": 10},
+            "x": {"type": "number", "minimum": 0, "exclusiveMinimum": true, "maximum": 1, "exclusiveMaximum": true},
+            "mult": {"type": "integer", "multipleOf": 5},
+            "i32": {"type": "integer", "format": "int32"}, "i64": {"type": "integer", "format": "int64"}}});
+        check(&spec, &json!({"i64": i64::MAX, "m": 10, "x": 0.5, "mult": -10}), &[]);
+        let rows = [
+            (
+                json!({"m": 0}),
+                "spec.m: Invalid value: 0: spec.m in body should be greater than or equal to 1",
+            ),
+            (
+                json!({"m": 11}),
+                "spec.m: Invalid value: 11: spec.m in body should be less than or equal to 10",
+            ),
+            (json!({"x": 0}), "spec.x: Invalid value: 0: spec.x in body should be greater than 0"),
+            (json!({"x": 1}), "spec.x: Invalid value: 1: spec.x in body should be less than 1"),
+            (json!({"mult": 7}), "spec.mult: Invalid value: 7: spec.mult in body should be a multiple of 5"),
+            (
+                json!({"i32": 3_000_000_000_i64}),
+                "<nil>: Invalid value: \"\": Checked value must be of type integer with format int32 in spec.i32",
+            ),
+        ];
+        for (value, complaint) in rows {
+            check(&spec, &value, &[complaint]);
+        }
+        check(
+            &spec,
+            &json!({"i64": 9_223_372_036_854_775_808.0}),
+            &[
+                "spec.i64: Invalid value: \"float64\": spec.i64 in body must be of type int64: \"float64\"",
+                "<nil>: Invalid value: \"\": Checked value must be of type integer with format int64 in spec.i64",
+            ],
+        );
+    }
+
+    #[test]
+    fn text_and_formats() {
+        let spec = json!({"type": "object", "properties": {
+            "s": {"type": "string", "minLength": 3, "maxLength": 5, "pattern": "^a+$"},
+            "e": {"type": "string", "enum": ["A", "B"]}, "n": {"type": "integer", "enum": [1, 2]},
+            "d": {"type": "string", "format": "date-time"}, "f": {"type": "string", "format": "made-up"}}});
+        check(&spec, &json!({"s": "aaa", "e": "A", "n": 2, "d": "2020-01-01T00:00:00Z", "f": "x"}), &[]);
+        check(&spec, &json!({"s": "aaaaaa"}), &["spec.s: Too long: may not be more than 5 bytes"]);
+        check(
+            &spec,
+            &json!({"s": "aa"}),
+            &[r#"spec.s: Invalid value: "aa": spec.s in body should be at least 3 chars long"#],
+        );
+        check(
+            &spec,
+            &json!({"s": "bbb"}),
+            &[r#"spec.s: Invalid value: "bbb": spec.s in body should match '^a+$'"#],
+        );
+        check(&spec, &json!({"e": "C"}), &[r#"spec.e: Unsupported value: "C": supported values: "A", "B""#]);
+        check(&spec, &json!({"n": 3}), &[r#"spec.n: Unsupported value: 3: supported values: "1", "2""#]);
+        check(
+            &spec,
+            &json!({"d": "not a date"}),
+            &[
+                r#"spec.d: Invalid value: "not a date": spec.d in body must be of type date-time: "not a date""#,
+            ],
+        );
+        check(
+            &spec,
+            &json!({"s": 5}),
+            &[r#"spec.s: Invalid value: "integer": spec.s in body must be of type string: "integer""#],
+        );
+    }
+
+    #[test]
+    fn lists_and_maps() {
+        let spec = json!({"type": "object", "properties": {
+            "l": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
+            "set": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+            "map": {"type": "array", "items": {"type": "object", "properties": {"k": {"type": "string"}},
+                "required": ["k"]}, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]},
+            "p": {"type": "object", "minProperties": 1, "maxProperties": 2,
+                "additionalProperties": {"type": "integer"}},
+            "i": {"x-kubernetes-int-or-string": true}}});
+        check(
+            &spec,
+            &json!({"l": ["a", "a"], "set": ["a"], "map": [{"k": "a"}], "p": {"a": 1}, "i": "1"}),
+            &[],
+        );
+        let rows = [
+            (json!({"l": []}), "spec.l: Invalid value: 0: spec.l in body should have at least 1 items"),
+            (json!({"l": ["a", "b", "c"]}), "spec.l: Too many: 3: must have at most 2 items"),
+            (json!({"set": ["a", "a"]}), r#"spec.set[1]: Duplicate value: "a""#),
+            (json!({"map": [{"k": "a"}, {"k": "a"}]}), r#"spec.map[1]: Duplicate value: {"k":"a"}"#),
+            (json!({"map": [{}]}), "spec.map[0].k: Required value"),
+            (json!({"p": {}}), "spec.p: Invalid value: 0: spec.p in body should have at least 1 properties"),
+            (json!({"p": {"a": 1, "b": 2, "c": 3}}), "spec.p: Too many: 3: must have at most 2 items"),
+            (
+                json!({"p": {"a": "x"}}),
+                r#"spec.p.a: Invalid value: "string": spec.p.a in body must be of type integer: "string""#,
+            ),
+            (
+                json!({"i": true}),
+                r#"spec.i: Invalid value: "boolean": spec.i in body must be of type integer,string: "boolean""#,
+            ),
+        ];
+        for (value, complaint) in rows {
+            check(&spec, &value, &[complaint]);
+        }
+    }
+
+    #[test]
+    fn alternatives() {
+        let n = json!({"type": "integer", "anyOf": [{"minimum": 10}, {"maximum": 0}], "not": {"enum": [15]},
+            "allOf": [{"maximum": 100}]});
+        let spec = json!({"type": "object", "properties": {"n": n}});
+        check(&spec, &json!({"n": 20}), &[]);
+        check(
+            &spec,
+            &json!({"n": 5}),
+            &[
+                r#"<nil>: Invalid value: "": "spec.n" must validate at least one schema (anyOf)"#,
+                "spec.n: Invalid value: 5: spec.n in body should be greater than or equal to 10",
+            ],
+        );
+        check(
+            &spec,
+            &json!({"n": 15}),
+            &[r#"<nil>: Invalid value: "": "spec.n" must not validate the schema (not)"#],
+        );
+        check(
+            &spec,
+            &json!({"n": 101}),
+            &[
+                r#"<nil>: Invalid value: "": "spec.n" must validate all the schemas (allOf). None validated"#,
+                "spec.n: Invalid value: 101: spec.n in body should be less than or equal to 100",
+            ],
+        );
+        let one = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+            "oneOf": [{"required": ["a"]}, {"required": ["b"]}]});
+        check(&one, &json!({"a": "1"}), &[]);
+        let start =
+            r#"<nil>: Invalid value: "": "spec" must validate one and only one schema (oneOf). Found"#;
+        check(&one, &json!({"a": "1", "b": "1"}), &[&format!("{start} 2 valid alternatives")]);
+        check(&one, &json!({}), &[&format!("{start} none valid"), "spec.a: Required value"]);
+    }
+
+    #[test]
+    fn an_update_may_keep_what_was_wrong() {
+        let spec = json!({"type": "object", "properties": {
+            "n": {"type": "integer", "minimum": 1}, "s": {"type": "string"},
+            "l": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                "items": {"type": "object", "required": ["k"], "properties": {
+                    "k": {"type": "string"}, "v": {"type": "integer", "minimum": 1}}}}}});
+        let old = json!({"n": 0, "l": [{"k": "a", "v": 0}]});
+        let kept = json!({"n": 0, "s": "x", "l": [{"k": "b", "v": 1}, {"k": "a", "v": 0}]});
+        check_update(&spec, &kept, Some(&old), &[]);
+        let worse = json!({"n": -1, "l": [{"k": "a", "v": 0}]});
+        let complaint = "spec.n: Invalid value: -1: spec.n in body should be greater than or equal to 1";
+        check_update(&spec, &worse, Some(&old), &[complaint]);
+    }
+
+    #[test]
+    fn nulls_and_numbers_print_as_in_go() {
+        let spec = json!({"type": "object", "required": ["r"], "properties": {"r": {"type": "string"},
+            "n": {"type": "string", "nullable": true}}});
+        check(&spec, &json!({"n": null, "r": "x"}), &[]);
+        let complaint = r#"spec.r: Invalid value: "null": spec.r in body must be of type string: "null""#;
+        check(&spec, &json!({"r": null}), &[complaint]);
+        assert_eq!(decimal(0.5, false), "0.5");
+        assert_eq!(decimal(1_500_000.0, false), "1.5e+06");
+        assert_eq!(decimal(1_000_000.0, true), "1000000");
+    }
+}
