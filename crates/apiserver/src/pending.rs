@@ -13,20 +13,6 @@ pub(crate) mod openapi {
         }
     }
 }
-pub(crate) mod bootstrap {
-    use serde_json::json;
-    pub(crate) async fn write(b: &crate::backend::Backend, _ca: &str) -> Result<(), homeostat_store::Error> {
-        let table = b.registry.table();
-        let row = table.get("", "v1", "namespaces").expect("x");
-        for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
-            let mut o = json!({"apiVersion":"v1","kind":"Namespace","metadata":{"name":name,"labels":{"kubernetes.io/metadata.name":name}},"spec":{"finalizers":["kubernetes"]},"status":{"phase":"Active"}});
-            crate::verbs::stamp_new(b, row, "", &mut o);
-            let v = crate::object::encode::encode(row, &o);
-            b.commit(crate::namespace::key(name), None, homeostat_store::Op::Put(v)).await?;
-        }
-        Ok(())
-    }
-}
 pub(crate) mod apply {
     use crate::{resource::Resource, schema::Schema, status::Status};
     use jiff::Timestamp;

@@ -8,6 +8,7 @@
 
 use std::convert::Infallible;
 use std::fmt::Display;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -22,12 +23,12 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use crate::auth::{Attributes, Authenticator, Authorizer, Identity, Reviewer, impersonate};
 use crate::backend::Backend;
 use crate::body::Body;
+use crate::bootstrap;
 use crate::discovery::{self, Documents};
 use crate::health;
 use crate::keeper::{Keeper, Notices};
 use crate::negotiate::{self, Asked, Endpoint};
 use crate::object::encode;
-use crate::pending::bootstrap;
 use crate::pending::openapi;
 use crate::registry::{Registry, Table};
 use crate::request::{Query, ResourcePath, Target};
@@ -66,6 +67,7 @@ pub struct Builder {
     identity: Identity,
     authenticator: Option<Arc<Authenticator>>,
     root_ca: String,
+    address: Option<SocketAddr>,
 }
 
 impl Builder {
@@ -104,6 +106,13 @@ impl Builder {
         self
     }
 
+    /// Where the server listens, for programs that look it up; none by default.
+    #[must_use]
+    pub fn address(mut self, address: SocketAddr) -> Self {
+        self.address = Some(address);
+        self
+    }
+
     /// Writes what every cluster has from the start, and gives the server and the keeper its owner must run.
     ///
     /// # Errors
@@ -121,7 +130,8 @@ impl Builder {
             services: crate::kinds::service::Allocator::default(),
         });
         observe_services(&backend);
-        bootstrap::write(&backend, &self.root_ca).await?;
+        let born = bootstrap::objects::Config { address: self.address, ca_pem: self.root_ca.clone() };
+        bootstrap::write(&backend, &born).await?;
         let keeper = Keeper::new(Arc::clone(&backend), self.root_ca);
         let shared = Arc::new(Shared { backend, authenticator, documents: Mutex::new(None) });
         Ok((ApiServer { shared, identity: self.identity }, keeper))
@@ -138,6 +148,7 @@ impl ApiServer {
             identity: Identity::admin(),
             authenticator: None,
             root_ca: String::new(),
+            address: None,
         }
     }
 

@@ -3,6 +3,8 @@
 pub mod credentials;
 pub mod objects;
 mod roles;
+mod write;
 
 pub use credentials::{Credentials, Keep};
-pub use objects::{namespace_objects, objects};
+pub use objects::objects;
+pub(crate) use write::write;

@@ -1,7 +1,7 @@
 //! The objects every cluster is born with. Data only: the server writes what is missing at its start, all at once.
 //!
 //! They say what a user would write, plus the status that makes them complete; names of managers, uids and times are
-//! the server's to add.
+//! the server's to add. What every namespace contains is the keeper's to provide.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,43 +15,23 @@ use crate::kinds::service::{API_SERVER_ADDRESS, SERVICE_NETWORK};
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /// What some of the objects say.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Config {
     /// Where the server listens; `None`: it is embedded and has no socket.
     pub address: Option<SocketAddr>,
-    /// The CA's certificate, PEM; `None`: there is none.
-    pub ca_pem: Option<String>,
+    /// The CA's certificate, PEM; empty: there is none.
+    pub ca_pem: String,
 }
 
 /// All of them, with their keys, in an order in which they can be created one by one.
 pub fn objects(config: &Config) -> Vec<(Key, Value)> {
     let mut objects = NAMESPACES.map(namespace).to_vec();
-    for namespace in NAMESPACES {
-        objects.extend(namespace_objects(namespace, config.ca_pem.as_deref()));
-    }
     objects.extend(roles::objects());
     objects.extend(priority_classes());
     objects.extend(flow_control());
     objects.extend(api_server(config.address));
-    if let Some(ca_pem) = &config.ca_pem {
-        objects.push(delegated_authentication(ca_pem));
-    }
-    objects
-}
-
-/// What every namespace contains from its first moment.
-pub fn namespace_objects(namespace: &str, ca_pem: Option<&str>) -> Vec<(Key, Value)> {
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
-        "metadata": {"name": "default", "namespace": namespace}});
-    let mut objects = vec![(Key::new("", "serviceaccounts", namespace, "default"), account)];
-    if let Some(ca_pem) = ca_pem {
-        let name = "kube-root-ca.crt";
-        let description = "The certificate authority of this cluster's API server, for programs in the cluster \
-            that call it. Not for anything else.";
-        let bundle = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"ca.crt": ca_pem},
-            "metadata": {"name": name, "namespace": namespace,
-                "annotations": {"kubernetes.io/description": description}}});
-        objects.push((Key::new("", "configmaps", namespace, name), bundle));
+    if !config.ca_pem.is_empty() {
+        objects.push(delegated_authentication(&config.ca_pem));
     }
     objects
 }
@@ -171,7 +151,7 @@ mod tests {
 
     #[test]
     fn every_object_is_of_a_served_kind_and_agrees_with_its_key() {
-        let config = Config { address: Some(([127, 0, 0, 1], 6443).into()), ca_pem: Some("PEM".into()) };
+        let config = Config { address: Some(([127, 0, 0, 1], 6443).into()), ca_pem: "PEM".into() };
         let rows = Resource::built_in();
         let mut seen = BTreeSet::new();
         for (key, object) in objects(&config) {

@@ -1,0 +1,54 @@
+//! Writes the objects a cluster is born with: what is missing is created, where the server is found is corrected,
+//! everything else is its owner's to change.
+
+use homeostat_core::Key;
+use homeostat_store::{Error, Expect, Op, Txn};
+use serde_json::Value;
+
+use super::objects::{self, Config};
+use crate::backend::Backend;
+use crate::object::encode;
+use crate::resource::Resource;
+use crate::verbs::stamp_new;
+
+/// Fields that say where this server is: true only until the next start.
+const ADDRESS_FIELDS: [&str; 4] = ["subsets", "endpoints", "ports", "addressType"];
+
+/// Writes them in one commit. The keeper has not started yet, and reads everything when it does.
+pub(crate) async fn write(backend: &Backend, config: &Config) -> Result<(), Error> {
+    let steps = objects::objects(config)
+        .into_iter()
+        .filter_map(|(key, object)| step(backend, key, object))
+        .collect::<Vec<_>>();
+    if !steps.is_empty() {
+        backend.store.commit(Txn { steps }).await?;
+    }
+    Ok(())
+}
+
+fn step(backend: &Backend, key: Key, mut object: Value) -> Option<(Key, Expect, Op)> {
+    let table = backend.registry.table();
+    let row = table.rows.iter().find(|row| &*row.group == key.group() && &*row.plural == key.resource())?;
+    let snapshot = backend.store.snapshot();
+    let Some(stored) = snapshot.get(&key) else {
+        stamp_new(backend, row, key.namespace(), &mut object);
+        let value = encode::encode(row, &object);
+        return Some((key, Expect::Absent, Op::Put(value)));
+    };
+    let corrected = corrected(row, encode::decode(stored), object)?;
+    let value = encode::encode(row, &corrected);
+    (!encode::is_same(stored, &value)).then(|| (key, Expect::At(stored.revision), Op::Put(value)))
+}
+
+/// The stored object with today's address; `None`: it says nothing about addresses.
+fn corrected(row: &Resource, mut stored: Value, mut wanted: Value) -> Option<Value> {
+    if !matches!(&*row.plural, "endpoints" | "endpointslices") {
+        return None;
+    }
+    for field in ADDRESS_FIELDS {
+        if let Some(value) = wanted.get_mut(field) {
+            stored[field] = value.take();
+        }
+    }
+    Some(stored)
+}
