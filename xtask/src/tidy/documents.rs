@@ -57,14 +57,24 @@ fn version_present(text: &str, workspace: &Workspace) -> Vec<Problem> {
 }
 
 fn dependencies_explained(text: &str, manifest: &str) -> Vec<Problem> {
-    let unexplained = declared(manifest).filter(|(_, name)| !text.contains(&format!("`{name}`")));
-    unexplained
-        .map(|(line, name)| {
-            let what = format!("dependency `{name}` is not explained");
-            let fix = "add it to docs/why/dependencies.md: what it saves, who keeps it, how to leave";
-            Problem::new("Cargo.toml", line, what, fix)
-        })
-        .collect()
+    let unexplained = declared(manifest).filter(|(_, name)| !explained(text).any(|(_, row)| row == *name));
+    let missing = unexplained.map(|(line, name)| {
+        let fix = "add a row to docs/why/dependencies.md: what it saves, who keeps it, how to leave";
+        Problem::new("Cargo.toml", line, format!("dependency `{name}` is not explained"), fix)
+    });
+    let gone = explained(text).filter(|(_, row)| !declared(manifest).any(|(_, name)| name == *row));
+    let stale = gone.map(|(line, name)| {
+        let what = format!("explains `{name}`, which Cargo.toml does not declare");
+        Problem::new("docs/why/dependencies.md", line, what, "delete the row")
+    });
+    missing.chain(stale).collect()
+}
+
+/// The first cells of the tables, with their lines.
+fn explained(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let rows =
+        text.lines().enumerate().filter_map(|(index, line)| Some((index + 1, line.strip_prefix("| `")?)));
+    rows.filter_map(|(line, row)| Some((line, row.split_once('`')?.0)))
 }
 
 /// Names in `[workspace.dependencies]` with their lines, ours left out.
@@ -109,7 +119,9 @@ mod tests {
     #[test]
     fn every_dependency_is_explained() {
         let manifest = "[workspace.dependencies]\na = \"1\"\n# b\nours = { path = \"x\" }\nc = { version = \"2\" }\n[other]\nd = \"1\"\n";
-        let problems = dependencies_explained("| `a` | saves work |", manifest);
-        assert_eq!(problems.iter().map(|problem| problem.line).collect::<Vec<_>>(), [5]);
+        let problems = dependencies_explained("| `a` | saves `c` |\n| `gone` | saves work |", manifest);
+        let found: Vec<(&str, usize)> =
+            problems.iter().map(|problem| (problem.file.as_str(), problem.line)).collect();
+        assert_eq!(found, [("Cargo.toml", 5), ("docs/why/dependencies.md", 2)]);
     }
 }
