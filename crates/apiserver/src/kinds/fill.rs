@@ -66,3 +66,7 @@ pub(crate) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
 pub(crate) fn items<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
+/// Are two values the same to Go: absent, null, zero and empty alike?
+pub(crate) fn same(left: &Value, right: &Value) -> bool {
+    left == right || (is_zero(Some(left)) && is_zero(Some(right)))
+}

@@ -15,3 +15,4 @@ pub mod selectable;
 pub mod service;
 pub mod strategy;
 pub mod subresource;
+pub mod validate;

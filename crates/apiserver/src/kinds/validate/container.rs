@@ -1,0 +1,265 @@
+//! Containers: names, images, ports, environment, mounts, probes, resources.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::at::{At, Errors};
+use crate::field::Error;
+use crate::kinds::{names, quantity};
+
+pub(super) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
+const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
+const HANDLERS: [&str; 5] = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
+const SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
+const WITHOUT_RESTART: &str = "may not be set for init containers without restartPolicy=Always";
+
+/// What containers of one Pod have in common.
+pub(super) struct Pod<'a> {
+    /// Names of its well-formed volumes.
+    pub(super) volumes: BTreeSet<&'a str>,
+    /// Names of containers seen so far.
+    pub(super) names: BTreeSet<&'a str>,
+}
+
+/// A regular container.
+pub(super) fn regular<'a>(container: &At<'a>, pod: &mut Pod<'a>, errors: &mut Errors) {
+    any(container, pod, errors);
+    running(container, errors);
+}
+
+/// An init container: without a restart policy of its own it ends before anything could probe it.
+pub(super) fn init<'a>(container: &At<'a>, pod: &mut Pod<'a>, errors: &mut Errors) {
+    any(container, pod, errors);
+    if container.field("restartPolicy").text() == "Always" {
+        running(container, errors);
+        return;
+    }
+    for name in PROBES.into_iter().chain(["lifecycle"]) {
+        let part = container.field(name);
+        if part.is_set() {
+            part.forbidden(WITHOUT_RESTART, errors);
+        }
+    }
+}
+
+fn any<'a>(container: &At<'a>, pod: &mut Pod<'a>, errors: &mut Errors) {
+    let name = container.field("name");
+    name.must_be_named(names::label, errors);
+    if !pod.names.insert(container.value.get("name").and_then(Value::as_str).unwrap_or_default()) {
+        name.duplicate(errors);
+    }
+    container.field("image").must_be_set(errors);
+    container.field("imagePullPolicy").must_be_one_of(&PULL_POLICIES, errors);
+    container.field("terminationMessagePolicy").must_be_one_of(&["File", "FallbackToLogsOnError"], errors);
+    ports(&container.field("ports"), errors);
+    environment(container, errors);
+    mounts(&container.field("volumeMounts"), pod, errors);
+    resources(&container.field("resources"), errors);
+}
+
+fn running(container: &At<'_>, errors: &mut Errors) {
+    for name in PROBES {
+        let probe = container.field(name);
+        if probe.is_set() {
+            check_probe(&probe, name, errors);
+        }
+    }
+    let lifecycle = container.field("lifecycle");
+    for name in ["postStart", "preStop"] {
+        let handler = lifecycle.field(name);
+        if handler.is_set() {
+            check_handler(&handler, errors);
+        }
+    }
+}
+
+fn ports(list: &At<'_>, errors: &mut Errors) {
+    let mut seen = BTreeSet::new();
+    for port in list.items() {
+        let name = port.field("name");
+        let complaints = if name.is_zero() { Vec::new() } else { names::port_name(name.text()) };
+        if complaints.is_empty() {
+            if !name.is_zero() && !seen.insert(name.text().to_owned()) {
+                name.duplicate(errors);
+            }
+        }
+        for complaint in complaints {
+            name.invalid(&complaint, errors);
+        }
+        let number = port.field("containerPort");
+        if number.must_be_set(errors) {
+            number.must_be_port(errors);
+        }
+        if !port.field("hostPort").is_zero() {
+            port.field("hostPort").must_be_port(errors);
+        }
+        port.field("protocol").must_be_one_of(&PROTOCOLS, errors);
+    }
+}
+
+fn environment(container: &At<'_>, errors: &mut Errors) {
+    for variable in container.field("env").items() {
+        variable.field("name").must_be_named(names::environment_variable, errors);
+        let source = variable.field("valueFrom");
+        if source.is_set() {
+            variable_source(&variable, &source, errors);
+        }
+    }
+    for source in container.field("envFrom").items() {
+        source.field("prefix").must_pass(names::environment_variable, errors);
+        let references = ["configMapRef", "secretRef"].map(|name| source.field(name));
+        match references.iter().filter(|reference| reference.is_set()).count() {
+            0 => empty_invalid(&source, "must specify one of: `configMapRef` or `secretRef`", errors),
+            1 => {}
+            _ => empty_invalid(&source, "may not have more than one field specified at a time", errors),
+        }
+        for reference in references.iter().filter(|reference| reference.is_set()) {
+            reference.field("name").must_be_set(errors);
+        }
+    }
+}
+
+/// Go passes an empty text as the offending value in these places.
+fn empty_invalid(place: &At<'_>, detail: &str, errors: &mut Errors) {
+    errors.push(Error::invalid(&place.path, &json!(""), detail));
+}
+
+fn variable_source(variable: &At<'_>, source: &At<'_>, errors: &mut Errors) {
+    let count = SOURCES.iter().filter(|name| source.field(name).is_set()).count();
+    if count == 0 {
+        let detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
+        empty_invalid(source, detail, errors);
+    } else if !variable.field("value").is_zero() {
+        empty_invalid(source, "may not be specified when `value` is not empty", errors);
+    } else if count > 1 {
+        empty_invalid(source, "may not have more than one field specified at a time", errors);
+    }
+    if source.field("fieldRef").is_set() {
+        source.field("fieldRef").field("fieldPath").must_be_set(errors);
+    }
+    for name in ["configMapKeyRef", "secretKeyRef"] {
+        let reference = source.field(name);
+        if reference.is_set() {
+            reference.field("name").must_be_set(errors);
+            reference.field("key").must_be_named(names::config_key, errors);
+        }
+    }
+}
+
+fn mounts(list: &At<'_>, pod: &Pod<'_>, errors: &mut Errors) {
+    let mut paths = BTreeSet::new();
+    for mount in list.items() {
+        let (name, path) = (mount.field("name"), mount.field("mountPath"));
+        name.must_be_set(errors);
+        if !pod.volumes.contains(name.text()) {
+            errors.push(Error::not_found(&name.path, &json!(name.text())));
+        }
+        path.must_be_set(errors);
+        if !paths.insert(path.text().to_owned()) {
+            path.invalid("must be unique", errors);
+        }
+        for part in ["subPath", "subPathExpr"] {
+            let part = mount.field(part);
+            if part.text().starts_with('/') {
+                part.invalid("must be a relative path", errors);
+            } else if part.text().split('/').any(|step| step == "..") {
+                part.invalid("must not contain '..'", errors);
+            }
+        }
+    }
+}
+
+fn check_probe(probe: &At<'_>, name: &str, errors: &mut Errors) {
+    check_handler(probe, errors);
+    for field in
+        ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]
+    {
+        probe.field(field).must_not_be_negative(errors);
+    }
+    if name != "readinessProbe" && probe.field("successThreshold").number() != 1 {
+        probe.field("successThreshold").invalid("must be 1", errors);
+    }
+    probe.field("terminationGracePeriodSeconds").must_be_positive(errors);
+}
+
+fn check_handler(handler: &At<'_>, errors: &mut Errors) {
+    let mut seen = 0;
+    for name in HANDLERS {
+        let action = handler.field(name);
+        if !action.is_set() {
+            continue;
+        }
+        seen += 1;
+        if seen > 1 {
+            action.forbidden("may not specify more than 1 handler type", errors);
+            continue;
+        }
+        match name {
+            "exec" => {
+                action.field("command").must_be_set(errors);
+            }
+            "httpGet" => {
+                action.field("path").must_be_set(errors);
+                action.field("port").must_be_port_or_name(errors);
+                action.field("scheme").must_be_one_of(&["HTTP", "HTTPS"], errors);
+            }
+            "tcpSocket" => action.field("port").must_be_port_or_name(errors),
+            "grpc" => action.field("port").must_be_port(errors),
+            _ => {}
+        }
+    }
+    if seen == 0 {
+        handler.required("must specify a handler type", errors);
+    }
+}
+
+/// Requests and limits: well-named, not negative, and no request above its limit.
+pub(super) fn resources(resources: &At<'_>, errors: &mut Errors) {
+    for list in ["limits", "requests"] {
+        for (name, amount) in resources.field(list).entries() {
+            resource_name(name, &amount, errors);
+            if nanos(amount.value).is_some_and(|nanos| nanos < 0) {
+                amount.invalid("must be greater than or equal to 0", errors);
+            }
+        }
+    }
+    let limits = resources.field("limits");
+    let requests = resources.field("requests");
+    for (name, request) in requests.entries() {
+        let limit = limits.key(name);
+        let (Some(wanted), Some(allowed)) = (nanos(request.value), nanos(limit.value)) else { continue };
+        let detail = if wanted != allowed && !may_overcommit(name) {
+            format!("must be equal to {name} limit of {}", limit.text())
+        } else if wanted > allowed {
+            format!("must be less than or equal to {name} limit of {}", limit.text())
+        } else {
+            continue;
+        };
+        errors.push(Error::invalid(&requests.path, request.value, &detail));
+    }
+}
+
+fn nanos(amount: &Value) -> Option<i128> {
+    match amount {
+        Value::String(text) => quantity::parse(text),
+        Value::Number(number) => quantity::parse(&number.to_string()),
+        _ => None,
+    }
+}
+
+fn may_overcommit(name: &str) -> bool {
+    !name.starts_with("hugepages-") && (!name.contains('/') || name.contains("kubernetes.io/"))
+}
+
+fn resource_name(name: &str, amount: &At<'_>, errors: &mut Errors) {
+    for complaint in names::qualified(name) {
+        errors.push(Error::invalid(&amount.path, &json!(name), &complaint));
+    }
+    let is_standard =
+        matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+    if !name.contains('/') && !is_standard {
+        errors.push(Error::invalid(&amount.path, &json!(name), "must be a standard resource for containers"));
+    }
+}

@@ -1,0 +1,139 @@
+//! What is wrong with an object, per built-in kind, in the words of the real server.
+//!
+//! **Invariant:** runs on defaulted and prepared objects and changes nothing. Metadata every kind has is judged
+//! elsewhere, and so are types and unknown fields; what is here is what Kubernetes writes as code. Rare corners
+//! (Windows, affinity terms, most volume sources) are deliberately not judged.
+
+mod at;
+mod batch;
+mod cluster;
+mod config;
+mod container;
+mod control;
+mod event;
+mod network;
+mod pod;
+mod schedule;
+mod selector;
+mod service;
+mod storage;
+mod workload;
+
+use serde_json::Value;
+
+use self::at::{At, Errors};
+use super::events;
+use crate::field::Error;
+
+type Check = fn(&At<'_>, &mut Errors);
+type ChangeCheck = fn(&At<'_>, &Value, &mut Errors);
+
+const RBAC: &str = crate::auth::RBAC_GROUP;
+
+/// The complaints about a new object. Events come in their core form; `group` says through which face.
+pub fn validate_create(group: &str, kind: &str, object: &Value) -> Vec<Error> {
+    let check = match (group, kind) {
+        ("", "Pod") => Some(pod::pod_create as Check),
+        ("batch", "CronJob") => Some(batch::cron_job_create as Check),
+        (events::GROUP, "Event") => Some(event::newer_create as Check),
+        _ => always(group, kind),
+    };
+    let mut errors = Vec::new();
+    if let Some(check) = check {
+        check(&At::root(object), &mut errors);
+    }
+    errors
+}
+
+/// The complaints about a changed object.
+pub fn validate_update(group: &str, kind: &str, new: &Value, old: &Value) -> Vec<Error> {
+    let mut errors = Vec::new();
+    let root = At::root(new);
+    if let Some(check) = on_change(group, kind) {
+        check(&root, old, &mut errors);
+    }
+    if let Some(check) = always(group, kind) {
+        check(&root, &mut errors);
+    }
+    errors
+}
+
+/// The complaints about an object changed through its status endpoint.
+pub fn validate_status(group: &str, kind: &str, new: &Value) -> Vec<Error> {
+    let check: Check = match (group, kind) {
+        ("apps", "Deployment") => workload::deployment_status,
+        ("apps", "ReplicaSet" | "StatefulSet" | "DaemonSet")
+        | ("", "ReplicationController")
+        | ("batch", "Job") => workload::counted_status,
+        _ => return Vec::new(),
+    };
+    let mut errors = Vec::new();
+    check(&At::root(new), &mut errors);
+    errors
+}
+
+/// What holds for new and changed objects alike.
+fn always(group: &str, kind: &str) -> Option<Check> {
+    Some(match (group, kind) {
+        ("", "ConfigMap") => config::config_map,
+        ("", "Secret") => config::secret,
+        ("", "Service") => service::service,
+        ("", "Namespace") => cluster::namespace,
+        ("", "Node") => cluster::node,
+        ("", "Event") => event::core,
+        ("", "Endpoints") => network::endpoints,
+        ("", "PersistentVolume") => storage::volume,
+        ("", "PersistentVolumeClaim") => storage::claim,
+        ("", "PodTemplate") => workload::pod_template,
+        ("", "ReplicationController") => workload::replication_controller,
+        ("apps", "Deployment") => workload::deployment,
+        ("apps", "ReplicaSet") => workload::replica_set,
+        ("apps", "StatefulSet") => workload::stateful_set,
+        ("apps", "DaemonSet") => workload::daemon_set,
+        ("batch", "Job") => batch::job,
+        ("batch", "CronJob") => batch::cron_job,
+        ("coordination.k8s.io", "Lease") => cluster::lease,
+        (RBAC, "Role") => cluster::role,
+        (RBAC, "ClusterRole") => cluster::cluster_role,
+        (RBAC, "RoleBinding") => cluster::role_binding,
+        (RBAC, "ClusterRoleBinding") => cluster::cluster_role_binding,
+        ("policy", "PodDisruptionBudget") => cluster::budget,
+        ("scheduling.k8s.io", "PriorityClass") => cluster::priority_class,
+        ("node.k8s.io", "RuntimeClass") => cluster::runtime_class,
+        ("storage.k8s.io", "StorageClass") => storage::class,
+        ("networking.k8s.io", "Ingress") => network::ingress,
+        ("networking.k8s.io", "NetworkPolicy") => network::policy,
+        ("discovery.k8s.io", "EndpointSlice") => network::endpoint_slice,
+        ("autoscaling", "HorizontalPodAutoscaler") => control::autoscaler,
+        (
+            "admissionregistration.k8s.io",
+            "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration",
+        ) => control::webhooks,
+        _ => return None,
+    })
+}
+
+/// What holds between the stored and the changed object.
+fn on_change(group: &str, kind: &str) -> Option<ChangeCheck> {
+    Some(match (group, kind) {
+        ("", "Pod") => pod::pod_update,
+        ("", "ConfigMap") => config::config_map_update,
+        ("", "Secret") => config::secret_update,
+        ("", "Service") => service::service_update,
+        ("", "PersistentVolume") => storage::volume_update,
+        ("", "PersistentVolumeClaim") => storage::claim_update,
+        ("apps", "Deployment" | "ReplicaSet" | "DaemonSet") => workload::selector_stays,
+        ("apps", "StatefulSet") => workload::stateful_set_update,
+        ("batch", "Job") => batch::job_update,
+        (RBAC, "RoleBinding" | "ClusterRoleBinding") => cluster::binding_update,
+        ("scheduling.k8s.io", "PriorityClass") => cluster::priority_class_update,
+        ("node.k8s.io", "RuntimeClass") => cluster::runtime_class_update,
+        ("storage.k8s.io", "StorageClass") => storage::class_update,
+        ("discovery.k8s.io", "EndpointSlice") => network::endpoint_slice_update,
+        (events::GROUP, "Event") => event::newer_update,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

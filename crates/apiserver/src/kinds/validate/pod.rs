@@ -1,0 +1,317 @@
+//! Pods and the templates they come from.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::at::{At, Errors};
+use super::container;
+use crate::field::Error;
+use crate::kinds::fill::{items, same};
+use crate::kinds::names;
+
+const DNS_POLICIES: [&str; 4] = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
+const CHANGEABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+const TOKEN_TEXT: &str = "must not be specified when serviceAccountName is not set";
+
+/// A Pod, new or changed.
+pub(super) fn pod(object: &At<'_>, errors: &mut Errors) {
+    let spec = object.field("spec");
+    pod_spec(&spec, errors);
+    if spec.field("serviceAccountName").is_zero() {
+        for volume in spec.field("volumes").items() {
+            for source in volume.field("projected").field("sources").items() {
+                let token = source.field("serviceAccountToken");
+                if token.is_set() {
+                    token.forbidden(TOKEN_TEXT, errors);
+                }
+            }
+        }
+    }
+}
+
+/// A new Pod.
+pub(super) fn pod_create(object: &At<'_>, errors: &mut Errors) {
+    pod(object, errors);
+    let spec = object.field("spec");
+    if spec.field("ephemeralContainers").len() > 0 {
+        spec.field("ephemeralContainers").forbidden("cannot be set on create", errors);
+    }
+    if !spec.field("nodeName").is_zero() && spec.field("schedulingGates").len() > 0 {
+        let detail = "cannot be set until all schedulingGates have been cleared";
+        spec.field("nodeName").forbidden(detail, errors);
+    }
+}
+
+/// A template: labels and a spec.
+pub(super) fn template(template: &At<'_>, errors: &mut Errors) {
+    let metadata = template.field("metadata");
+    metadata.field("labels").must_be_labels(errors);
+    if metadata.field("annotations").is_set() {
+        let notes = metadata.field("annotations");
+        crate::metadata::validate::validate_annotations(notes.value, &notes.path, errors);
+    }
+    let spec = template.field("spec");
+    pod_spec(&spec, errors);
+    if spec.field("ephemeralContainers").len() > 0 {
+        spec.field("ephemeralContainers")
+            .forbidden("ephemeral containers not allowed in pod template", errors);
+    }
+}
+
+fn pod_spec(spec: &At<'_>, errors: &mut Errors) {
+    let volumes_list = spec.field("volumes");
+    let volumes = volumes(&volumes_list, errors);
+    let mut pod = container::Pod { volumes, names: BTreeSet::new() };
+    let containers = spec.field("containers");
+    if containers.len() == 0 {
+        containers.required("", errors);
+    }
+    for one in containers.items() {
+        container::regular(&At { value: one.value, path: one.path }, &mut pod, errors);
+    }
+    let init = spec.field("initContainers");
+    for one in init.items() {
+        container::init(&At { value: one.value, path: one.path }, &mut pod, errors);
+    }
+    host_ports(&containers, errors);
+    container::resources(&spec.field("resources"), errors);
+    policies(spec, errors);
+    names_in(spec, errors);
+    tolerations(&spec.field("tolerations"), errors);
+    spread(&spec.field("topologySpreadConstraints"), errors);
+}
+
+fn policies(spec: &At<'_>, errors: &mut Errors) {
+    let restart = spec.field("restartPolicy");
+    restart.must_be_set(errors);
+    restart.must_be_one_of(&["Always", "OnFailure", "Never"], errors);
+    let dns = spec.field("dnsPolicy");
+    dns.must_be_one_of(&DNS_POLICIES, errors);
+    if dns.text() == "None" && spec.field("dnsConfig").field("nameservers").len() == 0 {
+        let config = spec.field("dnsConfig");
+        let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+        config.field("nameservers").required(detail, errors);
+    }
+    spec.field("preemptionPolicy").must_be_one_of(&["PreemptLowerPriority", "Never"], errors);
+    let deadline = spec.field("activeDeadlineSeconds");
+    if deadline.is_set() && !(1..=i64::from(i32::MAX)).contains(&deadline.number()) {
+        deadline.invalid("must be between 1 and 2147483647, inclusive", errors);
+    }
+}
+
+fn names_in(spec: &At<'_>, errors: &mut Errors) {
+    spec.field("nodeSelector").must_be_labels(errors);
+    for name in ["serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"] {
+        spec.field(name).must_pass(names::subdomain, errors);
+    }
+    for name in ["hostname", "subdomain"] {
+        spec.field(name).must_pass(names::label, errors);
+    }
+    for secret in spec.field("imagePullSecrets").items() {
+        secret.field("name").must_be_set(errors);
+    }
+    for gate in spec.field("schedulingGates").items() {
+        gate.field("name").must_pass(names::qualified, errors);
+    }
+}
+
+/// Two containers cannot have the same port of the host.
+fn host_ports(containers: &At<'_>, errors: &mut Errors) {
+    let mut taken = BTreeSet::new();
+    for one in containers.items() {
+        for port in one.field("ports").items() {
+            let number = port.field("hostPort");
+            if number.is_zero() {
+                continue;
+            }
+            let claim = format!(
+                "{}/{}/{}",
+                port.field("protocol").text(),
+                port.field("hostIP").text(),
+                number.number()
+            );
+            if !taken.insert(claim.clone()) {
+                errors.push(Error::duplicate(&number.path, &json!(claim)));
+            }
+        }
+    }
+}
+
+/// Checks the volumes and returns the names of the good ones.
+fn volumes<'a>(list: &At<'a>, errors: &mut Errors) -> BTreeSet<&'a str> {
+    let mut good = BTreeSet::new();
+    let values = list.value.as_array().map(Vec::as_slice).unwrap_or_default();
+    for (value, volume) in values.iter().zip(list.items()) {
+        let before = errors.len();
+        let name = volume.field("name");
+        name.must_be_named(names::label, errors);
+        if good.contains(name.text()) {
+            name.duplicate(errors);
+        }
+        volume_source(&volume, errors);
+        if errors.len() == before {
+            good.insert(value.get("name").and_then(Value::as_str).unwrap_or_default());
+        }
+    }
+    good
+}
+
+/// One source, with what it cannot do without.
+fn volume_source(volume: &At<'_>, errors: &mut Errors) {
+    const NEEDS: [(&str, &[&str]); 9] = [
+        ("hostPath", &["path"]),
+        ("secret", &["secretName"]),
+        ("configMap", &["name"]),
+        ("persistentVolumeClaim", &["claimName"]),
+        ("nfs", &["server", "path"]),
+        ("csi", &["driver"]),
+        ("iscsi", &["targetPortal", "iqn"]),
+        ("rbd", &["monitors", "image"]),
+        ("gitRepo", &["repository"]),
+    ];
+    let mut sources = volume
+        .value
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(name, source)| *name != "name" && !source.is_null());
+    if sources.next().is_none() {
+        volume.required("must specify a volume type", errors);
+    }
+    for (name, _) in sources {
+        volume.field(name).forbidden("may not specify more than 1 volume type", errors);
+    }
+    for (source, needs) in NEEDS {
+        let source = volume.field(source);
+        for need in needs.iter().filter(|_| source.is_set()) {
+            source.field(need).must_be_set(errors);
+        }
+    }
+    for source in ["secret", "configMap", "downwardAPI", "projected"] {
+        let mode = volume.field(source);
+        let mode = mode.field("defaultMode");
+        if mode.is_set() && !(0..=0o777).contains(&mode.number()) {
+            mode.invalid("must be a number between 0 and 0777 (octal), both inclusive", errors);
+        }
+    }
+}
+
+fn tolerations(list: &At<'_>, errors: &mut Errors) {
+    for one in list.items() {
+        let (key, operator, effect) = (one.field("key"), one.field("operator"), one.field("effect"));
+        key.must_pass(names::qualified, errors);
+        if key.is_zero() && operator.text() != "Exists" {
+            let detail =
+                "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            errors.push(Error::invalid(&operator.path, &json!(operator.text()), detail));
+        }
+        if one.field("tolerationSeconds").is_set() && effect.text() != "NoExecute" {
+            let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+            errors.push(Error::invalid(&effect.path, &json!(effect.text()), detail));
+        }
+        match operator.text() {
+            "Exists" if !one.field("value").is_zero() => {
+                let value = json!(one.field("value").text());
+                let detail = "value must be empty when `operator` is 'Exists'";
+                errors.push(Error::invalid(&operator.path, &value, detail));
+            }
+            "Exists" => {}
+            "" | "Equal" => one.field("value").must_pass(names::label_value, errors),
+            _ => operator.must_be_one_of(&["Equal", "Exists"], errors),
+        }
+        if !effect.is_zero() {
+            effect.must_be_one_of(&["NoSchedule", "PreferNoSchedule", "NoExecute"], errors);
+        }
+    }
+}
+
+fn spread(list: &At<'_>, errors: &mut Errors) {
+    for one in list.items() {
+        if one.field("maxSkew").number() <= 0 {
+            one.field("maxSkew").invalid("must be greater than zero", errors);
+        }
+        one.field("topologyKey").must_be_set(errors);
+        one.field("whenUnsatisfiable").must_be_one_of(&["DoNotSchedule", "ScheduleAnyway"], errors);
+        super::selector::check(&one.field("labelSelector"), errors);
+    }
+}
+
+/// A changed Pod: images may change, a few more fields in one direction, nothing else.
+pub(super) fn pod_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+    pod(new, errors);
+    let (spec, old) = (new.field("spec"), &old["spec"]);
+    for list in ["containers", "initContainers"] {
+        let containers = spec.field(list);
+        if containers.len() != items(old, list).len() {
+            containers.forbidden("pod updates may not add or remove containers", errors);
+            return;
+        }
+    }
+    deadline_update(&spec, old, errors);
+    tolerations_update(&spec, old, errors);
+    gates_update(&spec, old, errors);
+    if !same(&comparable(spec.value, old), &comparable(old, old)) {
+        spec.forbidden(CHANGEABLE, errors);
+    }
+}
+
+fn deadline_update(spec: &At<'_>, old: &Value, errors: &mut Errors) {
+    let deadline = spec.field("activeDeadlineSeconds");
+    match (deadline.value.as_i64(), old["activeDeadlineSeconds"].as_i64()) {
+        (Some(now), Some(before)) if before < now => {
+            deadline.invalid("must be less than or equal to previous value", errors);
+        }
+        (None, Some(_)) => deadline.invalid("must not update from a positive integer to nil value", errors),
+        _ => {}
+    }
+}
+
+fn tolerations_update(spec: &At<'_>, old: &Value, errors: &mut Errors) {
+    let list = spec.field("tolerations");
+    let unless_seconds = |one: &Value| {
+        let mut one = one.clone();
+        if let Some(fields) = one.as_object_mut() {
+            fields.remove("tolerationSeconds");
+        }
+        one
+    };
+    let now: Vec<Value> = list.items().map(|one| unless_seconds(one.value)).collect();
+    if items(old, "tolerations").iter().any(|before| !now.contains(&unless_seconds(before))) {
+        list.forbidden("existing toleration can not be modified except its tolerationSeconds", errors);
+    }
+}
+
+fn gates_update(spec: &At<'_>, old: &Value, errors: &mut Errors) {
+    for gate in spec.field("schedulingGates").items() {
+        if !items(old, "schedulingGates").contains(gate.value) {
+            gate.forbidden("only deletion is allowed, but found new scheduling gate", errors);
+        }
+    }
+}
+
+/// A spec with everything that may change made the same as in `old`.
+fn comparable(spec: &Value, old: &Value) -> Value {
+    let mut spec = spec.clone();
+    let Some(fields) = spec.as_object_mut() else { return spec };
+    let mut free = vec!["activeDeadlineSeconds", "tolerations", "schedulingGates", "ephemeralContainers"];
+    if items(old, "schedulingGates").len() > 0 {
+        // A Pod that is not yet scheduled may still be steered.
+        free.extend(["nodeSelector", "affinity"]);
+    }
+    if old["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
+        free.push("terminationGracePeriodSeconds");
+    }
+    for name in free {
+        fields.remove(name);
+    }
+    for list in ["containers", "initContainers"] {
+        for one in fields.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(one) = one.as_object_mut() {
+                one.remove("image");
+            }
+        }
+    }
+    fields.retain(|_, value| !crate::kinds::fill::is_zero(Some(value)));
+    spec
+}

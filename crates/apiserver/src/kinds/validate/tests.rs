@@ -1,0 +1,526 @@
+//! What the real server refused, and the causes it gave: field and reason, in any order.
+
+use serde_json::json;
+
+use super::*;
+
+fn causes(errors: &[Error]) -> Vec<String> {
+    let mut causes: Vec<String> = errors
+        .iter()
+        .map(|error| format!("{} {}", error.kind.reason().trim_start_matches("FieldValue"), error))
+        .collect();
+    causes.sort();
+    causes
+}
+
+/// Each expected cause is the start of one: reason, field, and as much of the text as matters.
+#[track_caller]
+fn check(errors: &[Error], expected: &[&str]) {
+    let causes = causes(errors);
+    let mut expected = expected.to_vec();
+    expected.sort_unstable();
+    let fits = causes.len() == expected.len()
+        && causes.iter().zip(&expected).all(|(cause, start)| cause.starts_with(start));
+    assert!(fits, "got {causes:#?}\nexpected {expected:#?}");
+}
+
+#[track_caller]
+fn create(group: &str, kind: &str, mut object: Value, expected: &[&str]) {
+    crate::kinds::defaults::default(group, "v1", kind, &mut object);
+    check(&validate_create(group, kind, &object), expected);
+}
+
+/// `change` is merged into `old` one level below `spec` (or at the top).
+#[track_caller]
+fn update(group: &str, kind: &str, mut old: Value, change: impl Fn(&mut Value), expected: &[&str]) {
+    crate::kinds::defaults::default(group, "v1", kind, &mut old);
+    let mut new = old.clone();
+    change(&mut new);
+    check(&validate_update(group, kind, &new, &old), expected);
+}
+
+fn pod(containers: Value) -> Value {
+    json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": containers}})
+}
+
+fn deployment() -> Value {
+    json!({"spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "main", "image": "x"}]}}}})
+}
+
+fn job() -> Value {
+    let labels = json!({"controller-uid": "u", "job-name": "j", "batch.kubernetes.io/controller-uid": "u",
+        "batch.kubernetes.io/job-name": "j"});
+    json!({"metadata": {"name": "j", "uid": "u"}, "spec": {"suspend": true,
+        "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}},
+        "template": {"metadata": {"labels": labels},
+            "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}}}})
+}
+
+#[test]
+fn pods() {
+    create("", "Pod", pod(json!([{"name": "a", "image": "x"}])), &[]);
+    create("", "Pod", pod(json!([])), &["Required spec.containers: Required value"]);
+    create("", "Pod", pod(json!([{"name": "a"}])), &["Required spec.containers[0].image"]);
+    create(
+        "",
+        "Pod",
+        pod(json!([{"name": "A_b", "image": "x"}])),
+        &["Invalid spec.containers[0].name: Invalid value: \"A_b\": a lowercase RFC 1123 label"],
+    );
+    create(
+        "",
+        "Pod",
+        pod(json!([{"name": "a", "image": "x"}, {"name": "a", "image": "x"}])),
+        &["Duplicate spec.containers[1].name: Duplicate value: \"a\""],
+    );
+    create(
+        "",
+        "Pod",
+        pod(json!([{"name": "a", "image": "x", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}])),
+        &["NotFound spec.containers[0].volumeMounts[0].name: Not found: \"v\""],
+    );
+    create(
+        "",
+        "Pod",
+        pod(json!([{"name": "a", "image": "x", "ports": [{"containerPort": 70000}]}])),
+        &[
+            "Invalid spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive",
+        ],
+    );
+    create(
+        "",
+        "Pod",
+        pod(json!([{"name": "a", "image": "x", "env": [{"value": "1"}]}])),
+        &["Required spec.containers[0].env[0].name"],
+    );
+    create(
+        "",
+        "Pod",
+        pod(
+            json!([{"name": "a", "image": "x", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}]),
+        ),
+        &[
+            "Invalid spec.containers[0].resources.requests: Invalid value: \"2\": must be less than or equal to cpu limit of 1",
+        ],
+    );
+    let mut odd = pod(json!([{"name": "a", "image": "x"}]));
+    odd["spec"]["restartPolicy"] = json!("Maybe");
+    create(
+        "",
+        "Pod",
+        odd,
+        &[
+            "NotSupported spec.restartPolicy: Unsupported value: \"Maybe\": supported values: \"Always\", \"OnFailure\", \"Never\"",
+        ],
+    );
+}
+
+#[test]
+fn a_full_pod_is_refused_for_its_token_only() {
+    let full = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "x",
+        "ports": [{"containerPort": 80}],
+        "env": [{"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "livenessProbe": {"httpGet": {"port": 80}}, "readinessProbe": {"tcpSocket": {"port": "http"}},
+        "startupProbe": {"exec": {"command": ["x"]}}, "lifecycle": {"preStop": {"httpGet": {"port": 80}}},
+        "resources": {"limits": {"cpu": "1"}}, "volumeMounts": [{"name": "cm", "mountPath": "/cm"}]}],
+        "initContainers": [{"name": "i", "image": "y:1"}],
+        "volumes": [{"name": "cm", "configMap": {"name": "c"}}, {"name": "s", "secret": {"secretName": "s"}},
+            {"name": "e", "emptyDir": {}}, {"name": "h", "hostPath": {"path": "/x"}},
+            {"name": "p", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}},
+                {"downwardAPI": {"items": [{"path": "n", "fieldRef": {"fieldPath": "metadata.name"}}]}}]}}],
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]}});
+    create(
+        "",
+        "Pod",
+        full,
+        &["Forbidden spec.volumes[4].projected.sources[0].serviceAccountToken: Forbidden: must not be"],
+    );
+}
+
+#[test]
+fn changed_pods() {
+    let old = pod(json!([{"name": "a", "image": "x"}]));
+    let with = |change: fn(&mut Value), expected: &[&str]| update("", "Pod", old.clone(), change, expected);
+    with(|pod| pod["spec"]["containers"][0]["image"] = json!("y"), &[]);
+    with(|pod| pod["spec"]["activeDeadlineSeconds"] = json!(5), &[]);
+    let forbidden = &["Forbidden spec: Forbidden: pod updates may not change fields other than"];
+    with(|pod| pod["spec"]["hostname"] = json!("h"), forbidden);
+    with(|pod| pod["spec"]["nodeName"] = json!("h"), forbidden);
+    with(
+        |pod| pod["spec"]["containers"] = json!([{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]),
+        &["Forbidden spec.containers: Forbidden: pod updates may not add or remove containers"],
+    );
+}
+
+#[test]
+fn deployments() {
+    create("apps", "Deployment", deployment(), &[]);
+    let with = |change: fn(&mut Value), expected: &[&str]| {
+        let mut object = deployment();
+        change(&mut object);
+        create("apps", "Deployment", object, expected);
+    };
+    with(
+        |object| object["spec"]["selector"] = json!({"matchLabels": {"app": "other"}}),
+        &[
+            "Invalid spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector` does not match template `labels`",
+        ],
+    );
+    with(
+        |object| object["spec"]["replicas"] = json!(-1),
+        &["Invalid spec.replicas: Invalid value: -1: must be greater"],
+    );
+    with(
+        |object| object["spec"] = json!({}),
+        &[
+            "Required spec.selector",
+            "Invalid spec.template.metadata.labels: Invalid value: null: `selector` does not match",
+            "Required spec.template.spec.containers",
+        ],
+    );
+    with(
+        |object| object["spec"]["strategy"] = json!({"type": "Recreate", "rollingUpdate": {}}),
+        &[
+            "Forbidden spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'",
+        ],
+    );
+    with(
+        |object| object["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}}),
+        &[
+            "Invalid spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0",
+        ],
+    );
+    update(
+        "apps",
+        "Deployment",
+        deployment(),
+        |new| {
+            new["spec"]["selector"] = json!({"matchLabels": {"app": "other"}});
+            new["spec"]["template"]["metadata"]["labels"] = json!({"app": "other"});
+        },
+        &["Invalid spec.selector: Invalid value: {\"matchLabels\":{\"app\":\"other\"}}: field is immutable"],
+    );
+}
+
+#[test]
+fn the_status_of_a_deployment() {
+    check(
+        &validate_status("apps", "Deployment", &json!({"status": {"replicas": -1}})),
+        &[
+            "Invalid status.replicas: Invalid value: -1: must be greater than or equal to 0",
+            "Invalid status.updatedReplicas: Invalid value: 0: cannot be greater than status.replicas",
+            "Invalid status.readyReplicas: Invalid value: 0: cannot be greater than status.replicas",
+            "Invalid status.availableReplicas: Invalid value: 0: cannot be greater than status.replicas",
+        ],
+    );
+}
+
+#[test]
+fn other_workloads() {
+    let labels = json!({"app": "w"});
+    let template =
+        json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "m", "image": "x"}]}});
+    let spec =
+        json!({"spec": {"selector": {"matchLabels": labels}, "template": template, "serviceName": "s"}});
+    for kind in ["ReplicaSet", "StatefulSet", "DaemonSet"] {
+        create("apps", kind, spec.clone(), &[]);
+        let mut empty = spec.clone();
+        empty["spec"]["selector"] = json!({});
+        let own = if kind == "ReplicaSet" { "deployment".into() } else { kind.to_lowercase() };
+        create(
+            "apps",
+            kind,
+            empty,
+            &[&format!("Invalid spec.selector: Invalid value: {{}}: empty selector is invalid for {own}")],
+        );
+    }
+    create("", "ReplicationController", json!({"spec": {"template": template}}), &[]);
+    update(
+        "apps",
+        "StatefulSet",
+        spec,
+        |new| new["spec"]["serviceName"] = json!("t"),
+        &["Forbidden spec: Forbidden: updates to statefulset spec for fields other than"],
+    );
+}
+
+#[test]
+fn jobs() {
+    create("batch", "Job", job(), &[]);
+    update("batch", "Job", job(), |new| new["spec"]["parallelism"] = json!(2), &[]);
+    update(
+        "batch",
+        "Job",
+        job(),
+        |new| new["spec"]["completions"] = json!(5),
+        &["Invalid spec.completions: Invalid value: 5: field is immutable"],
+    );
+    let mut forever = job();
+    forever["spec"]["template"]["spec"]["restartPolicy"] = json!("Always");
+    create(
+        "batch",
+        "Job",
+        forever,
+        &[
+            "Required spec.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \"Never\"",
+        ],
+    );
+}
+
+#[test]
+fn cron_jobs() {
+    let object = json!({"metadata": {"name": "tick"}, "spec": {"schedule": "*/5 * * * *", "jobTemplate": {"spec":
+        {"template": {"spec": {"restartPolicy": "OnFailure", "containers": [{"name": "m", "image": "x"}]}}}}}});
+    create("batch", "CronJob", object.clone(), &[]);
+    let with = |change: fn(&mut Value), expected: &[&str]| {
+        update("batch", "CronJob", object.clone(), change, expected)
+    };
+    with(
+        |new| new["spec"]["schedule"] = json!("not a schedule"),
+        &[
+            "Invalid spec.schedule: Invalid value: \"not a schedule\": expected exactly 5 fields, found 3: [not a schedule]",
+        ],
+    );
+    with(
+        |new| new["spec"]["timeZone"] = json!("Nowhere/City"),
+        &["Invalid spec.timeZone: Invalid value: \"Nowhere/City\": unknown time zone Nowhere/City"],
+    );
+    with(|new| new["spec"]["timeZone"] = json!("Europe/Berlin"), &[]);
+}
+
+#[test]
+fn services() {
+    create("", "Service", json!({"spec": {"ports": [{"port": 80}]}}), &[]);
+    create("", "Service", json!({"spec": {}}), &["Required spec.ports"]);
+    create("", "Service", json!({"spec": {"clusterIP": "None"}}), &[]);
+    create(
+        "",
+        "Service",
+        json!({"spec": {"ports": [{"port": 0}]}}),
+        &[
+            "Invalid spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive",
+            "Invalid spec.ports[0].targetPort: Invalid value: 0: must be between 1 and 65535, inclusive",
+        ],
+    );
+    create(
+        "",
+        "Service",
+        json!({"spec": {"ports": [{"port": 80}, {"port": 81}]}}),
+        &["Required spec.ports[0].name", "Required spec.ports[1].name"],
+    );
+    create(
+        "",
+        "Service",
+        json!({"spec": {"type": "Fancy", "ports": [{"port": 80}]}}),
+        &[
+            "NotSupported spec.type: Unsupported value: \"Fancy\": supported values: \"ClusterIP\", \"ExternalName\", \"LoadBalancer\", \"NodePort\"",
+        ],
+    );
+    create(
+        "",
+        "Service",
+        json!({"spec": {"ports": [{"port": 80, "protocol": "ICMP"}]}}),
+        &[
+            "NotSupported spec.ports[0].protocol: Unsupported value: \"ICMP\": supported values: \"SCTP\", \"TCP\", \"UDP\"",
+        ],
+    );
+    create("", "Service", json!({"spec": {"type": "ExternalName"}}), &["Required spec.externalName"]);
+    update(
+        "",
+        "Service",
+        json!({"spec": {"clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"], "ports": [{"port": 80}]}}),
+        |new| {
+            new["spec"]["clusterIP"] = json!("None");
+            new["spec"]["clusterIPs"] = json!(["None"]);
+        },
+        &["Invalid spec.clusterIPs[0]: Invalid value: [\"None\"]: may not change once set"],
+    );
+}
+
+#[test]
+fn config_maps_and_secrets() {
+    let frozen = json!({"data": {"k": "1"}, "immutable": true});
+    let forbidden = "Forbidden: field is immutable when `immutable` is set";
+    update(
+        "",
+        "ConfigMap",
+        frozen.clone(),
+        |new| new["data"]["k"] = json!("2"),
+        &[&format!("Forbidden data: {forbidden}")],
+    );
+    update(
+        "",
+        "ConfigMap",
+        frozen,
+        |new| new["immutable"] = Value::Null,
+        &[&format!("Forbidden immutable: {forbidden}")],
+    );
+    create(
+        "",
+        "ConfigMap",
+        json!({"data": {"": "x"}}),
+        &["Invalid data[]: Invalid value: \"\": a valid config key"],
+    );
+    let big = "x".repeat(1024 * 1024 + 1);
+    create(
+        "",
+        "ConfigMap",
+        json!({"data": {"k": big}}),
+        &["TooLong []: Too long: may not be more than 1048576 bytes"],
+    );
+    create(
+        "",
+        "Secret",
+        json!({"type": "kubernetes.io/tls", "data": {"tls.crt": ""}}),
+        &["Required data[tls.key]"],
+    );
+    create(
+        "",
+        "Secret",
+        json!({"type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": "bm90IGpzb24="}}),
+        &["Invalid data[.dockerconfigjson]: Invalid value: \"<secret contents redacted>\": "],
+    );
+    create(
+        "",
+        "Secret",
+        json!({"type": "kubernetes.io/service-account-token"}),
+        &["Required metadata.annotations[kubernetes.io/service-account.name]"],
+    );
+    update(
+        "",
+        "Secret",
+        json!({"type": "a/b"}),
+        |new| new["type"] = json!("Opaque"),
+        &["Invalid type: Invalid value: \"Opaque\": field is immutable"],
+    );
+}
+
+#[test]
+fn roles_and_bindings() {
+    let rule = json!({"apiGroups": [""], "resources": ["pods"]});
+    create(
+        RBAC,
+        "Role",
+        json!({"rules": [rule]}),
+        &["Required rules[0].verbs: Required value: verbs must contain at least one value"],
+    );
+    update(
+        RBAC,
+        "RoleBinding",
+        json!({"roleRef": {"kind": "Role", "name": "r"}}),
+        |new| new["roleRef"]["name"] = json!("other"),
+        &[
+            "Invalid roleRef: Invalid value: {\"APIGroup\":\"rbac.authorization.k8s.io\",\"Kind\":\"Role\",\"Name\":\"other\"}: cannot change roleRef",
+        ],
+    );
+}
+
+#[test]
+fn leases_budgets_and_priorities() {
+    let lease = |spec: Value, expected: &[&str]| {
+        create("coordination.k8s.io", "Lease", json!({"spec": spec}), expected)
+    };
+    lease(json!({"leaseDurationSeconds": 15}), &[]);
+    lease(
+        json!({"leaseDurationSeconds": 0}),
+        &["Invalid spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0"],
+    );
+    lease(
+        json!({"leaseTransitions": -1}),
+        &["Invalid spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0"],
+    );
+    create("policy", "PodDisruptionBudget", json!({"spec": {"minAvailable": "50%"}}), &[]);
+    create(
+        "policy",
+        "PodDisruptionBudget",
+        json!({"spec": {"minAvailable": "half"}}),
+        &["Invalid spec.minAvailable"],
+    );
+    create("scheduling.k8s.io", "PriorityClass", json!({"value": 10}), &[]);
+    create("scheduling.k8s.io", "PriorityClass", json!({"value": 2_000_000_000}), &["Forbidden value"]);
+}
+
+#[test]
+fn storage_and_network() {
+    create(
+        "",
+        "PersistentVolumeClaim",
+        json!({"spec": {"accessModes": ["ReadWriteOnce"]}}),
+        &["Required spec.resources[storage]: Required value"],
+    );
+    update(
+        "",
+        "PersistentVolumeClaim",
+        json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}),
+        |new| new["spec"]["accessModes"] = json!(["ReadWriteMany"]),
+        &["Forbidden spec: Forbidden: spec is immutable after creation except resources.requests"],
+    );
+    update(
+        "discovery.k8s.io",
+        "EndpointSlice",
+        json!({"addressType": "FQDN", "endpoints": [{"addresses": ["a.b"]}]}),
+        |new| new["addressType"] = json!("IPv6"),
+        &[
+            "Invalid addressType: Invalid value: \"IPv6\": field is immutable",
+            "Invalid endpoints[0].addresses[0]",
+        ],
+    );
+    let backend = json!({"service": {"name": "s", "port": {"number": 80}}});
+    let path = json!({"path": "/", "pathType": "Prefix", "backend": backend});
+    create("networking.k8s.io", "Ingress", json!({"spec": {"rules": [{"http": {"paths": [path]}}]}}), &[]);
+    create(
+        "networking.k8s.io",
+        "Ingress",
+        json!({"spec": {}}),
+        &["Invalid spec: Invalid value: null: either"],
+    );
+    create(
+        "networking.k8s.io",
+        "NetworkPolicy",
+        json!({"spec": {"ingress": [{"from": [{}]}]}}),
+        &["Required spec.ingress[0].from[0]"],
+    );
+}
+
+#[test]
+fn autoscalers_and_webhooks() {
+    let spec =
+        json!({"minReplicas": 9, "maxReplicas": 5, "scaleTargetRef": {"kind": "Deployment", "name": "w"}});
+    create(
+        "autoscaling",
+        "HorizontalPodAutoscaler",
+        json!({"spec": spec}),
+        &["Invalid spec.maxReplicas: Invalid value: 5: must be greater than or equal to `minReplicas`"],
+    );
+    create(
+        "admissionregistration.k8s.io",
+        "ValidatingWebhookConfiguration",
+        json!({"webhooks": [{"name": "nodots", "clientConfig": {}}]}),
+        &[
+            "Required webhooks[0].admissionReviewVersions: Required value: must specify one of v1, v1beta1",
+            "Required webhooks[0].clientConfig: Required value: exactly one of url or service is required",
+            "Invalid webhooks[0].name: Invalid value: \"nodots\": should be a domain with at least three segments",
+            "Required webhooks[0].sideEffects: Required value: must specify one of None, NoneOnDryRun",
+        ],
+    );
+}
+
+#[test]
+fn events_have_two_sets_of_rules() {
+    let event = json!({"metadata": {"name": "e", "namespace": "n"}, "involvedObject": {"kind": "ConfigMap",
+        "name": "a", "namespace": "n"}});
+    create("", "Event", event.clone(), &[]);
+    create(
+        events::GROUP,
+        "Event",
+        event,
+        &["Required eventTime", "Invalid type: Invalid value: \"\": has invalid value: "],
+    );
+    let newer = json!({"metadata": {"name": "e", "namespace": "n"}, "involvedObject": {"namespace": "n"},
+        "eventTime": "2020-01-01T00:00:00.000000Z", "reportingComponent": "example.test/op", "reportingInstance": "op-0",
+        "action": "Sync", "reason": "Synced", "type": "Normal", "message": "done"});
+    create(events::GROUP, "Event", newer.clone(), &[]);
+    let changed = "Invalid reason: Invalid value: \"Other\": field is immutable";
+    update(events::GROUP, "Event", newer, |new| new["reason"] = json!("Other"), &[changed, changed]);
+}
