@@ -70,6 +70,13 @@ pub struct Representation {
     pub pretty: bool,
 }
 
+impl Default for Representation {
+    /// Plain JSON.
+    fn default() -> Self {
+        Self { form: Form::Object, media: Media::Json, pretty: false }
+    }
+}
+
 /// The form of an object in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {

@@ -27,7 +27,7 @@ use crate::bootstrap;
 use crate::discovery::{self, Documents};
 use crate::health;
 use crate::keeper::{Keeper, Notices};
-use crate::negotiate::{self, Asked, Endpoint};
+use crate::negotiate::{self, Asked, Endpoint, Forms, Representation};
 use crate::object::encode;
 use crate::pending::openapi;
 use crate::registry::{Registry, Table};
@@ -169,7 +169,7 @@ impl ApiServer {
         let mut response = match self.route(&parts, body).await {
             Ok(response) => response,
             Err(status) if status.is_plain => text(status.code, format!("{}\n", status.message)),
-            Err(status) => failure(&status),
+            Err(status) => failure(&status, &refusal_representation(&parts)),
         };
         stamp(&self.shared.backend, &parts.headers, &mut response);
         response
@@ -371,6 +371,9 @@ fn check_method(resource: &Resource, path: &ResourcePath, method: &Method, verb:
             None => Err(Status::no_such_resource()),
         };
     }
+    if resource.namespaced && path.namespace.is_empty() && !path.name.is_empty() {
+        return Err(Status::no_such_resource());
+    }
     let is_cluster_wide_read = matches!(verb, "list" | "watch");
     let is_misplaced = resource.namespaced && path.namespace.is_empty() && !is_cluster_wide_read;
     if !resource.allows(verb) || is_misplaced {
@@ -392,6 +395,12 @@ where
         }
         Err(error) => Err(Status::bad_request(format!("the body could not be read: {error}"))),
     }
+}
+
+/// How a refusal is shown: as asked, or as JSON when that cannot be had.
+fn refusal_representation(parts: &Parts) -> Representation {
+    let endpoint = Endpoint { forms: Forms::All, is_custom: false, is_collection: true };
+    negotiate::representation(&asked(parts), endpoint).unwrap_or_default()
 }
 
 fn asked(parts: &Parts) -> Asked<'_> {

@@ -146,7 +146,13 @@ impl Status {
     /// Fields of the object are wrong. `kind` is the Kind, not the resource.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[field::Error]) -> Self {
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-        let listed = errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+        // The text says each thing once, the causes repeat what was found twice.
+        let mut listed = Vec::new();
+        for text in errors.iter().map(ToString::to_string) {
+            if !listed.contains(&text) {
+                listed.push(text);
+            }
+        }
         let listed = if let [one] = &*listed { one.clone() } else { format!("[{}]", listed.join(", ")) };
         let causes = errors
             .iter()

@@ -6,6 +6,7 @@ use super::Call;
 use super::options::Strictness;
 use super::write::schema_of;
 use crate::decode;
+use crate::field;
 use crate::kinds;
 use crate::negotiate::{self, Encoding};
 use crate::resource::Resource;
@@ -44,10 +45,22 @@ pub(super) fn media_of(encoding: Encoding) -> Result<decode::Media, Status> {
 
 /// The object a patch made.
 pub(super) fn patched(call: &Call, mut object: Value, strictness: Strictness) -> Result<Admitted, Status> {
-    check_type(&call.resource, &mut object)?;
-    let problems = normalize(&call.resource, &mut object, strictness)?;
+    let before = object.clone();
+    let refused = |status: Status| bad_result(&before, &status);
+    check_type(&call.resource, &mut object).map_err(refused)?;
+    let problems = normalize(&call.resource, &mut object, strictness).map_err(refused)?;
     let warnings = judge(call, problems, strictness, "")?;
     Ok(Admitted { object, warnings })
+}
+
+/// A patch whose result cannot be decoded is refused as a whole, with that result.
+fn bad_result(object: &Value, status: &Status) -> Status {
+    if status.code != 400 {
+        return status.clone();
+    }
+    let path = field::Path::Root;
+    let error = field::Error::invalid(&path.field("patch"), &object.to_string().into(), &status.message);
+    Status::invalid("", "", "", &[error])
 }
 
 /// The configuration of a server-side apply: typed, but neither pruned nor defaulted.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::Call;
 use crate::body::Body;
 use crate::convert;
-use crate::negotiate::{self, Form, Media};
+use crate::negotiate::{self, Form, Media, Representation};
 use crate::object::encode;
 use crate::status::Status;
 use crate::table::{ListMeta, View};
@@ -153,10 +153,9 @@ fn shortened(warnings: Vec<String>) -> Vec<String> {
 }
 
 /// A refusal as a response.
-pub(crate) fn failure(status: &Status) -> Response<Body> {
-    let mut bytes = serde_json::to_vec(&status.to_json()).expect("a Status always encodes");
-    bytes.push(b'\n');
-    let mut response = Answer::body(status.code, "application/json", bytes.into()).into_response();
+pub(crate) fn failure(status: &Status, accepted: &Representation) -> Response<Body> {
+    let bytes = negotiate::encode(&status.to_json(), accepted);
+    let mut response = Answer::body(status.code, accepted.media.content_type(), bytes.into()).into_response();
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if let Some(seconds) =

@@ -178,6 +178,7 @@ pub(crate) async fn remove(
         let object = encode::decode(entry);
         check_preconditions(resource, &object, entry, options)?;
         let (op, marked) = plan(backend, resource, object, options);
+        let is_last_mark = marked.as_ref().is_some_and(|object| is_over(resource, object));
         if options.is_dry_run {
             return Ok(marked.map_or_else(|| Removed::Gone(Arc::clone(entry)), Removed::Imagined));
         }
@@ -185,6 +186,9 @@ pub(crate) async fn remove(
         match backend.commit(key.clone(), Some(entry), op).await {
             Ok(committed) => {
                 let left = committed.entries.into_iter().next().flatten();
+                if is_last_mark {
+                    continue;
+                }
                 return Ok(left.map_or_else(|| Removed::Gone(Arc::clone(entry)), Removed::Marked));
             }
             Err(StoreError::Conflict { .. }) => tokio::task::yield_now().await,
@@ -230,7 +234,8 @@ fn plan(
     meta::set_finalizers(&mut marked, finalizers_after(resource, &object, options.policy));
     let grace_s = grace(resource, &object, options.grace_s);
     let is_held = meta::finalizers(&marked).next().is_some() || namespace::is_held(resource, &marked);
-    if !is_held && grace_s == 0 {
+    let is_over = !is_running(resource, &object) || is_over(resource, &object);
+    if !is_held && grace_s == 0 && is_over {
         return (Some(Op::Delete), None);
     }
     mark(backend, resource, &mut marked, grace_s);
@@ -269,14 +274,24 @@ fn requested_at(object: &Value, grace_s: Option<i64>) -> Option<Timestamp> {
     Some(at - SignedDuration::from_secs(grace_s.unwrap_or_default()))
 }
 
+/// Does something run that must be told to end first?
+fn is_running(resource: &Resource, object: &Value) -> bool {
+    strategy(resource).is_graceful
+        && !object["spec"]["nodeName"].as_str().unwrap_or_default().is_empty()
+        && !matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+/// Has what ran been told to end at once, with nothing else holding the object?
+fn is_over(resource: &Resource, object: &Value) -> bool {
+    is_running(resource, object)
+        && meta::is_deleting(object)
+        && object["metadata"]["deletionGracePeriodSeconds"] == 0
+        && meta::finalizers(object).next().is_none()
+}
+
 /// Seconds the object may take to end; only Pods that run somewhere take any.
 fn grace(resource: &Resource, object: &Value, asked_s: Option<i64>) -> i64 {
-    if !strategy(resource).is_graceful {
-        return 0;
-    }
-    let is_running = !object["spec"]["nodeName"].as_str().unwrap_or_default().is_empty()
-        && !matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-    if !is_running {
+    if !is_running(resource, object) {
         return 0;
     }
     let own_s = object["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(POD_GRACE_S);

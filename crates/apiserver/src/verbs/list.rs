@@ -132,10 +132,6 @@ fn check_match(sends_initial: bool, revision: &str, matching: &str, token: &str)
     let root = Path::Root;
     let path = root.field("resourceVersionMatch");
     let mut errors = Vec::new();
-    if sends_initial {
-        let path = root.field("sendInitialEvents");
-        errors.push(Error::forbidden(&path, "sendInitialEvents is forbidden for list"));
-    }
     if !matching.is_empty() {
         if revision.is_empty() {
             let detail = "resourceVersionMatch is forbidden unless resourceVersion is provided";
@@ -152,6 +148,10 @@ fn check_match(sends_initial: bool, revision: &str, matching: &str, token: &str)
             let detail = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
             errors.push(Error::forbidden(&path, detail));
         }
+    }
+    if sends_initial {
+        let path = root.field("sendInitialEvents");
+        errors.push(Error::forbidden(&path, "sendInitialEvents is forbidden for list"));
     }
     if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "ListOptions", "", &errors)) }
 }

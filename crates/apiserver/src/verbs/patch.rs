@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::admit::{self, Admitted};
 use super::options::WriteOptions;
+use super::update::check_names;
 use super::write::{Changed, change, schema_of};
 use super::{Answer, Call, create};
 use crate::decode;
@@ -71,6 +72,9 @@ impl Patch {
 
 /// A patch may not turn the object into another.
 fn check_identity(call: &Call, new: &Value, old: &Value) -> Result<(), Status> {
+    if meta::name(new).is_empty() {
+        return check_names(call, new);
+    }
     for (field, what) in [("name", "name"), ("namespace", "namespace")] {
         let (new, old) = (meta::text(new, field), meta::text(old, field));
         if !new.is_empty() && new != old {
@@ -81,7 +85,6 @@ fn check_identity(call: &Call, new: &Value, old: &Value) -> Result<(), Status> {
             return Err(Status::bad_request(message));
         }
     }
-    let _ = call;
     Ok(())
 }
 

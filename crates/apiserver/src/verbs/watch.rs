@@ -115,6 +115,9 @@ fn check_options(initial: Option<bool>, matching: &str, token: &str) -> Result<(
         }
         _ => {}
     }
+    if initial.is_some() && !matching.is_empty() && matching != "NotOlderThan" {
+        errors.push(Error::not_supported(&path, &json!(matching), &["NotOlderThan"]));
+    }
     if !matching.is_empty() && !token.is_empty() {
         errors.push(Error::forbidden(&path, "resourceVersionMatch is forbidden when continue is provided"));
     }

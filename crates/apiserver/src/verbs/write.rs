@@ -140,7 +140,7 @@ async fn release(
 fn check_preconditions(call: &Call, new: &Value, old: &Value, entry: &Entry) -> Result<(), Status> {
     let about = call.resource.about(&call.path.name);
     let (asked, actual) = (meta::uid(new), meta::uid(old));
-    if !asked.is_empty() && asked != actual {
+    if !asked.is_empty() && asked != actual && !call.is_patch {
         let why = format!("Precondition failed: UID in precondition: {asked}, UID in object meta: {actual}");
         return Err(Status::conflict(&about, &why));
     }
@@ -181,12 +181,13 @@ fn part(call: &Call, old: &Value, new: Value) -> Value {
 
 /// What only the server sets is kept from the stored object.
 fn preserve(new: &mut Value, old: &Value) {
-    for name in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"]
-    {
+    for name in ["creationTimestamp", "generation"] {
         meta::set(new, name, old["metadata"].get(name).cloned());
     }
-    for name in ["name", "namespace"] {
-        if meta::text(new, name).is_empty() {
+    // Given and different, these are refused as immutable; left out, they stay.
+    for name in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds", "name", "namespace"] {
+        let is_given = new["metadata"].get(name).is_some_and(|value| !value.is_null() && value != "");
+        if !is_given {
             meta::set(new, name, old["metadata"].get(name).cloned());
         }
     }
@@ -267,7 +268,8 @@ impl Call {
         Rules {
             namespaced: self.resource.namespaced,
             name: self.strategy().name,
-            is_custom: self.resource.is_custom(),
+            // Definitions are judged like the objects they define.
+            is_custom: self.resource.is_custom() || is_definition(&self.resource),
         }
     }
 }
