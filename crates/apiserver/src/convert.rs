@@ -54,7 +54,7 @@ fn to_version(resource: &Resource, mut object: Value) -> Value {
             object["apiVersion"] = resource.api_version().into();
             if let Some(schema) = resource.custom().and_then(|custom| custom.schema.as_ref()) {
                 schema::prune(schema, &mut object, None);
-                crate::pending::schema::default(schema, &mut object);
+                schema::default(schema, &mut object);
             }
             object
         }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::object::meta;
 use crate::resource::{Custom, Resource, Scale, Source, Subresource};
+use crate::schema;
 
 /// Verbs of a custom resource, in the order discovery lists them.
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
@@ -81,7 +82,7 @@ fn custom(definition: &Value, version: &Value, storage: &str, is_terminating: bo
     let columns = version["additionalPrinterColumns"].as_array().cloned().unwrap_or_default();
     let fields = version["selectableFields"].as_array().into_iter().flatten();
     Custom {
-        schema: raw_schema.is_object().then(|| Arc::new(crate::pending::schema::custom(&raw_schema))),
+        schema: raw_schema.is_object().then(|| schema::custom(&raw_schema)),
         columns,
         selectable_fields: fields
             .map(|field| text(field, "jsonPath").trim_start_matches('.').into())

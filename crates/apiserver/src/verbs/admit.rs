@@ -101,7 +101,7 @@ fn normalize(resource: &Resource, object: &mut Value, strictness: Strictness) ->
     if resource.is_custom() {
         schema::prune(&schema, object, report);
         schema::decode_metadata(object).map_err(Status::bad_request)?;
-        crate::pending::schema::default(&schema, object);
+        schema::default(&schema, object);
     } else {
         schema::prune(&schema, object, report);
         schema::decode(&schema, object)

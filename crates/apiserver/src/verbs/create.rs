@@ -15,6 +15,7 @@ use crate::kinds::prepare::{Prepare, prepare_for_create};
 use crate::metadata::validate::validate_object_meta;
 use crate::namespace;
 use crate::object::{encode, meta};
+use crate::schema;
 use crate::status::Status;
 
 /// Random letters appended to `generateName`.
@@ -181,7 +182,7 @@ fn errors_of(call: &Call, object: &Value) -> Vec<field::Error> {
     match resource.custom() {
         Some(custom) => {
             if let Some(schema) = &custom.schema {
-                errors.extend(crate::pending::schema::validate(schema, object, None));
+                errors.extend(schema::validate(schema, object, None));
             }
         }
         None if is_definition(resource) => {

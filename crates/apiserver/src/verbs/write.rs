@@ -282,7 +282,7 @@ fn errors_of(call: &Call, new: &Value, old: &Value) -> Vec<field::Error> {
     match resource.custom() {
         Some(custom) => {
             if let Some(schema) = &custom.schema {
-                errors.extend(crate::pending::schema::validate(schema, new, Some(old)));
+                errors.extend(schema::validate(schema, new, Some(old)));
             }
         }
         None if is_definition(resource) => {
