@@ -21,6 +21,7 @@ pub mod metadata;
 mod namespace;
 pub mod negotiate;
 mod object;
+pub mod openapi;
 mod page;
 pub mod patch;
 mod pending;

@@ -9,6 +9,7 @@ mod accept;
 mod content;
 mod query;
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use self::accept::{Clause, clauses};
@@ -231,6 +232,23 @@ pub fn encode(value: &Value, representation: &Representation) -> Vec<u8> {
             bytes.push(b'\n');
             bytes
         }
+    }
+}
+
+/// Does the client take plain JSON, whatever else it asks for? For documents that come in no other form.
+pub(crate) fn admits_json(accept: Option<&str>) -> bool {
+    let accept = accept.filter(|accept| !accept.is_empty());
+    accept.is_none_or(|accept| clauses(accept).iter().any(|clause| clause.matches("json")))
+}
+
+/// Re-encodes JSON that is ready as decided: itself, unless YAML or indentation is wanted.
+pub fn encode_json(json: Bytes, representation: &Representation) -> Bytes {
+    if representation.media != Media::Yaml && !representation.pretty {
+        return json;
+    }
+    match serde_json::from_slice::<Value>(&json) {
+        Ok(value) => encode(&value, representation).into(),
+        Err(_) => json,
     }
 }
 

@@ -393,15 +393,9 @@ mod tests {
 
     #[test]
     fn only_what_can_be_listed_has_a_table() {
-        let none: [(&str, Option<&str>); 4] = [
-            ("SelfSubjectAccessReview", None),
-            ("Pod", Some("log")),
-            ("Pod", Some("eviction")),
-            ("Binding", None),
-        ];
+        let none = [("SelfSubjectAccessReview", None), ("Pod", Some("eviction")), ("Binding", None)];
         for (kind, subresource) in none {
-            let expected = if subresource == Some("log") { Forms::All } else { Forms::Metadata };
-            assert_eq!(forms(&row(kind), subresource), expected, "{kind} {subresource:?}");
+            assert_eq!(forms(&row(kind), subresource), Forms::Metadata, "{kind} {subresource:?}");
         }
         for (kind, subresource) in
             [("Deployment", Some("scale")), ("Deployment", Some("status")), ("Role", None)]

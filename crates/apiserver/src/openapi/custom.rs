@@ -1,0 +1,170 @@
+//! The schemas of custom kinds, as their definitions give them, with what every object has added. Version 2 knows
+//! less than version 3, so there they are reduced to what it can say.
+
+use serde_json::{Map, Value, json};
+
+use super::components::{OBJECT_META, PREFIX, for_each_below};
+use crate::resource::Custom;
+
+/// What version 2 has no word for.
+const UNKNOWN_IN_V2: [&str; 5] = ["allOf", "anyOf", "oneOf", "not", "nullable"];
+
+/// `com.example.v1.Foo`: the group reversed, so that schemas of one domain stand together.
+pub(super) fn schema_name(group: &str, version: &str, kind: &str) -> String {
+    let reversed = group.rsplit('.').collect::<Vec<_>>().join(".");
+    format!("{reversed}.{version}.{kind}")
+}
+
+/// The version 3 schema.
+pub(super) fn v3(custom: &Custom) -> Value {
+    let Value::Object(_) = &custom.raw_schema else { return json!({ "type": "object" }) };
+    let mut schema = custom.raw_schema.clone();
+    add_embedded(&mut schema);
+    finish(&mut schema, custom);
+    schema
+}
+
+/// The version 2 schema, still with version 3 references. An object that keeps unknown fields must not list the
+/// known ones, since clients would refuse all others.
+pub(super) fn v2(custom: &Custom) -> Value {
+    let Value::Object(raw) = &custom.raw_schema else { return json!({ "type": "object" }) };
+    if keeps_unknown(raw) {
+        return json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    }
+    let mut schema = custom.raw_schema.clone();
+    reduce(&mut schema);
+    add_embedded(&mut schema);
+    finish(&mut schema, custom);
+    schema
+}
+
+/// Adds what every object has.
+fn finish(schema: &mut Value, custom: &Custom) {
+    let metadata = json!({
+        "description": "Standard object's metadata.",
+        "allOf": [{ "$ref": format!("{PREFIX}{OBJECT_META}") }],
+    });
+    schema["properties"]["metadata"] = metadata;
+    add_type_meta(schema);
+    if !custom.selectable_fields.is_empty() {
+        let fields: Vec<_> =
+            custom.selectable_fields.iter().map(|path| json!({ "fieldPath": path })).collect();
+        schema["x-kubernetes-selectable-fields"] = fields.into();
+    }
+}
+
+/// Adds `apiVersion` and `kind`.
+pub(super) fn add_type_meta(schema: &mut Value) {
+    schema["properties"]["apiVersion"] = json!({
+        "description": "The version of the schema this object follows: group and version.", "type": "string",
+    });
+    schema["properties"]["kind"] =
+        json!({ "description": "The kind of this object, in CamelCase.", "type": "string" });
+}
+
+/// Objects within objects have metadata too.
+fn add_embedded(schema: &mut Value) {
+    let Value::Object(map) = schema else { return };
+    for_each_below(map, &mut add_embedded);
+    if map.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) {
+        add_type_meta(schema);
+        schema["properties"]["metadata"] = json!({ "allOf": [{ "$ref": format!("{PREFIX}{OBJECT_META}") }] });
+    }
+}
+
+/// Takes away what version 2 cannot say, so that clients refuse nothing the server would take.
+fn reduce(schema: &mut Value) {
+    let Value::Object(map) = schema else { return };
+    let is_nullable = map.get("nullable") == Some(&Value::Bool(true));
+    for key in UNKNOWN_IN_V2 {
+        map.remove(key);
+    }
+    if is_nullable {
+        forget(map, &["type", "items", "properties", "required", "additionalProperties"]);
+    }
+    if keeps_unknown(map) {
+        forget(map, &["items", "properties", "required"]);
+        if map.get("type").is_some_and(|kind| kind == "object") {
+            map.remove("type");
+        }
+    }
+    if map.get("type").is_some_and(|kind| kind == "array") && !map.contains_key("items") {
+        map.remove("type");
+    }
+    forget_nullable_requirements(map);
+    for_each_below(map, &mut reduce);
+}
+
+/// A required field that may be null would have to be there and must not be: it is not required then.
+fn forget_nullable_requirements(map: &mut Map<String, Value>) {
+    let properties = map.get("properties").cloned().unwrap_or_default();
+    if let Some(Value::Array(required)) = map.get_mut("required") {
+        required.retain(|name| {
+            name.as_str().is_none_or(|name| properties[name]["nullable"] != Value::Bool(true))
+        });
+    }
+    if map.get("required").is_some_and(|required| *required == json!([])) {
+        map.remove("required");
+    }
+}
+
+fn forget(map: &mut Map<String, Value>, keys: &[&str]) {
+    map.retain(|key, _| !keys.contains(&&**key));
+}
+
+fn keeps_unknown(map: &Map<String, Value>) -> bool {
+    map.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn custom(raw_schema: Value) -> Custom {
+        Custom {
+            schema: None,
+            raw_schema,
+            columns: Vec::new(),
+            selectable_fields: Vec::new(),
+            has_status: false,
+            scale: None,
+            storage_version: "v1".into(),
+            deprecation_warning: None,
+            is_terminating: false,
+        }
+    }
+
+    #[test]
+    fn a_custom_schema_is_published_as_recorded() {
+        let spec = json!({"type": "object", "required": ["size"], "properties": {
+            "mode": {"type": "string", "default": "a", "enum": ["a", "b"]},
+            "size": {"description": "how big", "type": "integer", "minimum": 1}}});
+        let schema = v3(&custom(json!({"type": "object", "properties": {"spec": spec}})));
+        assert_eq!(schema["properties"]["spec"], spec);
+        assert_eq!(schema["properties"]["kind"]["type"], "string");
+        assert_eq!(schema_name("id.oracle.test", "v1", "Widget"), "test.oracle.id.v1.Widget");
+    }
+
+    #[test]
+    fn no_schema_says_no_more_than_that_it_is_an_object() {
+        assert_eq!(v3(&custom(Value::Null)), json!({"type": "object"}));
+        let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        assert_eq!(v2(&custom(open.clone())), open);
+        assert!(v3(&custom(open))["properties"].get("metadata").is_some());
+    }
+
+    #[test]
+    fn version_2_refuses_nothing_the_server_takes() {
+        let raw = json!({"type": "object", "required": ["n", "o"], "properties": {
+            "n": {"type": "string", "nullable": true},
+            "o": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {}}},
+            "l": {"type": "array"},
+            "x": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]}}});
+        let schema = v2(&custom(raw));
+        let properties = &schema["properties"];
+        assert_eq!((&properties["n"], &properties["l"]), (&json!({}), &json!({})));
+        assert_eq!(properties["o"], json!({"x-kubernetes-preserve-unknown-fields": true}));
+        assert_eq!(properties["x"], json!({"x-kubernetes-int-or-string": true}));
+        assert_eq!(schema["required"], json!(["o"]));
+    }
+}

@@ -1,0 +1,291 @@
+//! The OpenAPI documents: version 3, one document per group and version, and version 2, all in one.
+//!
+//! **Invariant:** a document is a function of the rows it was built from, and its entity tag is a digest of those
+//! rows, so the index can name all tags without rendering a single document. Documents are rendered on request and
+//! not kept: clients keep them under their tag for a year, and together they are larger than the whole server at
+//! rest. Protobuf is not offered.
+
+mod answer;
+mod components;
+mod custom;
+mod parameters;
+mod paths;
+mod v2;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use http::Response;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha512};
+
+use crate::body::Body;
+use crate::negotiate::{self, parameter};
+use crate::resource::Resource;
+
+/// The Kubernetes release whose API is described.
+const VERSION: &str = "v1.36.4";
+
+/// All OpenAPI documents of one set of rows.
+#[derive(Debug)]
+pub struct Documents {
+    versions: Vec<Version>,
+    tag: OnceLock<Box<str>>,
+}
+
+/// One group and version.
+#[derive(Debug)]
+struct Version {
+    /// `api/v1` or `apis/apps/v1`.
+    path: Box<str>,
+    rows: Vec<Arc<Resource>>,
+    tag: OnceLock<Box<str>>,
+}
+
+/// A request for a document.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The path.
+    pub path: &'a str,
+    /// The raw query.
+    pub query: &'a str,
+    /// The `Accept` header.
+    pub accept: Option<&'a str>,
+    /// The `If-None-Match` header.
+    pub if_none_match: Option<&'a str>,
+    /// What time it is, for the expiry of what may be kept.
+    pub now: Timestamp,
+}
+
+impl Documents {
+    /// The documents of these rows; nothing is rendered yet.
+    pub fn new(rows: &[Arc<Resource>]) -> Self {
+        let mut versions = BTreeMap::<String, Vec<Arc<Resource>>>::new();
+        for row in rows {
+            versions.entry(base_path(row)).or_default().push(Arc::clone(row));
+        }
+        let versions = versions
+            .into_iter()
+            .map(|(path, rows)| Version { path: path.into(), rows, tag: OnceLock::new() })
+            .collect();
+        Self { versions, tag: OnceLock::new() }
+    }
+
+    /// Answers a GET below `/openapi`. `None`: no such path.
+    pub fn answer(&self, request: &Request<'_>) -> Option<Response<Body>> {
+        match request.path.trim_end_matches('/').strip_prefix("/openapi/")? {
+            _ if !negotiate::admits_json(request.accept) => Some(answer::not_acceptable()),
+            "v2" => Some(answer::document(request, self.tag(), None, || self.v2())),
+            "v3" => Some(answer::json(&self.index())),
+            path => path.strip_prefix("v3/").map(|path| self.version(request, path)),
+        }
+    }
+
+    /// What `/openapi/v3` lists.
+    pub fn index(&self) -> Value {
+        let paths: Map<_, _> = self
+            .versions
+            .iter()
+            .map(|version| (version.path.to_string(), json!({ "serverRelativeURL": version.url() })))
+            .collect();
+        json!({ "paths": paths })
+    }
+
+    /// The version 3 document of a path as `apis/apps/v1`.
+    pub fn v3(&self, path: &str) -> Option<Value> {
+        self.versions.iter().find(|version| &*version.path == path).map(Version::document)
+    }
+
+    /// The version 2 document of everything.
+    pub fn v2(&self) -> Value {
+        v2::document(self.versions.iter().flat_map(|version| &version.rows).map(|row| &**row))
+    }
+
+    fn version(&self, request: &Request<'_>, path: &str) -> Response<Body> {
+        let Some(version) = self.versions.iter().find(|version| &*version.path == path) else {
+            return answer::not_found();
+        };
+        match parameter(request.query, "hash").filter(|hash| !hash.is_empty()) {
+            Some(hash) if hash != version.tag() => answer::moved(&version.url()),
+            Some(_) => answer::document(request, version.tag(), Some(request.now), || version.document()),
+            None => answer::document(request, version.tag(), None, || version.document()),
+        }
+    }
+
+    fn tag(&self) -> &str {
+        self.tag.get_or_init(|| {
+            let mut digest = Sha512::new();
+            for version in &self.versions {
+                digest.update(version.tag());
+            }
+            format!("{:X}", digest.finalize()).into()
+        })
+    }
+}
+
+impl Version {
+    fn tag(&self) -> &str {
+        self.tag.get_or_init(|| tag(&self.rows).into())
+    }
+
+    fn url(&self) -> String {
+        format!("/openapi/v3/{}?hash={}", self.path, self.tag())
+    }
+
+    fn document(&self) -> Value {
+        let rows = self.rows.iter().map(|row| &**row);
+        let security = json!({ "BearerToken": {
+            "type": "apiKey", "in": "header", "name": "authorization", "description": "Bearer token authentication",
+        } });
+        json!({
+            "openapi": "3.0.0",
+            "info": { "title": "Kubernetes", "version": VERSION },
+            "paths": paths::of(rows.clone()),
+            "components": { "schemas": components::of(rows), "securitySchemes": security },
+        })
+    }
+}
+
+/// `api/v1` or `apis/apps/v1`.
+fn base_path(row: &Resource) -> String {
+    if row.group.is_empty() {
+        format!("api/{}", row.version)
+    } else {
+        format!("apis/{}/{}", row.group, row.version)
+    }
+}
+
+/// A digest of everything a document is made from.
+fn tag(rows: &[Arc<Resource>]) -> String {
+    let mut digest = Sha512::new();
+    digest.update(env!("CARGO_PKG_VERSION"));
+    for row in rows {
+        let facts = json!([
+            row.group,
+            row.version,
+            row.plural,
+            row.singular,
+            row.kind,
+            row.list_kind,
+            row.namespaced,
+            row.verbs
+        ]);
+        digest.update(facts.to_string());
+        for sub in &row.subresources {
+            digest.update(json!([sub.name, sub.group, sub.version, sub.kind, sub.verbs]).to_string());
+        }
+        if let Some(custom) = row.custom() {
+            digest.update(custom.raw_schema.to_string());
+            digest.update(json!(custom.selectable_fields).to_string());
+        }
+    }
+    format!("{:X}", digest.finalize())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{StatusCode, header};
+
+    use super::*;
+
+    fn documents() -> Documents {
+        let rows: Vec<_> = Resource::built_in().into_iter().map(Arc::new).collect();
+        Documents::new(&rows)
+    }
+
+    fn request(path: &str) -> Request<'_> {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        Request { path, query, accept: None, if_none_match: None, now: Timestamp::UNIX_EPOCH }
+    }
+
+    #[test]
+    fn the_core_document_is_as_recorded() {
+        let document = documents().v3("api/v1").expect("is served");
+        let schemas = &document["components"]["schemas"];
+        let kind = &schemas["io.k8s.api.core.v1.ConfigMap"]["x-kubernetes-group-version-kind"];
+        assert_eq!(*kind, json!([{"group": "", "kind": "ConfigMap", "version": "v1"}]));
+        let pod = &schemas["io.k8s.api.core.v1.PodSpec"];
+        let containers = &pod["properties"]["containers"];
+        assert_eq!(containers["x-kubernetes-patch-merge-key"], "name");
+        assert_eq!(containers["x-kubernetes-patch-strategy"], "merge");
+        assert_eq!(containers["x-kubernetes-list-map-keys"], json!(["name"]));
+        assert_eq!(pod["required"], json!(["containers"]));
+        let path = &document["paths"]["/api/v1/namespaces/{namespace}/configmaps/{name}"];
+        assert_eq!(path["get"]["x-kubernetes-action"], "get");
+    }
+
+    #[test]
+    fn every_reference_of_every_document_leads_somewhere() {
+        let documents = documents();
+        for version in &documents.versions {
+            let document = version.document();
+            let schemas = document["components"]["schemas"].as_object().expect("schemas");
+            check_references(&document, schemas, "#/components/schemas/");
+        }
+        let document = documents.v2();
+        let definitions = document["definitions"].as_object().expect("definitions");
+        check_references(&document, definitions, "#/definitions/");
+        assert!(definitions.contains_key("io.k8s.api.apps.v1.DeploymentList"));
+    }
+
+    #[track_caller]
+    fn check_references(value: &Value, known: &Map<String, Value>, prefix: &str) {
+        match value {
+            Value::Object(map) => {
+                if let Some(Value::String(reference)) = map.get("$ref") {
+                    let name = reference.strip_prefix(prefix).unwrap_or_else(|| panic!("{reference}"));
+                    assert!(known.contains_key(name), "{name} is missing");
+                }
+                map.values().for_each(|value| check_references(value, known, prefix));
+            }
+            Value::Array(list) => list.iter().for_each(|value| check_references(value, known, prefix)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn a_document_is_kept_under_its_hash() {
+        let documents = documents();
+        let url = documents.index()["paths"]["apis/apps/v1"]["serverRelativeURL"]
+            .as_str()
+            .expect("a URL")
+            .to_owned();
+        let right = documents.answer(&request(&url)).expect("is served");
+        assert_eq!(right.headers()[header::CACHE_CONTROL], "public, immutable");
+        assert_eq!(right.headers()[header::EXPIRES], "Fri, 01 Jan 1971 00:00:00 GMT");
+        let tag = right.headers()[header::ETAG].to_str().expect("is text");
+        let wrong = documents.answer(&request("/openapi/v3/apis/apps/v1?hash=0")).expect("is served");
+        assert_eq!(
+            (wrong.status(), wrong.headers()[header::LOCATION].to_str().expect("is text")),
+            (StatusCode::MOVED_PERMANENTLY, &*url)
+        );
+        let known = Request { if_none_match: Some(tag), ..request("/openapi/v3/apis/apps/v1") };
+        assert_eq!(documents.answer(&known).expect("is served").status(), StatusCode::NOT_MODIFIED);
+        let missing = documents.answer(&request("/openapi/v3/apis/nope.oracle.test/v1")).expect("is served");
+        assert_eq!(
+            (missing.status(), missing.headers().get(header::CONTENT_TYPE)),
+            (StatusCode::NOT_FOUND, None)
+        );
+    }
+
+    #[test]
+    fn protobuf_alone_is_not_acceptable() {
+        let documents = documents();
+        let ask = |accept| {
+            documents
+                .answer(&Request { accept: Some(accept), ..request("/openapi/v3") })
+                .expect("is served")
+                .status()
+        };
+        assert_eq!(
+            ask("application/com.github.proto-openapi.spec.v2@v1.0+protobuf"),
+            StatusCode::NOT_ACCEPTABLE
+        );
+        assert_eq!(
+            ask("application/com.github.proto-openapi.spec.v3@v1.0+protobuf, application/json"),
+            StatusCode::OK
+        );
+        assert_eq!(ask("*/*"), StatusCode::OK);
+    }
+}

@@ -1,0 +1,151 @@
+//! The version 2 document, derived from the version 3 parts: other places for the same facts.
+
+use serde_json::{Map, Value, json};
+
+use super::components::{self, KindName, for_each_below};
+use super::{VERSION, custom, paths};
+use crate::resource::Resource;
+
+const PREFIX: &str = "#/definitions/";
+
+/// Everything in one document.
+pub(super) fn document<'a>(rows: impl Iterator<Item = &'a Resource> + Clone) -> Value {
+    let mut definitions = components::of(rows.clone());
+    for row in rows.clone() {
+        reduce_custom(row, &mut definitions);
+    }
+    for (name, schema) in &mut definitions {
+        respell(name, schema);
+        translate(schema);
+    }
+    let mut paths = paths::of(rows);
+    paths.values_mut().for_each(path);
+    let security = json!({ "BearerToken": {
+        "type": "apiKey", "in": "header", "name": "authorization", "description": "Bearer token authentication",
+    } });
+    json!({
+        "swagger": "2.0",
+        "info": { "title": "Kubernetes", "version": VERSION },
+        "paths": paths,
+        "definitions": definitions,
+        "securityDefinitions": security,
+        "security": [{ "BearerToken": [] }],
+    })
+}
+
+/// Custom kinds say less in version 2.
+fn reduce_custom(row: &Resource, definitions: &mut Map<String, Value>) {
+    let (Some(definition), Some(name)) = (row.custom(), KindName::of(row).schema_name(row)) else { return };
+    let mut schema = custom::v2(definition);
+    schema["x-kubernetes-group-version-kind"] = json!([KindName::of(row).to_json()]);
+    definitions.insert(name, schema);
+}
+
+/// There is no choice between types, so the two types that are either are called text.
+fn respell(name: &str, schema: &mut Value) {
+    if name.ends_with(".Quantity") || name.ends_with(".IntOrString") {
+        schema["type"] = "string".into();
+    }
+}
+
+/// References move, and stand beside their description again.
+fn translate(schema: &mut Value) {
+    let Value::Object(map) = schema else { return };
+    map.remove("oneOf");
+    if let Some(Value::Array(several)) = map.remove("allOf")
+        && let [Value::Object(only)] = &*several
+        && let Some(reference) = only.get("$ref")
+    {
+        map.insert("$ref".into(), reference.clone());
+    }
+    if let Some(Value::String(reference)) = map.get_mut("$ref")
+        && let Some(name) = reference.strip_prefix(components::PREFIX)
+    {
+        *reference = format!("{PREFIX}{name}");
+    }
+    for_each_below(map, &mut translate);
+}
+
+fn path(item: &mut Value) {
+    let Value::Object(item) = item else { return };
+    for (method, part) in item {
+        if method == "parameters" {
+            part.as_array_mut().into_iter().flatten().for_each(parameter);
+        } else {
+            operation(part);
+        }
+    }
+}
+
+/// The type of a parameter stands in the parameter itself.
+fn parameter(parameter: &mut Value) {
+    let Value::Object(parameter) = parameter else { return };
+    if let Some(Value::Object(schema)) = parameter.remove("schema") {
+        parameter.extend(schema);
+    }
+}
+
+/// A body is a parameter, and encodings belong to the operation.
+fn operation(operation: &mut Value) {
+    let Value::Object(operation) = operation else { return };
+    let mut parameters = operation.remove("parameters").unwrap_or_else(|| json!([]));
+    parameters.as_array_mut().into_iter().flatten().for_each(parameter);
+    if let Some(body) = operation.remove("requestBody") {
+        let (consumes, schema) = content(&body["content"]);
+        let is_required = body["required"] == Value::Bool(true);
+        let body = json!({ "name": "body", "in": "body", "required": is_required, "schema": schema });
+        parameters.as_array_mut().expect("is a list").insert(0, body);
+        operation.insert("consumes".into(), consumes.into());
+    }
+    if parameters != json!([]) {
+        operation.insert("parameters".into(), parameters);
+    }
+    let responses = operation.get_mut("responses").and_then(Value::as_object_mut);
+    let mut produces = Vec::new();
+    for response in responses.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut) {
+        let Some(found) = response.remove("content").filter(|found| *found != json!({})) else { continue };
+        let (media, schema) = content(&found);
+        produces = media;
+        response.insert("schema".into(), schema);
+    }
+    operation.insert("produces".into(), produces.into());
+    operation.insert("schemes".into(), json!(["https"]));
+}
+
+/// The encodings of a body, and the schema they share.
+fn content(content: &Value) -> (Vec<Value>, Value) {
+    let Some(content) = content.as_object() else { return Default::default() };
+    let mut schema = content.values().next().map(|one| one["schema"].clone()).unwrap_or_default();
+    translate(&mut schema);
+    (content.keys().map(|media| media.as_str().into()).collect(), schema)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_facts_stand_in_other_places() {
+        let rows = Resource::built_in();
+        let document = document(rows.iter().filter(|row| &*row.kind == "Deployment"));
+        let patch = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
+        assert_eq!(
+            patch["parameters"][0]["schema"]["$ref"],
+            "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.Patch"
+        );
+        assert_eq!(patch["parameters"][1]["type"], "string");
+        assert_eq!(
+            patch["responses"]["200"]["schema"]["$ref"],
+            "#/definitions/io.k8s.api.apps.v1.Deployment"
+        );
+        assert!(
+            patch["consumes"]
+                .as_array()
+                .is_some_and(|list| list.contains(&json!("application/json-patch+json")))
+        );
+        let spec = &document["definitions"]["io.k8s.api.apps.v1.Deployment"]["properties"]["spec"];
+        assert_eq!(spec["$ref"], "#/definitions/io.k8s.api.apps.v1.DeploymentSpec");
+        let either = &document["definitions"]["io.k8s.apimachinery.pkg.util.intstr.IntOrString"];
+        assert_eq!((&either["type"], &either["format"]), (&json!("string"), &json!("int-or-string")));
+    }
+}
