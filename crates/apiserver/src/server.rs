@@ -29,7 +29,7 @@ use crate::health;
 use crate::keeper::{Keeper, Notices};
 use crate::negotiate::{self, Asked, Endpoint, Forms, Representation};
 use crate::object::encode;
-use crate::pending::openapi;
+use crate::openapi;
 use crate::registry::{Registry, Table};
 use crate::request::{Query, ResourcePath, Target};
 use crate::resource::Resource;
@@ -269,8 +269,15 @@ impl ApiServer {
         if let Some(answer) = cached.discovery.answer(&request) {
             return answer;
         }
+        let request = openapi::Request {
+            path,
+            query: parts.uri.query().unwrap_or_default(),
+            accept: request.asked.accept,
+            if_none_match: request.if_none_match,
+            now: self.shared.backend.clock.now(),
+        };
         if let Some(answer) = cached.openapi.answer(&request) {
-            return answer;
+            return Ok(answer);
         }
         Err(Status::no_such_path())
     }
