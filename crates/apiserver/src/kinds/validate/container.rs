@@ -44,6 +44,17 @@ pub(super) fn init<'a>(container: &At<'a>, pod: &mut Pod<'a>, errors: &mut Error
     }
 }
 
+/// A container added to a running Pod to look at it: it has no part in the Pod's life.
+pub(super) fn ephemeral<'a>(container: &At<'a>, pod: &mut Pod<'a>, errors: &mut Errors) {
+    any(container, pod, errors);
+    for name in PROBES.into_iter().chain(["lifecycle", "ports"]) {
+        let part = container.field(name);
+        if part.is_set() {
+            part.forbidden("cannot be set for an Ephemeral Container", errors);
+        }
+    }
+}
+
 fn any<'a>(container: &At<'a>, pod: &mut Pod<'a>, errors: &mut Errors) {
     let name = container.field("name");
     name.must_be_named(names::label, errors);

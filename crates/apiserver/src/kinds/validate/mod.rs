@@ -19,6 +19,8 @@ mod service;
 mod storage;
 mod workload;
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use self::at::{At, Errors};
@@ -30,7 +32,7 @@ type ChangeCheck = fn(&At<'_>, &Value, &mut Errors);
 
 const RBAC: &str = crate::auth::RBAC_GROUP;
 
-/// The complaints about a new object. Events come in their core form; `group` says through which face.
+/// The complaints about a new object, in the version its client speaks.
 pub fn validate_create(group: &str, kind: &str, object: &Value) -> Vec<Error> {
     let check = match (group, kind) {
         ("", "Pod") => Some(pod::pod_create as Check),
@@ -38,38 +40,52 @@ pub fn validate_create(group: &str, kind: &str, object: &Value) -> Vec<Error> {
         (events::GROUP, "Event") => Some(event::newer_create as Check),
         _ => always(group, kind),
     };
+    let object = judged(group, object);
     let mut errors = Vec::new();
     if let Some(check) = check {
-        check(&At::root(object), &mut errors);
+        check(&At::root(&object), &mut errors);
     }
     errors
 }
 
-/// The complaints about a changed object.
-pub fn validate_update(group: &str, kind: &str, new: &Value, old: &Value) -> Vec<Error> {
+/// The complaints about an object changed through its main endpoint (an empty `subresource`) or one below.
+pub fn validate_update(group: &str, kind: &str, subresource: &str, new: &Value, old: &Value) -> Vec<Error> {
     let mut errors = Vec::new();
-    let root = At::root(new);
-    if let Some(check) = on_change(group, kind) {
-        check(&root, old, &mut errors);
-    }
-    if let Some(check) = always(group, kind) {
-        check(&root, &mut errors);
+    let (new, old) = (judged(group, new), judged(group, old));
+    let root = At::root(&new);
+    match subresource {
+        "" | "scale" => {
+            if let Some(check) = on_change(group, kind) {
+                check(&root, &old, &mut errors);
+            }
+            if let Some(check) = always(group, kind) {
+                check(&root, &mut errors);
+            }
+        }
+        "status" => status(group, kind, &root, &mut errors),
+        "ephemeralcontainers" => pod::ephemeral_update(&root, &old, &mut errors),
+        "resize" => pod::pod(&root, &mut errors),
+        // Binding, finalizing and approving are judged where they are done.
+        _ => {}
     }
     errors
 }
 
-/// The complaints about an object changed through its status endpoint.
-pub fn validate_status(group: &str, kind: &str, new: &Value) -> Vec<Error> {
-    let check: Check = match (group, kind) {
-        ("apps", "Deployment") => workload::deployment_status,
+/// Events are judged in their core form; complaints about them name core fields in both versions.
+fn judged<'a>(group: &str, object: &'a Value) -> Cow<'a, Value> {
+    if group == events::GROUP { Cow::Owned(events::to_core(object.clone())) } else { Cow::Borrowed(object) }
+}
+
+fn status(group: &str, kind: &str, root: &At<'_>, errors: &mut Errors) {
+    match (group, kind) {
+        ("apps", "Deployment") => workload::deployment_status(root, errors),
         ("apps", "ReplicaSet" | "StatefulSet" | "DaemonSet")
         | ("", "ReplicationController")
-        | ("batch", "Job") => workload::counted_status,
-        _ => return Vec::new(),
-    };
-    let mut errors = Vec::new();
-    check(&At::root(new), &mut errors);
-    errors
+        | ("batch", "Job") => {
+            workload::counted_status(root, errors);
+        }
+        _ => {}
+    }
 }
 
 /// What holds for new and changed objects alike.

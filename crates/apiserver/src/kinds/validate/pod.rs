@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::at::{At, Errors};
 use super::container;
 use crate::field::Error;
-use crate::kinds::fill::{items, same};
+use crate::kinds::fill::{items, same, text};
 use crate::kinds::names;
 
 const DNS_POLICIES: [&str; 4] = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
@@ -287,6 +287,33 @@ fn gates_update(spec: &At<'_>, old: &Value, errors: &mut Errors) {
         if !items(old, "schedulingGates").contains(gate.value) {
             gate.forbidden("only deletion is allowed, but found new scheduling gate", errors);
         }
+    }
+}
+
+/// Ephemeral containers may be added, never changed or taken away.
+pub(super) fn ephemeral_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+    let spec = new.field("spec");
+    let list = spec.field("ephemeralContainers");
+    let before = items(&old["spec"], "ephemeralContainers");
+    for one in before {
+        match list.items().find(|now| now.value["name"] == one["name"]) {
+            None => list.forbidden(
+                &format!("existing ephemeral containers {} may not be removed\n", one["name"]),
+                errors,
+            ),
+            Some(now) if !same(now.value, one) => {
+                let detail = format!("existing ephemeral containers {} may not be changed\n", one["name"]);
+                list.forbidden(&detail, errors);
+            }
+            Some(_) => {}
+        }
+    }
+    let mut pod = container::Pod {
+        volumes: items(spec.value, "volumes").iter().map(|volume| text(volume, "name")).collect(),
+        names: items(spec.value, "containers").iter().map(|one| text(one, "name")).collect(),
+    };
+    for one in list.items() {
+        container::ephemeral(&At { value: one.value, path: one.path }, &mut pod, errors);
     }
 }
 

@@ -36,7 +36,7 @@ fn update(group: &str, kind: &str, mut old: Value, change: impl Fn(&mut Value), 
     crate::kinds::defaults::default(group, "v1", kind, &mut old);
     let mut new = old.clone();
     change(&mut new);
-    check(&validate_update(group, kind, &new, &old), expected);
+    check(&validate_update(group, kind, "", &new, &old), expected);
 }
 
 fn pod(containers: Value) -> Value {
@@ -206,7 +206,7 @@ fn deployments() {
 #[test]
 fn the_status_of_a_deployment() {
     check(
-        &validate_status("apps", "Deployment", &json!({"status": {"replicas": -1}})),
+        &validate_update("apps", "Deployment", "status", &json!({"status": {"replicas": -1}}), &json!({})),
         &[
             "Invalid status.replicas: Invalid value: -1: must be greater than or equal to 0",
             "Invalid status.updatedReplicas: Invalid value: 0: cannot be greater than status.replicas",
@@ -523,4 +523,31 @@ fn events_have_two_sets_of_rules() {
     create(events::GROUP, "Event", newer.clone(), &[]);
     let changed = "Invalid reason: Invalid value: \"Other\": field is immutable";
     update(events::GROUP, "Event", newer, |new| new["reason"] = json!("Other"), &[changed, changed]);
+}
+
+#[test]
+fn ephemeral_containers_only_grow() {
+    let with = |names: &[&str]| {
+        let list: Vec<Value> = names.iter().map(|name| json!({"name": name, "image": "x"})).collect();
+        json!({"spec": {"containers": [{"name": "a", "image": "x"}], "ephemeralContainers": list}})
+    };
+    check(&validate_update("", "Pod", "ephemeralcontainers", &with(&["b", "c"]), &with(&["b"])), &[]);
+    check(
+        &validate_update("", "Pod", "ephemeralcontainers", &with(&["c"]), &with(&["b"])),
+        &[
+            "Forbidden spec.ephemeralContainers: Forbidden: existing ephemeral containers \"b\" may not be removed",
+        ],
+    );
+    check(
+        &validate_update("", "Pod", "ephemeralcontainers", &with(&["a"]), &with(&[])),
+        &["Duplicate spec.ephemeralContainers[0].name"],
+    );
+}
+
+#[test]
+fn binding_may_set_the_node() {
+    let old = pod(json!([{"name": "a", "image": "x"}]));
+    let mut new = old.clone();
+    new["spec"]["nodeName"] = json!("n");
+    check(&validate_update("", "Pod", "binding", &new, &old), &[]);
 }
