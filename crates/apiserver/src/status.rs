@@ -135,6 +135,13 @@ impl Status {
         Self::new(409, "Conflict", message).about(about)
     }
 
+    /// Fields to be applied are owned by other managers.
+    pub fn apply_conflict(message: impl Into<String>, causes: Vec<Cause>) -> Self {
+        let mut status = Self::new(409, "Conflict", message);
+        status.details = Some(Details { causes, ..Details::default() });
+        status
+    }
+
     /// The object changed since it was read: the usual text.
     pub fn modified(about: &About<'_>) -> Self {
         Self::conflict(

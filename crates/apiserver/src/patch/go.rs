@@ -43,6 +43,22 @@ fn print_joined<'f, T>(
     Ok(())
 }
 
+/// A value as Go's `%#v` prints it.
+pub(super) fn syntax(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("{text:?}"),
+        Value::Array(items) => {
+            format!("[]interface {{}}{{{}}}", items.iter().map(syntax).collect::<Vec<_>>().join(", "))
+        }
+        Value::Object(fields) => {
+            let listed = fields.iter().map(|(name, value)| format!("{name:?}:{}", syntax(value)));
+            format!("map[string]interface {{}}{{{}}}", listed.collect::<Vec<_>>().join(", "))
+        }
+        Value::Null => "interface {}(nil)".to_owned(),
+        scalar => scalar.to_string(),
+    }
+}
+
 /// The name of the Go type that holds a decoded value.
 pub(super) fn type_of(value: &Value) -> &'static str {
     match value {
@@ -77,6 +93,7 @@ mod tests {
     #[test]
     fn values_print_as_go_prints_them() {
         let value = json!({"b": [1, "x", null, 1.5], "a": {"t": true}, "e": {}, "l": []});
+        assert_eq!(syntax(&json!({"a": ["x", 1]})), r#"map[string]interface {}{"a":[]interface {}{"x", 1}}"#);
         assert_eq!(Printed(&value).to_string(), "map[a:map[t:true] b:[1 x <nil> 1.5] e:map[] l:[]]");
     }
 }

@@ -1,6 +1,8 @@
 //! Small schemas for the tests of this folder.
 
-use crate::schema::{Kind, ListType, Object, Property, Schema};
+use serde_json::json;
+
+use crate::schema::{Integer, Kind, ListType, Object, Property, Schema};
 
 /// A place with this schema and nothing special about merging.
 pub(crate) fn field(schema: Schema) -> Property {
@@ -30,4 +32,61 @@ pub(crate) fn list_map(item: Schema, keys: &[&str]) -> Property {
     list.merge.patch.merge = true;
     list.merge.patch_key = Some(keys[0].into());
     list
+}
+
+/// A set of scalars.
+pub(crate) fn set_of(item: Property) -> Property {
+    let mut list = list_of(item);
+    list.merge.list = ListType::Set;
+    list
+}
+
+/// A whole number.
+pub(crate) fn number() -> Property {
+    of_kind(Kind::Integer(Integer::Int64))
+}
+
+/// A scalar of this kind.
+pub(crate) fn of_kind(kind: Kind) -> Property {
+    field(Schema { kind, ..Schema::default() })
+}
+
+/// A map with values like this.
+pub(crate) fn map_of(value: Property) -> Property {
+    let object = Object { additional: Some(Box::new(value)), ..Object::default() };
+    of_kind(Kind::Object(object))
+}
+
+/// A custom kind whose spec has one field of every sort.
+pub(crate) fn widget() -> Schema {
+    let mut proto = text();
+    proto.schema =
+        Schema { kind: Kind::String("".into()), default: Some(json!("TCP")), ..Schema::default() }.into();
+    let multi = object([("port", number()), ("proto", proto), ("v", text())]);
+    let mut atomic_map = field(object([("a", text()), ("b", text())]));
+    atomic_map.merge.atomic_map = true;
+    let nested = list_map(
+        object([
+            ("name", text()),
+            ("env", list_map(object([("name", text()), ("value", text())]), &["name"])),
+        ]),
+        &["name"],
+    );
+    let spec = object([
+        ("num", number()),
+        ("flag", of_kind(Kind::Boolean)),
+        ("port", of_kind(Kind::IntOrString)),
+        ("quantity", of_kind(Kind::String("quantity".into()))),
+        ("set", set_of(text())),
+        ("map", list_map(object([("k", text()), ("v", text())]), &["k"])),
+        ("multi", list_map(multi, &["port", "proto"])),
+        ("nested", nested),
+        ("atomic", list_of(text())),
+        ("plain", list_of(text())),
+        ("atomicMap", atomic_map),
+        ("granular", field(object([("a", text()), ("b", text())]))),
+        ("free", map_of(text())),
+        ("any", field(Schema::default())),
+    ]);
+    object([("spec", field(spec)), ("status", field(object([("phase", text())])))])
 }

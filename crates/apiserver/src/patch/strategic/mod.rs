@@ -10,6 +10,7 @@ mod order;
 
 use serde_json::{Map, Value};
 
+use super::UNDECLARED;
 use super::go::{self, Printed};
 use crate::schema::{Kind, Merge, Property, Schema};
 use crate::status::Status;
@@ -133,22 +134,14 @@ struct Place<'a> {
     merge: &'a Merge,
 }
 
-/// How a field merges of which the schema says nothing.
-static UNKNOWN: Merge = Merge {
-    list: crate::schema::ListType::Atomic,
-    atomic_map: false,
-    patch: crate::schema::PatchStrategy { merge: false, replace: false, retain_keys: false },
-    patch_key: None,
-};
-
 impl<'a> Place<'a> {
     fn of(schema: Option<&'a Schema>, field: &str) -> Self {
         match schema.map(|schema| &schema.kind) {
             Some(Kind::Object(object)) => {
                 let property = object.properties.get(field).or(object.additional.as_deref());
-                property.map_or(Self { schema: None, merge: &UNKNOWN }, Self::below)
+                property.map_or(Self { schema: None, merge: &UNDECLARED }, Self::below)
             }
-            _ => Self { schema: None, merge: &UNKNOWN },
+            _ => Self { schema: None, merge: &UNDECLARED },
         }
     }
 

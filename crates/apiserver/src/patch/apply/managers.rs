@@ -1,0 +1,262 @@
+//! The entries of `metadata.managedFields`: read, found again, sorted, capped, written.
+//!
+//! **Invariant:** entries we wrote are taken as they are; what a client sends is checked and spelled anew. An applier is
+//! known by name and subresource, an updater by its API version too. No entry is empty.
+
+use serde_json::{Map, Value};
+
+use super::set::{self, Fields};
+
+/// Updaters kept apart; older ones are merged, so that the list cannot grow without end.
+const UPDATERS_MAX: usize = 10;
+
+/// The manager that stands for merged old updaters.
+const ANCIENT: &str = "ancient-changes";
+
+/// How fields came to a manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Operation {
+    Apply,
+    Update,
+}
+
+impl Operation {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Apply => "Apply",
+            Self::Update => "Update",
+        }
+    }
+}
+
+/// One entry.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) manager: String,
+    pub(super) operation: Operation,
+    pub(super) api_version: String,
+    pub(super) subresource: String,
+    pub(super) time: Option<String>,
+    pub(super) fields: Fields,
+}
+
+impl Entry {
+    /// Do both stand for the same manager?
+    pub(super) fn is_same_manager(&self, other: &Self) -> bool {
+        self.operation == other.operation
+            && self.manager == other.manager
+            && self.subresource == other.subresource
+            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+    }
+
+    /// The manager as messages name it.
+    pub(super) fn shown(&self) -> String {
+        let mut text = format!("{:?}", self.manager);
+        if !self.subresource.is_empty() {
+            text = format!("{text} with subresource {:?}", self.subresource);
+        }
+        if self.operation == Operation::Update {
+            text = format!("{text} using {}", self.api_version);
+        }
+        text
+    }
+
+    /// Orders managers in messages, by the text Kubernetes knows them under.
+    pub(super) fn identity(&self) -> (&str, Operation, &str, &str) {
+        let api_version = if self.operation == Operation::Apply { "" } else { &self.api_version };
+        (&self.manager, self.operation, api_version, &self.subresource)
+    }
+
+    /// Orders entries in the list.
+    fn rank(&self) -> (Operation, Option<&str>, &str, &str, &str) {
+        (self.operation, self.time.as_deref(), &self.manager, &self.api_version, &self.subresource)
+    }
+
+    fn decode(value: Value, read: impl Fn(Value) -> Option<Fields>) -> Option<Self> {
+        let Value::Object(mut entry) = value else { return None };
+        let operation = match entry.get("operation")?.as_str()? {
+            "Apply" => Operation::Apply,
+            "Update" => Operation::Update,
+            _ => return None,
+        };
+        if entry.get("fieldsType")?.as_str()? != "FieldsV1" {
+            return None;
+        }
+        let fields = entry.remove("fieldsV1").unwrap_or_default();
+        let mut text = |name: &str| match entry.remove(name) {
+            Some(Value::String(text)) => text,
+            _ => String::new(),
+        };
+        let decoded = Self {
+            manager: text("manager"),
+            operation,
+            api_version: text("apiVersion"),
+            subresource: text("subresource"),
+            time: Some(text("time")).filter(|time| !time.is_empty()),
+            fields: read(fields)?,
+        };
+        (!decoded.api_version.is_empty()).then_some(decoded)
+    }
+
+    fn encode(self) -> Value {
+        let mut entry = Map::new();
+        let mut put = |name: &str, text: String| {
+            if !text.is_empty() {
+                entry.insert(name.to_owned(), Value::String(text));
+            }
+        };
+        put("manager", self.manager);
+        put("operation", self.operation.text().to_owned());
+        put("apiVersion", self.api_version);
+        put("subresource", self.subresource);
+        put("time", self.time.unwrap_or_default());
+        put("fieldsType", "FieldsV1".to_owned());
+        entry.insert("fieldsV1".to_owned(), Value::Object(self.fields));
+        Value::Object(entry)
+    }
+}
+
+/// The managedFields of an object, if it has any.
+pub(super) fn of(object: &Value) -> Option<&Value> {
+    object.get("metadata")?.get("managedFields").filter(|list| !list.is_null())
+}
+
+/// Takes the managedFields out of an object.
+pub(super) fn take(object: &mut Value) -> Option<Value> {
+    object.get_mut("metadata")?.as_object_mut()?.remove("managedFields").filter(|list| !list.is_null())
+}
+
+/// Writes entries into an object.
+pub(super) fn put(object: &mut Value, entries: Vec<Entry>) {
+    let entries = encode(entries);
+    let Value::Object(fields) = object else { return };
+    let metadata = fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(metadata) = metadata {
+        metadata.remove("managedFields");
+        metadata.extend(entries.map(|entries| ("managedFields".to_owned(), entries)));
+    }
+}
+
+/// Reads entries this server wrote.
+pub(super) fn stored(list: Value) -> Vec<Entry> {
+    let Value::Array(list) = list else { return Vec::new() };
+    let read = |fields| match fields {
+        Value::Object(fields) => Some(fields),
+        _ => Some(Fields::new()),
+    };
+    list.into_iter().filter_map(|entry| Entry::decode(entry, read)).collect()
+}
+
+/// Reads entries a client sent; `None`: they cannot be read.
+pub(super) fn sent(list: Value) -> Option<Vec<Entry>> {
+    let Value::Array(list) = list else { return None };
+    list.into_iter().map(|entry| Entry::decode(entry, |fields| set::parse(&fields).ok())).collect()
+}
+
+/// Does a client ask to forget all managers: an empty list, or one empty entry?
+pub(super) fn is_reset(list: &Value) -> bool {
+    match list.as_array().map(Vec::as_slice) {
+        Some([]) => true,
+        Some([Value::Object(entry)]) => entry.values().all(Value::is_null),
+        _ => false,
+    }
+}
+
+/// The list of entries, sorted; `None` when there is none.
+pub(super) fn encode(mut entries: Vec<Entry>) -> Option<Value> {
+    entries.retain(|entry| !entry.fields.is_empty());
+    if entries.is_empty() {
+        return None;
+    }
+    entries.sort_by(|left, right| left.rank().cmp(&right.rank()));
+    Some(entries.into_iter().map(Entry::encode).collect())
+}
+
+/// Merges the oldest updaters of one API version into one, until not too many are left.
+pub(super) fn cap(entries: &mut Vec<Entry>) {
+    let is_updater = |entry: &Entry| entry.operation == Operation::Update;
+    let mut excess = entries.iter().filter(|entry| is_updater(entry)).count().saturating_sub(UPDATERS_MAX);
+    if excess == 0 {
+        return;
+    }
+    entries.sort_by(|left, right| (&left.time, left.identity()).cmp(&(&right.time, right.identity())));
+    let mut kept: Vec<Entry> = Vec::with_capacity(entries.len());
+    for entry in entries.drain(..) {
+        let oldest = kept.iter_mut().find(|old| is_updater(old) && old.api_version == entry.api_version);
+        match oldest {
+            Some(bucket) if excess > 0 && is_updater(&entry) => {
+                ANCIENT.clone_into(&mut bucket.manager);
+                bucket.subresource.clear();
+                bucket.time = entry.time;
+                set::add(&mut bucket.fields, &entry.fields);
+                excess -= 1;
+            }
+            _ => kept.push(entry),
+        }
+    }
+    *entries = kept;
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn entry(manager: &str, operation: &str, time: &str, fields: Value) -> Value {
+        json!({"manager": manager, "operation": operation, "apiVersion": "v1", "time": time, "fieldsType": "FieldsV1", "fieldsV1": fields})
+    }
+
+    #[test]
+    fn entries_survive_and_are_sorted() {
+        let list = json!([
+            entry("b", "Apply", "2020-01-01T00:00:01Z", json!({"f:a": {}})),
+            entry("a", "Apply", "2020-01-01T00:00:02Z", json!({"f:a": {}})),
+            entry("a", "Update", "2020-01-01T00:00:00Z", json!({"f:a": {"f:b": {}}})),
+        ]);
+        let mut reversed = list.as_array().expect("a list").clone();
+        reversed.reverse();
+        assert_eq!(encode(stored(reversed.into())), Some(list.clone()));
+        assert_eq!(sent(list.clone()).and_then(encode), Some(list));
+        assert_eq!(encode(Vec::new()), None);
+        assert_eq!(encode(stored(json!([entry("a", "Apply", "", json!({}))]))), None);
+    }
+
+    #[test]
+    fn what_a_client_sends_is_checked() {
+        let good = entry("a", "Update", "", json!({"k:{\"n\": 1}": {}}));
+        let read = sent(json!([good])).expect("readable");
+        assert_eq!(read[0].fields.keys().collect::<Vec<_>>(), ["k:{\"n\":1}"]);
+        for (name, value) in [
+            ("operation", json!("Frobnicate")),
+            ("apiVersion", json!("")),
+            ("fieldsType", json!("FieldsV2")),
+            ("fieldsV1", json!({"data": {}})),
+        ] {
+            let mut bad = good.clone();
+            bad[name] = value;
+            assert!(sent(json!([bad])).is_none(), "{name}");
+        }
+        assert!(is_reset(&json!([])) && is_reset(&json!([{}])) && !is_reset(&json!([good])));
+    }
+
+    #[test]
+    fn old_updaters_are_merged() {
+        let time = |second: usize| format!("2020-01-01T00:00:{second:02}Z");
+        let updaters = (0..13)
+            .map(|at| entry(&format!("m{at:02}"), "Update", &time(at), json!({format!("f:{at}"): {}})));
+        let mut entries =
+            stored(updaters.chain([entry("z", "Apply", &time(0), json!({"f:z": {}}))]).collect());
+        cap(&mut entries);
+        let updaters =
+            entries.iter().filter(|entry| entry.operation == Operation::Update).collect::<Vec<_>>();
+        assert_eq!(updaters.len(), UPDATERS_MAX);
+        assert_eq!((&*updaters[0].manager, updaters[0].time.clone()), (ANCIENT, Some(time(3))));
+        assert_eq!(
+            Value::Object(updaters[0].fields.clone()),
+            json!({"f:0": {}, "f:1": {}, "f:2": {}, "f:3": {}})
+        );
+        assert_eq!(updaters[1].manager, "m04");
+        assert_eq!(entries.len(), UPDATERS_MAX + 1);
+    }
+}

@@ -1,0 +1,213 @@
+//! Server-side apply: merge the configuration, prune what its manager gave up, settle conflicts, record ownership.
+//!
+//! **Invariant:** an apply that changes neither object nor ownership returns what is stored, times included.
+//! Defaulting, validation and the check of names are the verbs'.
+
+use serde_json::Value;
+
+use super::compare::{Difference, compare, created};
+use super::managers::{self, Entry, Operation};
+use super::place::Place;
+use super::set::{self, Fields};
+use super::update::{is_same_object, release};
+use super::{Manager, ResetFields, element, last_applied, merge, remove, typed, validate};
+use crate::schema::Schema;
+use crate::status::{Cause, Status};
+
+/// The manager that owns the fields of an object nobody tracked, once somebody applies.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// Applies `config` to `live` (`None`: to be created), and gives the merged object with its managedFields.
+///
+/// `force` takes fields from other managers instead of refusing.
+pub fn apply(
+    schema: Option<&Schema>,
+    live: Option<&Value>,
+    config: &Value,
+    manager: &Manager<'_>,
+    force: bool,
+    reset: &ResetFields,
+) -> Result<Value, Status> {
+    let root = Place::root(schema);
+    check_config(config, manager, root)?;
+    let request = Request { root, live, config, manager, reset };
+    let entries = request.starting_entries();
+    let outcome = if force || manager.name != last_applied::KUBECTL {
+        request.perform(entries, force)
+    } else {
+        request.perform(entries.clone(), false).or_else(|conflicts| {
+            let unexcused = request.beyond_last_applied(conflicts);
+            if unexcused.is_empty() { request.perform(entries, true) } else { Err(unexcused) }
+        })
+    };
+    let mut object = outcome.map_err(|conflicts| refusal(&conflicts))?;
+    if manager.name == last_applied::KUBECTL {
+        last_applied::refresh(&mut object, config);
+    }
+    Ok(object)
+}
+
+/// Refuses configurations of another type, with managers of their own, or that do not fit the schema.
+fn check_config(config: &Value, manager: &Manager<'_>, root: Place<'_>) -> Result<(), Status> {
+    let text = |pointer: &str| config.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (text("/apiVersion"), text("/kind"));
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let shown = format!("{group}/{version}, Kind={kind}");
+    if (api_version, kind) != (manager.api_version, manager.kind) {
+        return Err(Status::bad_request(format!("invalid object type: {shown}")));
+    }
+    if config.pointer("/metadata/managedFields").is_some_and(Value::is_array) {
+        return Err(Status::bad_request("metadata.managedFields must be nil"));
+    }
+    validate::validate(config, root).map_err(|wrong| {
+        let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
+        let about = format!("{namespace}/{name}; {shown}");
+        Status::unclassified(format!("failed to create typed patch object ({about}): {wrong}"))
+    })
+}
+
+/// A field that another manager holds.
+struct Conflict {
+    holder: Entry,
+    path: Vec<String>,
+}
+
+struct Request<'a> {
+    root: Place<'a>,
+    live: Option<&'a Value>,
+    config: &'a Value,
+    manager: &'a Manager<'a>,
+    reset: &'a ResetFields,
+}
+
+impl Request<'_> {
+    /// The managers before this apply. Everything in an untracked object has one of its own.
+    fn starting_entries(&self) -> Vec<Entry> {
+        let Some(live) = self.live else { return Vec::new() };
+        let mut entries = managers::of(live).cloned().map(managers::stored).unwrap_or_default();
+        for entry in &mut entries {
+            typed::reconcile(&mut entry.fields, self.root);
+        }
+        if entries.is_empty() {
+            let before = Manager { name: BEFORE_FIRST_APPLY, ..*self.manager };
+            entries.push(before.entry(Operation::Update, created(live, self.root, self.reset)));
+            entries.retain(|entry| !entry.fields.is_empty());
+        }
+        entries
+    }
+
+    fn perform(&self, mut entries: Vec<Entry>, force: bool) -> Result<Value, Vec<Conflict>> {
+        let mut owned = typed::field_set(self.config, self.root);
+        set::remove_below(&mut owned, self.reset);
+        let mut own = self.manager.entry(Operation::Apply, owned);
+        let last = entries.iter().position(|entry| entry.is_same_manager(&own)).map(|at| entries.remove(at));
+        let mut object = self.merged();
+        if let Some(last) = &last {
+            self.prune(&mut object, &last.fields, &own.fields, &entries);
+        }
+        let difference = self
+            .live
+            .map_or_else(Difference::default, |live| compare(live, &object, self.root).without(self.reset));
+        let conflicts = conflicts(&entries, &difference);
+        if !force && !conflicts.is_empty() {
+            return Err(conflicts);
+        }
+        release(&mut entries, &difference);
+        if self.live.is_some_and(|live| is_same_object(live, &object)) {
+            own.time = last.and_then(|last| last.time);
+        }
+        entries.push(own);
+        managers::put(&mut object, entries);
+        Ok(object)
+    }
+
+    fn merged(&self) -> Value {
+        let Some(live) = self.live else { return self.config.clone() };
+        let mut object = live.clone();
+        managers::take(&mut object);
+        merge::merge(&mut object, self.config, self.root);
+        object
+    }
+
+    /// Removes what this manager applied last time and does not apply now, unless another manager owns it. Fields
+    /// that nobody owns stay, and so does what contains them.
+    fn prune(&self, object: &mut Value, last: &Fields, owned: &Fields, others: &[Entry]) {
+        if set::contains_all(owned, last) {
+            return;
+        }
+        let named = |set: &Fields| typed::with_named_parents(set, self.root);
+        let last = named(last);
+        let mut still_owned = named(owned);
+        for other in others {
+            set::add(&mut still_owned, &named(&other.fields));
+        }
+        let all = named(&typed::field_set(object, self.root));
+        let kept = self.kept_without(object, &last);
+        set::add(&mut still_owned, &kept);
+        let mut given_up = all.clone();
+        set::subtract(&mut given_up, &still_owned);
+        let kept = self.kept_without(object, &given_up);
+        let mut gone = all;
+        set::subtract(&mut gone, &kept);
+        remove::remove(object, &set::intersection(&gone, &last), self.root);
+        // A map that lost its last item is null now; the configuration may say that it is there, empty.
+        merge::merge(object, self.config, self.root);
+    }
+
+    /// The fields of the object that are left when these items are taken out.
+    fn kept_without(&self, object: &Value, items: &Fields) -> Fields {
+        let mut rest = object.clone();
+        remove::remove(&mut rest, items, self.root);
+        typed::with_named_parents(&typed::field_set(&rest, self.root), self.root)
+    }
+
+    /// The conflicts that client-side apply does not excuse.
+    fn beyond_last_applied(&self, mut conflicts: Vec<Conflict>) -> Vec<Conflict> {
+        let transferable =
+            self.live.and_then(|live| last_applied::transferable(live, self.manager.api_version, self.root));
+        if let Some(transferable) = transferable {
+            conflicts.retain(|conflict| !set::has(&transferable, &conflict.path));
+        }
+        conflicts
+    }
+}
+
+/// The fields that others own and this apply would change.
+fn conflicts(entries: &[Entry], difference: &Difference) -> Vec<Conflict> {
+    let mut found = Vec::new();
+    for entry in entries {
+        let touched = set::intersection(&entry.fields, &difference.changed);
+        let paths = set::paths(&touched).into_iter();
+        found.extend(
+            paths.map(|path| Conflict { holder: Entry { fields: Fields::new(), ..entry.clone() }, path }),
+        );
+    }
+    found.sort_by(|left, right| left.holder.identity().cmp(&right.holder.identity()));
+    found
+}
+
+fn refusal(conflicts: &[Conflict]) -> Status {
+    let shown = |path: &[String]| path.iter().map(|step| element::shown(step)).collect::<String>();
+    let causes = conflicts.iter().map(|conflict| Cause {
+        reason: "FieldManagerConflict".to_owned(),
+        message: format!("conflict with {}", conflict.holder.shown()),
+        field: shown(&conflict.path),
+    });
+    let message = if let [one] = conflicts {
+        format!("Apply failed with 1 conflict: conflict with {}: {}", one.holder.shown(), shown(&one.path))
+    } else {
+        let lines =
+            conflicts.chunk_by(|left, right| left.holder.is_same_manager(&right.holder)).flat_map(|held| {
+                let head = format!("conflicts with {}:", held[0].holder.shown());
+                std::iter::once(head)
+                    .chain(held.iter().map(|conflict| format!("- {}", shown(&conflict.path))))
+            });
+        let lines = lines.collect::<Vec<_>>().join("\n");
+        format!("Apply failed with {} conflicts: {lines}", conflicts.len())
+    };
+    Status::apply_conflict(message, causes.collect())
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,295 @@
+//! Sets of field paths, kept in the very form of `FieldsV1`: nested objects whose keys are the steps of a path.
+//!
+//! A node `{}` is a member without children; `"."` inside a node says that the node is a member beside its children.
+//! **Invariant:** a node that is neither a member nor has children does not exist, so `{}` always means membership.
+//! Because a stored set is used as it is, an update edits it in place and nothing is decoded or encoded.
+
+use serde_json::{Map, Value};
+
+use super::element;
+
+/// The children of a node; at the top: the set.
+pub(super) type Fields = Map<String, Value>;
+
+/// Marks a node with children as a member.
+const SELF: &str = ".";
+
+/// A node with these children, if it holds anything.
+pub(super) fn node(mut children: Fields, is_member: bool) -> Option<Value> {
+    if children.is_empty() {
+        return is_member.then(leaf);
+    }
+    if is_member {
+        children.insert(SELF.to_owned(), leaf());
+    }
+    Some(Value::Object(children))
+}
+
+/// A member without children.
+pub(super) fn leaf() -> Value {
+    Value::Object(Fields::new())
+}
+
+/// Is the place of this node itself in the set?
+pub(super) fn is_member(node: &Value) -> bool {
+    node.as_object().is_none_or(|children| children.is_empty() || children.contains_key(SELF))
+}
+
+fn children(node: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    node.as_object().into_iter().flatten().filter(|(step, _)| *step != SELF)
+}
+
+/// Takes a node apart into its children and its membership.
+fn parts(node: Value) -> (Fields, bool) {
+    let is_member = is_member(&node);
+    let Value::Object(mut children) = node else { return (Fields::new(), is_member) };
+    children.remove(SELF);
+    (children, is_member)
+}
+
+/// Replaces every node by what `change` makes of its children and membership.
+fn rebuild(set: &mut Fields, mut change: impl FnMut(&str, &mut Fields, bool) -> bool) {
+    set.retain(|step, slot| {
+        let (mut children, is_member) = parts(slot.take());
+        let is_member = change(step, &mut children, is_member);
+        let rebuilt = node(children, is_member);
+        let stays = rebuilt.is_some();
+        *slot = rebuilt.unwrap_or_default();
+        stays
+    });
+}
+
+/// Adds all of `other`.
+pub(super) fn add(set: &mut Fields, other: &Fields) {
+    for (step, theirs) in other.iter().filter(|(step, _)| *step != SELF) {
+        let Some(slot) = set.get_mut(step) else {
+            set.insert(step.clone(), theirs.clone());
+            continue;
+        };
+        let (mut ours, was_member) = parts(slot.take());
+        if let Value::Object(theirs) = theirs {
+            add(&mut ours, theirs);
+        }
+        *slot = node(ours, was_member || is_member(theirs)).expect("a union of two nodes is a node");
+    }
+}
+
+/// Removes the paths of `other`, each exactly: children of a removed path stay.
+pub(super) fn subtract(set: &mut Fields, other: &Fields) {
+    if other.is_empty() {
+        return;
+    }
+    rebuild(set, |step, children, member| match other.get(step) {
+        None => member,
+        Some(theirs) => {
+            if let Value::Object(theirs) = theirs {
+                subtract(children, theirs);
+            }
+            member && !is_member(theirs)
+        }
+    });
+}
+
+/// The paths that are in both.
+pub(super) fn intersection(left: &Fields, right: &Fields) -> Fields {
+    let shared = left.iter().filter(|(step, _)| *step != SELF).filter_map(|(step, ours)| {
+        let theirs = right.get(step)?;
+        let both = match (ours, theirs) {
+            (Value::Object(ours), Value::Object(theirs)) => intersection(ours, theirs),
+            _ => Fields::new(),
+        };
+        Some((step.clone(), node(both, is_member(ours) && is_member(theirs))?))
+    });
+    shared.collect()
+}
+
+/// Is every path of `part` in `whole`?
+pub(super) fn contains_all(whole: &Fields, part: &Fields) -> bool {
+    part.iter().filter(|(step, _)| *step != SELF).all(|(step, ours)| {
+        whole.get(step).is_some_and(|theirs| {
+            let below = match (theirs, ours) {
+                (Value::Object(theirs), Value::Object(ours)) => contains_all(theirs, ours),
+                _ => true,
+            };
+            below && (!is_member(ours) || is_member(theirs))
+        })
+    })
+}
+
+/// Removes what lies at or below these dotted paths.
+pub(super) fn remove_below(set: &mut Fields, paths: &[&str]) {
+    for path in paths {
+        match path.split_once('.') {
+            None => drop(set.remove(&element::field(path))),
+            Some((first, rest)) => {
+                let step = element::field(first);
+                let Some((mut below, is_member)) = set.remove(&step).map(parts) else { continue };
+                remove_below(&mut below, &[rest]);
+                if let Some(node) = node(below, is_member) {
+                    set.insert(step, node);
+                }
+            }
+        }
+    }
+}
+
+/// Is the path of these steps a member?
+pub(super) fn has(set: &Fields, path: &[String]) -> bool {
+    let Some((first, rest)) = path.split_first() else { return false };
+    match (set.get(first), rest.is_empty()) {
+        (Some(node), true) => is_member(node),
+        (Some(Value::Object(below)), false) => has(below, rest),
+        _ => false,
+    }
+}
+
+/// The set of one path.
+pub(super) fn of_path(path: &[String]) -> Fields {
+    let Some((first, rest)) = path.split_first() else { return Fields::new() };
+    let below = if rest.is_empty() { leaf() } else { Value::Object(of_path(rest)) };
+    std::iter::once((first.clone(), below)).collect()
+}
+
+/// All paths, as steps, in the order Kubernetes lists them: the members of a level, then what lies below.
+pub(super) fn paths(set: &Fields) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    collect_paths(set, &mut Vec::new(), &mut found);
+    found
+}
+
+fn collect_paths(set: &Fields, above: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
+    let mut nodes = set.iter().filter(|(step, _)| *step != SELF).collect::<Vec<_>>();
+    nodes.sort_by(|(left, _), (right, _)| element::order(left, right));
+    for (step, _) in nodes.iter().filter(|(_, node)| is_member(node)) {
+        found.push(above.iter().cloned().chain([(*step).clone()]).collect());
+    }
+    for (step, node) in nodes {
+        if let Value::Object(below) = node {
+            above.push(step.clone());
+            collect_paths(below, above, found);
+            above.pop();
+        }
+    }
+}
+
+/// A set as a client wrote it, in our spelling; an error when a step cannot be read.
+pub(super) fn parse(given: &Value) -> Result<Fields, String> {
+    let mut set = Fields::new();
+    for (step, below) in children(given) {
+        if !below.is_object() {
+            return Err(format!("{step} is not an object"));
+        }
+        let Some(step) = element::canonical(step)? else { continue };
+        let grandchildren = parse(below)?;
+        let is_member = is_member(below) || grandchildren.is_empty();
+        if let Some(node) = node(grandchildren, is_member) {
+            set.insert(step, node);
+        }
+    }
+    Ok(set)
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_core::Entropy;
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(value: Value) -> Fields {
+        parse(&value).expect("a set")
+    }
+
+    /// Two sets over the same few paths.
+    fn pair() -> (Fields, Fields) {
+        let left = json!({"f:a": {}, "f:b": {".": {}, "f:x": {}, "f:y": {}}, "f:c": {"f:x": {}}});
+        let right = json!({"f:b": {"f:x": {}}, "f:c": {}, "f:d": {}});
+        (set(left), set(right))
+    }
+
+    #[test]
+    fn sets_unite() {
+        let (mut left, right) = pair();
+        add(&mut left, &right);
+        let expected = json!({"f:a": {}, "f:b": {".": {}, "f:x": {}, "f:y": {}}, "f:c": {".": {}, "f:x": {}}, "f:d": {}});
+        assert_eq!(Value::Object(left), expected);
+    }
+
+    #[test]
+    fn sets_subtract_path_by_path() {
+        let (mut left, right) = pair();
+        subtract(&mut left, &right);
+        assert_eq!(Value::Object(left), json!({"f:a": {}, "f:b": {".": {}, "f:y": {}}, "f:c": {"f:x": {}}}));
+        let mut last_child = set(json!({"f:b": {".": {}, "f:x": {}}, "f:e": {"f:x": {}}}));
+        subtract(&mut last_child, &set(json!({"f:b": {"f:x": {}}, "f:e": {"f:x": {}}})));
+        assert_eq!(Value::Object(last_child), json!({"f:b": {}}));
+    }
+
+    #[test]
+    fn sets_intersect() {
+        let (left, right) = pair();
+        assert_eq!(Value::Object(intersection(&left, &right)), json!({"f:b": {"f:x": {}}}));
+        assert!(contains_all(&left, &intersection(&left, &right)));
+        assert!(!contains_all(&left, &right));
+        assert!(contains_all(&left, &Fields::new()));
+    }
+
+    #[test]
+    fn subtrees_are_removed_by_dotted_path() {
+        let start = json!({"f:metadata": {"f:labels": {"f:a": {}}}, "f:status": {"f:x": {}}, "f:spec": {".": {}, "f:y": {}}});
+        let check = |paths: &[&str], expected: Value| {
+            let mut set = set(start.clone());
+            remove_below(&mut set, paths);
+            assert_eq!(Value::Object(set), expected, "{paths:?}");
+        };
+        check(&["status", "metadata.labels"], json!({"f:spec": {".": {}, "f:y": {}}}));
+        check(&["spec.y", "metadata", "status.absent"], json!({"f:spec": {}, "f:status": {"f:x": {}}}));
+    }
+
+    #[test]
+    fn paths_are_found_and_listed() {
+        let set = set(
+            json!({"f:b": {".": {}, "f:x": {}}, "f:a": {"k:{\"n\":1}": {".": {}, "f:z": {}}}, "f:c": {}}),
+        );
+        let listed = paths(&set).iter().map(|path| path.concat()).collect::<Vec<_>>();
+        assert_eq!(listed, ["f:b", "f:c", "f:ak:{\"n\":1}", "f:ak:{\"n\":1}f:z", "f:bf:x"]);
+        assert!(paths(&set).iter().all(|path| has(&set, path)));
+        assert!(!has(&set, &["f:a".into()]) && !has(&set, &[]));
+        let path = vec!["f:spec".to_owned(), "f:replicas".to_owned()];
+        assert_eq!(Value::Object(of_path(&path)), json!({"f:spec": {"f:replicas": {}}}));
+    }
+
+    #[test]
+    fn foreign_sets_are_read() {
+        let odd = json!({".": {}, "k:{\"b\": 1}": {}, "x:future": {}, "f:a": {"x:future": {}}});
+        assert_eq!(Value::Object(set(odd)), json!({"k:{\"b\":1}": {}, "f:a": {}}));
+        assert!(parse(&json!({"data": {}})).is_err());
+        assert!(parse(&json!({"f:a": 1})).is_err());
+    }
+
+    fn random(entropy: &Entropy, depth: u64) -> Fields {
+        let nodes = (0..entropy.below(4)).filter_map(|_| {
+            let step = format!("f:{}", entropy.below(4));
+            let below = if depth == 0 { Fields::new() } else { random(entropy, depth - 1) };
+            Some((step, node(below, entropy.below(2) == 0)?))
+        });
+        nodes.collect()
+    }
+
+    #[test]
+    fn the_laws_of_sets_hold() {
+        let entropy = Entropy::seeded(7);
+        for _ in 0..2_000 {
+            let (left, right) = (random(&entropy, 2), random(&entropy, 2));
+            assert_eq!(parse(&Value::Object(left.clone())).as_ref(), Ok(&left), "parsing what was printed");
+            let (mut union, mut rest) = (left.clone(), left.clone());
+            add(&mut union, &right);
+            subtract(&mut rest, &right);
+            let shared = intersection(&left, &right);
+            assert!(contains_all(&union, &left) && contains_all(&union, &right));
+            assert_eq!(paths(&left).len(), paths(&rest).len() + paths(&shared).len());
+            add(&mut rest, &shared);
+            assert_eq!(rest, left, "difference and intersection make the whole");
+        }
+    }
+}

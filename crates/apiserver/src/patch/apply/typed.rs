@@ -1,0 +1,175 @@
+//! The fields an applied configuration speaks about: what its manager owns.
+//!
+//! **Invariant:** leaves, explicit nulls, empty maps, elements and the entries of free maps are owned; the objects and
+//! lists that only contain them are not, so two managers can share a parent.
+
+use serde_json::Value;
+
+use super::element;
+use super::place::{Place, Shape};
+use super::set::{Fields, leaf, node};
+
+/// The fields of a whole object.
+pub(super) fn field_set(object: &Value, root: Place<'_>) -> Fields {
+    match object {
+        Value::Object(_) => map_fields(object, root),
+        _ => Fields::new(),
+    }
+}
+
+fn fields_of(value: &Value, place: Place<'_>, is_member: bool) -> Option<Value> {
+    match place.shape(value) {
+        Shape::Leaf => Some(leaf()),
+        Shape::Map => node(map_fields(value, place), is_member || is_blank(value)),
+        Shape::List => node(list_fields(value, place), is_member || value.is_null()),
+    }
+}
+
+fn is_blank(value: &Value) -> bool {
+    value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty)
+}
+
+fn map_fields(value: &Value, place: Place<'_>) -> Fields {
+    let fields = value.as_object().into_iter().flatten();
+    fields
+        .filter(|(name, _)| place.is_tracked(name))
+        .filter_map(|(name, value)| {
+            let owned = fields_of(value, place.field(name), !place.declares(name))?;
+            Some((element::field(name), owned))
+        })
+        .collect()
+}
+
+fn list_fields(value: &Value, place: Place<'_>) -> Fields {
+    let mut found = Fields::new();
+    for item in value.as_array().into_iter().flatten() {
+        let Ok(step) = place.step(item) else { continue };
+        let owned =
+            if found.contains_key(&step) { Some(leaf()) } else { fields_of(item, place.item(), true) };
+        found.extend(owned.map(|owned| (step, owned)));
+    }
+    found
+}
+
+/// Adds to a set the named fields above its members: to remove those means to remove the whole named field.
+pub(super) fn with_named_parents(set: &Fields, place: Place<'_>) -> Fields {
+    let mut named = Fields::new();
+    for (step, below) in set {
+        let Some(children) = below.as_object().filter(|children| !children.is_empty()) else {
+            named.insert(step.clone(), below.clone());
+            continue;
+        };
+        let is_named = step.strip_prefix("f:").is_some_and(|name| place.declares(name));
+        let is_member = is_named || super::set::is_member(below);
+        let mut children = with_named_parents(children, place.step_into(step).unwrap_or(Place::DEDUCED));
+        children.remove(".");
+        named.extend(node(children, is_member).map(|node| (step.clone(), node)));
+    }
+    named
+}
+
+/// Brings a set that was written under an older schema in line: what became a leaf is owned as a whole.
+pub(super) fn reconcile(set: &mut Fields, place: Place<'_>) {
+    for (step, below) in set.iter_mut() {
+        let Some(next) = place.step_into(step) else { continue };
+        let is_leaf_now = !next.is_deduced() && matches!(next.shape(below), Shape::Leaf);
+        match below.as_object_mut() {
+            Some(children) if is_leaf_now => children.clear(),
+            Some(children) => reconcile(children, next),
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::patch::shape::widget;
+
+    #[track_caller]
+    fn check(spec: Value, expected: Value) {
+        let schema = widget();
+        let found =
+            field_set(&json!({"apiVersion": "v1", "kind": "W", "spec": spec}), Place::root(Some(&schema)));
+        assert_eq!(Value::Object(found), expected, "{spec}");
+    }
+
+    #[test]
+    fn leaves_and_elements_are_owned_and_their_parents_are_not() {
+        check(
+            json!({"num": 1, "granular": {"a": "1"}}),
+            json!({"f:spec": {"f:num": {}, "f:granular": {"f:a": {}}}}),
+        );
+        check(json!({"set": ["x", "y"]}), json!({"f:spec": {"f:set": {"v:\"x\"": {}, "v:\"y\"": {}}}}));
+        check(
+            json!({"map": [{"k": "a", "v": "1"}]}),
+            json!({"f:spec": {"f:map": {"k:{\"k\":\"a\"}": {".": {}, "f:k": {}, "f:v": {}}}}}),
+        );
+        check(
+            json!({"multi": [{"port": 80}]}),
+            json!({"f:spec": {"f:multi": {"k:{\"port\":80,\"proto\":\"TCP\"}": {".": {}, "f:port": {}}}}}),
+        );
+        check(
+            json!({"atomic": ["x"], "plain": ["p"], "atomicMap": {"a": "1"}, "free": {"f": "1"}}),
+            json!({"f:spec": {"f:atomic": {}, "f:plain": {}, "f:atomicMap": {}, "f:free": {"f:f": {}}}}),
+        );
+    }
+
+    #[test]
+    fn nothing_and_null_are_owned_where_they_stand() {
+        check(json!({}), json!({"f:spec": {}}));
+        check(json!(null), json!({"f:spec": {}}));
+        check(
+            json!({"free": {}, "granular": null, "set": []}),
+            json!({"f:spec": {"f:free": {}, "f:granular": {}}}),
+        );
+        check(json!({"set": null}), json!({"f:spec": {"f:set": {}}}));
+    }
+
+    #[test]
+    fn untyped_places_own_maps_by_field_and_lists_whole() {
+        check(
+            json!({"any": {"a": {"b": 1}, "l": [1]}}),
+            json!({"f:spec": {"f:any": {"f:a": {".": {}, "f:b": {}}, "f:l": {}}}}),
+        );
+    }
+
+    #[test]
+    fn duplicates_are_owned_without_their_fields() {
+        check(
+            json!({"map": [{"k": "a"}, {"k": "a", "v": "1"}]}),
+            json!({"f:spec": {"f:map": {"k:{\"k\":\"a\"}": {}}}}),
+        );
+    }
+
+    #[test]
+    fn metadata_has_its_shape_in_every_object() {
+        let object =
+            json!({"metadata": {"name": "a", "uid": "u", "labels": {"l": "1"}, "finalizers": ["f"]}});
+        let expected = json!({"f:metadata": {"f:labels": {"f:l": {}}, "f:finalizers": {"v:\"f\"": {}}}});
+        assert_eq!(Value::Object(field_set(&object, Place::root(None))), expected);
+    }
+
+    #[test]
+    fn named_parents_are_added_and_elements_are_not() {
+        let schema = widget();
+        let set = json!({"f:spec": {"f:granular": {"f:a": {}}, "f:map": {"k:{\"k\":\"a\"}": {"f:v": {}}}, "f:free": {"f:x": {}}}});
+        let named = with_named_parents(set.as_object().expect("a set"), Place::root(Some(&schema)));
+        let expected = json!({"f:spec": {
+            ".": {}, "f:granular": {".": {}, "f:a": {}},
+            "f:map": {".": {}, "k:{\"k\":\"a\"}": {"f:v": {}}}, "f:free": {".": {}, "f:x": {}}
+        }});
+        assert_eq!(Value::Object(named), expected);
+    }
+
+    #[test]
+    fn what_became_atomic_is_owned_whole() {
+        let schema = widget();
+        let mut set = json!({"f:spec": {"f:atomicMap": {"f:a": {}}, "f:atomic": {".": {}, "v:1": {}}, "f:granular": {"f:a": {}}, "f:any": {"f:a": {}}}});
+        reconcile(set.as_object_mut().expect("a set"), Place::root(Some(&schema)));
+        let expected = json!({"f:spec": {"f:atomicMap": {}, "f:atomic": {}, "f:granular": {"f:a": {}}, "f:any": {"f:a": {}}}});
+        assert_eq!(set, expected);
+    }
+}

@@ -1,0 +1,185 @@
+//! Does an applied configuration fit the schema? Its words are those of the Go library, which clients show.
+//!
+//! **Invariant:** null fits everywhere. Only types, undeclared fields and the keys of list elements are looked at;
+//! values are the business of validation.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::element;
+use super::place::Place;
+use crate::patch::go::{self, Printed};
+use crate::schema::{Kind, ListType};
+
+/// Everything that does not fit, one text per place, as one text.
+pub(super) fn validate(object: &Value, root: Place<'_>) -> Result<(), String> {
+    let mut errors = Vec::new();
+    if object.is_object() {
+        check_fields(object, root, &mut String::new(), &mut errors);
+    }
+    match &*errors {
+        [] => Ok(()),
+        [one] => Err(one.clone()),
+        several => Err(format!("errors:\n  {}", several.join("\n  "))),
+    }
+}
+
+fn check(value: &Value, place: Place<'_>, path: &mut String, errors: &mut Vec<String>) {
+    let Some(schema) = place.schema else { return };
+    if value.is_null() {
+        return;
+    }
+    let wrong = match (&schema.kind, value) {
+        (Kind::Any, _) => return,
+        (Kind::Object(_), Value::Object(_)) => return check_fields(value, place, path, errors),
+        (Kind::Array(_), Value::Array(items)) => return check_items(items, place, path, errors),
+        (Kind::Object(_), _) => format!("expected map, got &{{{}}}", Printed(value)),
+        (Kind::Array(_), _) => format!("expected list, got &{{{}}}", Printed(value)),
+        (kind, _) => match scalar_mismatch(kind, value) {
+            Some(wrong) => wrong,
+            None => return,
+        },
+    };
+    errors.push(located(path, &wrong));
+}
+
+fn located(path: &str, wrong: &str) -> String {
+    if path.is_empty() { wrong.to_owned() } else { format!("{path}: {wrong}") }
+}
+
+fn scalar_mismatch(kind: &Kind, value: &Value) -> Option<String> {
+    let is_scalar = !value.is_object() && !value.is_array();
+    match kind {
+        Kind::IntOrString => {
+            (!is_scalar).then(|| format!("expected any scalar, got &{{{}}}", Printed(value)))
+        }
+        Kind::String(format) if &**format == "quantity" => scalar_mismatch(&Kind::IntOrString, value),
+        Kind::String(_) => {
+            let syntax =
+                || format!("expected string, got &value.valueUnstructured{{Value:{}}}", go::syntax(value));
+            (!value.is_string()).then(syntax)
+        }
+        Kind::Integer(_) | Kind::Number => {
+            let found = go::type_of(value);
+            (!value.is_number()).then(|| format!("expected numeric (int or float), got {found}"))
+        }
+        Kind::Boolean => {
+            (!value.is_boolean()).then(|| format!("expected boolean, got &{{{}}}", Printed(value)))
+        }
+        Kind::Any | Kind::Object(_) | Kind::Array(_) => None,
+    }
+}
+
+/// The first undeclared field ends the look at this map, as in the library.
+fn check_fields(value: &Value, place: Place<'_>, path: &mut String, errors: &mut Vec<String>) {
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let length = path.len();
+        write!(path, ".{name}").expect("writing to a string");
+        let declared = place.declared_field(name);
+        match declared {
+            Some(below) => check(value, below, path, errors),
+            None => errors.push(located(path, "field not declared in schema")),
+        }
+        path.truncate(length);
+        if declared.is_none() {
+            return;
+        }
+    }
+}
+
+fn check_items(items: &[Value], place: Place<'_>, path: &mut String, errors: &mut Vec<String>) {
+    let mut seen = HashSet::new();
+    for (at, item) in items.iter().enumerate() {
+        let step =
+            if place.list_type() == &ListType::Atomic { Ok(format!("i:{at}")) } else { place.step(item) };
+        let step = match step {
+            Ok(step) => step,
+            Err(why) => return errors.push(located(path, &format!("element {at}: {why}"))),
+        };
+        let shown = element::shown(&step);
+        if !seen.insert(step) {
+            errors.push(located(path, &format!("duplicate entries for key {shown}")));
+        }
+        let length = path.len();
+        path.push_str(&shown);
+        check(item, place.item(), path, errors);
+        path.truncate(length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::patch::shape::widget;
+
+    #[track_caller]
+    fn check_spec(spec: Value, expected: Result<(), &str>) {
+        let schema = widget();
+        let object = json!({"apiVersion": "v1", "kind": "W", "metadata": {"name": "a"}, "spec": spec});
+        let found = validate(&object, Place::root(Some(&schema)));
+        assert_eq!(found, expected.map_err(str::to_owned), "{spec}");
+    }
+
+    #[test]
+    fn what_fits() {
+        check_spec(
+            json!({"num": 1, "set": ["x"], "map": [{"k": "a"}], "multi": [{"port": 1}], "flag": true}),
+            Ok(()),
+        );
+        check_spec(json!({"num": null, "set": null, "map": null, "granular": null}), Ok(()));
+        check_spec(
+            json!({"any": {"x": [1, {"y": 2}]}, "free": {"x": "1"}, "quantity": 1, "port": "http"}),
+            Ok(()),
+        );
+        check_spec(json!({"plain": ["a", "a"]}), Ok(()));
+    }
+
+    #[test]
+    fn what_does_not_fit() {
+        let rows = [
+            (json!({"num": "text"}), ".spec.num: expected numeric (int or float), got string"),
+            (json!({"num": {}}), ".spec.num: expected numeric (int or float), got map[string]interface {}"),
+            (json!({"unknown": 1}), ".spec.unknown: field not declared in schema"),
+            (json!({"map": {"k": "x"}}), ".spec.map: expected list, got &{map[k:x]}"),
+            (json!({"granular": "x"}), ".spec.granular: expected map, got &{x}"),
+            (
+                json!({"free": {"k": 1}}),
+                ".spec.free.k: expected string, got &value.valueUnstructured{Value:1}",
+            ),
+            (json!({"flag": "x"}), ".spec.flag: expected boolean, got &{x}"),
+            (json!({"port": [1]}), ".spec.port: expected any scalar, got &{[1]}"),
+            (json!({"plain": [1]}), ".spec.plain[0]: expected string, got &value.valueUnstructured{Value:1}"),
+            (json!({"set": ["x", "x"]}), r#".spec.set: duplicate entries for key [="x"]"#),
+            (
+                json!({"set": [{}]}),
+                ".spec.set: element 0: associative list without keys has an element that's a map type",
+            ),
+            (
+                json!({"multi": [{"port": 80}, {"port": 80, "proto": "TCP"}]}),
+                r#".spec.multi: duplicate entries for key [port=80,proto="TCP"]"#,
+            ),
+            (
+                json!({"map": [{"k": "a", "v": 1}]}),
+                r#".spec.map[k="a"].v: expected string, got &value.valueUnstructured{Value:1}"#,
+            ),
+            (
+                json!({"num": "a", "flag": 1}),
+                "errors:\n  .spec.flag: expected boolean, got &{1}\n  .spec.num: expected numeric (int or float), got string",
+            ),
+        ];
+        for (spec, expected) in rows {
+            check_spec(spec, Err(expected));
+        }
+    }
+
+    #[test]
+    fn metadata_is_checked_in_every_object() {
+        let object = json!({"metadata": {"name": "a", "labels": {"x": 1}}});
+        let wrong = ".metadata.labels.x: expected string, got &value.valueUnstructured{Value:1}";
+        assert_eq!(validate(&object, Place::root(None)), Err(wrong.to_owned()));
+    }
+}
