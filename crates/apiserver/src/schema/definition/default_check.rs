@@ -1,0 +1,35 @@
+//! Defaults of a definition must be values their schema accepts, without fields it does not know.
+
+use serde_json::{Map, Value};
+
+use crate::field::{Error, Path};
+use crate::schema::rules::Rules;
+use crate::schema::validate::judge;
+use crate::schema::{custom, prune};
+
+/// Judges the defaults of a structural schema and of all below it.
+pub(super) fn validate(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    if let Some(default) = schema.get("default").filter(|default| !default.is_null()) {
+        one(schema, default, &path.field("default"), errors);
+    }
+    validate_below(schema, path, errors);
+}
+
+fn validate_below(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    if schema["items"].is_object() {
+        validate(&schema["items"], &path.field("items"), errors);
+    }
+    let properties = path.field("properties");
+    for (name, below) in schema["properties"].as_object().into_iter().flat_map(Map::iter) {
+        validate(below, &properties.key(name), errors);
+    }
+}
+
+fn one(schema: &Value, default: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    let mut pruned = default.clone();
+    prune(&custom::node(schema), &mut pruned, None);
+    if &pruned != default {
+        errors.push(Error::invalid(path, default, "must not have unknown fields"));
+    }
+    errors.extend(judge(&Rules::read(schema), default, None, &path.to_string()));
+}

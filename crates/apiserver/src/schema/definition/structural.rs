@@ -1,0 +1,286 @@
+//! Is a schema structural: is every value it speaks of declared, with its type, outside of alternatives?
+//!
+//! Pruning, defaulting and server-side apply rely on it. The texts and places are those of Kubernetes.
+
+use serde_json::{Map, Value, json};
+
+use super::{list, text};
+use crate::field::{Error, Path};
+use crate::schema::pattern;
+
+/// Keywords no schema may use.
+const UNSUPPORTED: [(&str, &str); 7] = [
+    ("id", "id"),
+    ("$schema", "schema"),
+    ("$ref", "$ref"),
+    ("patternProperties", "patternProperties"),
+    ("dependencies", "dependencies"),
+    ("additionalItems", "additionalItems"),
+    ("definitions", "definitions"),
+];
+
+/// Keywords alternatives may not use, with what Kubernetes says of each.
+const FORBIDDEN_NESTED: [(&str, &str); 11] = [
+    ("type", "must be empty to be structural"),
+    ("additionalProperties", "must be undefined to be structural"),
+    ("default", "must be undefined to be structural"),
+    ("title", "must be empty to be structural"),
+    ("description", "must be empty to be structural"),
+    ("nullable", "must be false to be structural"),
+    ("x-kubernetes-preserve-unknown-fields", "must be false to be structural"),
+    ("x-kubernetes-embedded-resource", "must be false to be structural"),
+    ("x-kubernetes-int-or-string", "must be false to be structural"),
+    ("x-kubernetes-list-type", "must be undefined to be structural"),
+    ("x-kubernetes-map-type", "must be undefined to be structural"),
+];
+
+/// The same for lists.
+const FORBIDDEN_NESTED_LISTS: [&str; 2] = ["x-kubernetes-list-map-keys", "x-kubernetes-validations"];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Root,
+    Item,
+    Field,
+}
+
+/// Why the schema cannot even be read as a structural one.
+pub(super) fn unsupported(schema: &Value) -> Option<String> {
+    let fields = schema.as_object()?;
+    let is_set = |value: &Value| !value.is_null() && value != "";
+    if let Some((_, name)) = UNSUPPORTED.iter().find(|(keyword, _)| fields.get(*keyword).is_some_and(is_set))
+    {
+        return Some(format!("OpenAPIV3Schema '{name}' is not supported"));
+    }
+    if schema["items"].is_array() {
+        return Some("OpenAPIV3Schema 'items' must be a schema, but is an array".into());
+    }
+    if schema["x-kubernetes-preserve-unknown-fields"] == false {
+        return Some(
+            "internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined".into(),
+        );
+    }
+    below(schema).find_map(unsupported)
+}
+
+/// All schemas right below one.
+fn below(schema: &Value) -> impl Iterator<Item = &Value> {
+    let single = ["items", "additionalProperties", "not"].into_iter().map(|name| &schema[name]);
+    let lists = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|name| list(schema, name));
+    let properties = schema["properties"].as_object().into_iter().flat_map(Map::values);
+    single.chain(lists).chain(properties).filter(|one| one.is_object())
+}
+
+pub(super) fn validate(schema: &Value, path: &Path<'_>) -> Vec<Error> {
+    let mut errors = Vec::new();
+    invariants(schema, Level::Root, path, &mut errors);
+    complete(schema, schema, path, path, &mut errors);
+    errors
+}
+
+fn invariants(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Vec<Error>) {
+    let kind = text(schema, "type");
+    if kind == "array" && !schema["items"].is_object() {
+        errors.push(Error::required(&path.field("items"), "must be specified"));
+    }
+    if schema["items"].is_object() {
+        invariants(&schema["items"], Level::Item, &path.field("items"), errors);
+    }
+    let properties = path.field("properties");
+    for (name, below) in schema["properties"].as_object().into_iter().flat_map(Map::iter) {
+        invariants(below, Level::Field, &properties.key(name), errors);
+    }
+    let additional = &schema["additionalProperties"];
+    let at = path.field("additionalProperties");
+    if !additional.is_null() && level == Level::Root {
+        errors.push(Error::forbidden(&at, "must not be used at the root"));
+    }
+    if additional.is_object() {
+        invariants(additional, Level::Field, &at, errors);
+    }
+    extensions(schema, path, errors);
+    alternatives(schema, true, path, errors);
+    typed(schema, level, path, errors);
+    metadata(schema, level, path, errors);
+}
+
+fn extensions(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    if schema["x-kubernetes-int-or-string"] != true {
+        return;
+    }
+    for name in ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"] {
+        if schema[name] == true {
+            let detail = "must be false if x-kubernetes-int-or-string is true";
+            errors.push(Error::invalid(&path.field(name), &true.into(), detail));
+        }
+    }
+}
+
+/// Every declared value has a type, or says why not.
+fn typed(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Vec<Error>) {
+    let kind = text(schema, "type");
+    let at = path.field("type");
+    let is = |name: &str| schema[name] == true;
+    if is("x-kubernetes-embedded-resource") && kind != "object" {
+        let detail = "must be object if x-kubernetes-embedded-resource is true";
+        errors.push(match kind {
+            "" => Error::required(&at, detail),
+            _ => Error::invalid(&at, &kind.into(), detail),
+        });
+    } else if kind.is_empty()
+        && !is("x-kubernetes-int-or-string")
+        && !is("x-kubernetes-preserve-unknown-fields")
+    {
+        let place = match level {
+            Level::Root => "at the root",
+            Level::Item => "for specified array items",
+            Level::Field => "for specified object fields",
+        };
+        errors.push(Error::required(&at, &format!("must not be empty {place}")));
+    }
+    if level == Level::Root && !kind.is_empty() && kind != "object" {
+        errors.push(Error::invalid(&at, &kind.into(), "must be object at the root"));
+    }
+    if is("x-kubernetes-embedded-resource") {
+        embedded(schema, path, errors);
+    }
+}
+
+fn embedded(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    if !schema["additionalProperties"].is_null() {
+        let detail = "must not be used if x-kubernetes-embedded-resource is set";
+        errors.push(Error::forbidden(&path.field("additionalProperties"), detail));
+    }
+    let has_properties = schema["properties"].as_object().is_some_and(|properties| !properties.is_empty());
+    if schema["x-kubernetes-preserve-unknown-fields"] != true && !has_properties {
+        let detail = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
+        errors.push(Error::required(&path.field("properties"), detail));
+    }
+}
+
+/// What a whole object says of itself may be repeated but not changed.
+fn metadata(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Vec<Error>) {
+    let is_whole = level == Level::Root || schema["x-kubernetes-embedded-resource"] == true;
+    let properties = path.field("properties");
+    for name in ["kind", "apiVersion"] {
+        let declared = &schema["properties"][name];
+        if is_whole && declared.is_object() && text(declared, "type") != "string" {
+            let at = properties.key(name);
+            errors.push(Error::invalid(&at.field("type"), &text(declared, "type").into(), "must be string"));
+        }
+    }
+    let declared = &schema["properties"]["metadata"];
+    if !declared.is_object() {
+        return;
+    }
+    let at = properties.key("metadata");
+    if is_whole && text(declared, "type") != "object" {
+        errors.push(Error::invalid(&at.field("type"), &text(declared, "type").into(), "must be object"));
+    }
+    if level == Level::Root && !only_names(declared) {
+        let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
+        errors.push(Error::forbidden(&at, detail));
+    }
+}
+
+fn only_names(metadata: &Value) -> bool {
+    let properties = metadata["properties"].as_object();
+    let is_name = |name: &String| name == "name" || name == "generateName";
+    let is_plain = |keyword: &String| matches!(keyword.as_str(), "type" | "properties" | "default");
+    properties.is_none_or(|properties| properties.keys().all(is_name))
+        && metadata.as_object().is_some_and(|fields| fields.keys().all(is_plain))
+}
+
+/// Is this the way to say "integer or string" with alternatives? Only that may name types there.
+fn is_int_or_string(any_of: &Value) -> bool {
+    *any_of == json!([{"type": "integer"}, {"type": "string"}])
+}
+
+/// Judges alternatives; `may_name_types`: here they may be the well-known integer or string.
+fn alternatives(schema: &Value, may_name_types: bool, path: &Path<'_>, errors: &mut Vec<Error>) {
+    if !(may_name_types && is_int_or_string(&schema["anyOf"])) {
+        let at = path.field("anyOf");
+        for (index, one) in list(schema, "anyOf").iter().enumerate() {
+            nested(one, false, &at.index(index), errors);
+        }
+    }
+    let at = path.field("allOf");
+    for (index, one) in list(schema, "allOf").iter().enumerate() {
+        nested(one, may_name_types && index == 0, &at.index(index), errors);
+    }
+    let at = path.field("oneOf");
+    for (index, one) in list(schema, "oneOf").iter().enumerate() {
+        nested(one, false, &at.index(index), errors);
+    }
+    if schema["not"].is_object() {
+        nested(&schema["not"], false, &path.field("not"), errors);
+    }
+    let source = text(schema, "pattern");
+    if let Err(why) = pattern::compile(source) {
+        let detail = format!("must be a valid regular expression, but isn't: {why}");
+        errors.push(Error::invalid(&path.field("pattern"), &source.into(), &detail));
+    }
+}
+
+fn nested(schema: &Value, may_name_types: bool, path: &Path<'_>, errors: &mut Vec<Error>) {
+    alternatives(schema, may_name_types, path, errors);
+    if schema["items"].is_object() {
+        nested(&schema["items"], false, &path.field("items"), errors);
+    }
+    let properties = path.field("properties");
+    for (name, below) in schema["properties"].as_object().into_iter().flat_map(Map::iter) {
+        nested(below, false, &properties.key(name), errors);
+    }
+    for (keyword, detail) in FORBIDDEN_NESTED {
+        if !schema[keyword].is_null() && schema[keyword] != false && schema[keyword] != "" {
+            errors.push(Error::forbidden(&path.field(keyword), detail));
+        }
+    }
+    for keyword in FORBIDDEN_NESTED_LISTS {
+        if !list(schema, keyword).is_empty() {
+            errors.push(Error::forbidden(&path.field(keyword), "must be empty to be structural"));
+        }
+    }
+    if !schema["properties"]["metadata"].is_null() {
+        let detail = "must not be specified in a nested context";
+        errors.push(Error::forbidden(&properties.key("metadata"), detail));
+    }
+}
+
+/// What alternatives at the root speak of is declared beside them. Kubernetes asks this of the root only.
+fn complete(schema: &Value, from: &Value, path: &Path<'_>, from_path: &Path<'_>, errors: &mut Vec<Error>) {
+    if from["not"].is_object() {
+        complete_nested(schema, &from["not"], path, &from_path.field("not"), errors);
+    }
+    for name in ["allOf", "anyOf", "oneOf"] {
+        let at = from_path.field(name);
+        for (index, one) in list(from, name).iter().enumerate() {
+            complete_nested(schema, one, path, &at.index(index), errors);
+        }
+    }
+}
+
+fn complete_nested(
+    schema: &Value,
+    from: &Value,
+    path: &Path<'_>,
+    from_path: &Path<'_>,
+    errors: &mut Vec<Error>,
+) {
+    complete(schema, from, path, from_path, errors);
+    let mut descend = |declared: &Value, from: &Value, path: &Path<'_>, from_path: &Path<'_>| {
+        if declared.is_object() {
+            complete_nested(declared, from, path, from_path, errors);
+        } else {
+            errors.push(Error::required(path, &format!("because it is defined in {from_path}")));
+        }
+    };
+    if from["items"].is_object() {
+        descend(&schema["items"], &from["items"], &path.field("items"), &from_path.field("items"));
+    }
+    let (properties, from_properties) = (path.field("properties"), from_path.field("properties"));
+    for (name, one) in from["properties"].as_object().into_iter().flat_map(Map::iter) {
+        let declared = &schema["properties"][name];
+        descend(declared, one, &properties.key(name), &from_properties.key(name));
+    }
+}
