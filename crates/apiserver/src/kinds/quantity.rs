@@ -78,7 +78,7 @@ mod tests {
             ("1", Some(NANO)),
             ("500m", Some(NANO / 2)),
             ("0.5", Some(NANO / 2)),
-            ("1.5Gi", Some(NANO * 3 << 29)),
+            ("1.5Gi", Some((NANO * 3) << 29)),
             ("1024Ki", Some(NANO << 20)),
             ("1e9", Some(NANO * NANO)),
             ("2E", Some(NANO * 2_000_000_000_000_000_000)),

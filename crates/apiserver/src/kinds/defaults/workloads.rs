@@ -107,10 +107,10 @@ fn stateful_set_strategy(spec: &mut Fields) {
         strategy.insert("type".into(), json!("RollingUpdate"));
         made(strategy, "rollingUpdate");
     }
-    if strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate") {
-        if let Some(rolling) = inner(strategy, "rollingUpdate") {
-            fill(rolling, "partition", 0);
-        }
+    if strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate")
+        && let Some(rolling) = inner(strategy, "rollingUpdate")
+    {
+        fill(rolling, "partition", 0);
     }
 }
 

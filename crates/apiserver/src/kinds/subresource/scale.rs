@@ -11,16 +11,13 @@ use crate::status::Status;
 
 /// The Scale of an object.
 pub fn scale_of(resource: &Resource, object: &Value) -> Result<Value, Status> {
-    let (wanted, present, selector) = match custom(resource) {
-        Some(scale) => {
-            let selector = scale.label_selector.as_deref().map(|path| at_path(object, path));
-            let selector = selector.and_then(Value::as_str).unwrap_or_default().to_owned();
-            (at_path(object, &scale.spec_replicas), at_path(object, &scale.status_replicas), selector)
-        }
-        None => {
-            let selector = at(object, &["spec", "selector"]);
-            (at(object, &["spec", "replicas"]), at(object, &["status", "replicas"]), selector_text(selector))
-        }
+    let (wanted, present, selector) = if let Some(scale) = custom(resource) {
+        let selector = scale.label_selector.as_deref().map(|path| at_path(object, path));
+        let selector = selector.and_then(Value::as_str).unwrap_or_default().to_owned();
+        (at_path(object, &scale.spec_replicas), at_path(object, &scale.status_replicas), selector)
+    } else {
+        let selector = at(object, &["spec", "selector"]);
+        (at(object, &["spec", "replicas"]), at(object, &["status", "replicas"]), selector_text(selector))
     };
     if let (true, Some(scale)) = (wanted.is_null(), custom(resource)) {
         let message = format!("the spec replicas field {:?} does not exist", scale.spec_replicas);

@@ -73,6 +73,10 @@ const SINGLE_TIME_ZONES: [&str; 40] = [
     "ROC",
 ];
 
+/// What of a Job's spec never changes.
+const FIXED: [&str; 6] =
+    ["selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"];
+
 /// A Job.
 pub(super) fn job(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
@@ -168,14 +172,6 @@ pub(super) fn job_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     if !is_elastic {
         completions.must_stay(&old_spec["completions"], errors);
     }
-    const FIXED: [&str; 6] = [
-        "selector",
-        "completionMode",
-        "podFailurePolicy",
-        "backoffLimitPerIndex",
-        "managedBy",
-        "successPolicy",
-    ];
     for name in FIXED {
         spec.field(name).must_stay(&old_spec[name], errors);
     }

@@ -91,7 +91,9 @@ pub(super) fn secret(object: &At<'_>, errors: &mut Errors) {
         "kubernetes.io/basic-auth" => {
             let keys = [data.key("username"), data.key("password")];
             if keys.iter().all(|key| !key.is_set()) {
-                keys.iter().for_each(|key| key.required("", errors));
+                for key in &keys {
+                    key.required("", errors);
+                }
             }
         }
         "kubernetes.io/ssh-auth" => {

@@ -91,10 +91,8 @@ fn ports(list: &At<'_>, errors: &mut Errors) {
     for port in list.items() {
         let name = port.field("name");
         let complaints = if name.is_zero() { Vec::new() } else { names::port_name(name.text()) };
-        if complaints.is_empty() {
-            if !name.is_zero() && !seen.insert(name.text().to_owned()) {
-                name.duplicate(errors);
-            }
+        if complaints.is_empty() && !name.is_zero() && !seen.insert(name.text().to_owned()) {
+            name.duplicate(errors);
         }
         for complaint in complaints {
             name.invalid(&complaint, errors);

@@ -10,6 +10,24 @@ use crate::kinds::names;
 const REASON_BYTES_MAX: usize = 128;
 const NOTE_BYTES_MAX: usize = 1024;
 
+/// What of an Event never changes. The reason is checked twice, as the real server does; clients count causes.
+const FIXED: [&str; 14] = [
+    "involvedObject",
+    "reason",
+    "message",
+    "source",
+    "firstTimestamp",
+    "lastTimestamp",
+    "count",
+    "reason",
+    "type",
+    "eventTime",
+    "action",
+    "related",
+    "reportingComponent",
+    "reportingInstance",
+];
+
 /// A new or changed Event through core/v1.
 pub(super) fn core(event: &At<'_>, errors: &mut Errors) {
     lenient(event, "reportingComponent", errors);
@@ -38,23 +56,6 @@ pub(super) fn newer_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     if new.field("series").value != &old["series"] {
         series(new, errors);
     }
-    // The reason is checked twice, as the real server does; clients count causes.
-    const FIXED: [&str; 14] = [
-        "involvedObject",
-        "reason",
-        "message",
-        "source",
-        "firstTimestamp",
-        "lastTimestamp",
-        "count",
-        "reason",
-        "type",
-        "eventTime",
-        "action",
-        "related",
-        "reportingComponent",
-        "reportingInstance",
-    ];
     for name in FIXED {
         new.field(name).must_stay(&old[name], errors);
     }

@@ -69,7 +69,8 @@ fn paths(list: &At<'_>, errors: &mut Errors) {
         }
         kind.must_be_one_of(&["Exact", "ImplementationSpecific", "Prefix"], errors);
         let may_be_absent = kind.text() == "ImplementationSpecific";
-        if !path.text().starts_with('/') && !(may_be_absent && path.is_zero()) {
+        let is_fine = path.text().starts_with('/') || (may_be_absent && path.is_zero());
+        if !is_fine {
             errors.push(Error::invalid(&path.path, &json!(path.text()), "must be an absolute path"));
         }
         for part in REFUSED.iter().filter(|part| !may_be_absent && path.text().contains(**part)) {

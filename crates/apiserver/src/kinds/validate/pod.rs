@@ -322,7 +322,7 @@ fn comparable(spec: &Value, old: &Value) -> Value {
     let mut spec = spec.clone();
     let Some(fields) = spec.as_object_mut() else { return spec };
     let mut free = vec!["activeDeadlineSeconds", "tolerations", "schedulingGates", "ephemeralContainers"];
-    if items(old, "schedulingGates").len() > 0 {
+    if !items(old, "schedulingGates").is_empty() {
         // A Pod that is not yet scheduled may still be steered.
         free.extend(["nodeSelector", "affinity"]);
     }

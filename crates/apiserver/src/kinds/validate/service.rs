@@ -131,7 +131,7 @@ fn addresses(spec: &At<'_>, errors: &mut Errors) {
     match (single.text(), plural.value.get(0).and_then(Value::as_str)) {
         ("", Some(_)) => plural.invalid("must be empty when `clusterIP` is not specified", errors),
         (single, Some(first)) if single != first => {
-            plural.invalid("first value must match `clusterIP`", errors)
+            plural.invalid("first value must match `clusterIP`", errors);
         }
         _ => {}
     }
@@ -155,12 +155,14 @@ fn addresses(spec: &At<'_>, errors: &mut Errors) {
     }
 }
 
+/// What only load balancers know.
+const BALANCED: [&str; 3] =
+    ["allocateLoadBalancerNodePorts", "loadBalancerClass", "loadBalancerSourceRanges"];
+
 /// Fields that only some types know.
 fn type_dependent(spec: &At<'_>, errors: &mut Errors) {
     let kind = spec.field("type");
     let is_balanced = kind.text() == "LoadBalancer";
-    const BALANCED: [&str; 3] =
-        ["allocateLoadBalancerNodePorts", "loadBalancerClass", "loadBalancerSourceRanges"];
     for name in BALANCED {
         let part = spec.field(name);
         if !is_balanced && part.is_set() && (part.value.is_boolean() || !part.is_zero()) {

@@ -39,7 +39,7 @@ fn update(group: &str, kind: &str, mut old: Value, change: impl Fn(&mut Value), 
     check(&validate_update(group, kind, "", &new, &old), expected);
 }
 
-fn pod(containers: Value) -> Value {
+fn pod(containers: &Value) -> Value {
     json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": containers}})
 }
 
@@ -59,31 +59,31 @@ fn job() -> Value {
 
 #[test]
 fn pods() {
-    create("", "Pod", pod(json!([{"name": "a", "image": "x"}])), &[]);
-    create("", "Pod", pod(json!([])), &["Required spec.containers: Required value"]);
-    create("", "Pod", pod(json!([{"name": "a"}])), &["Required spec.containers[0].image"]);
+    create("", "Pod", pod(&json!([{"name": "a", "image": "x"}])), &[]);
+    create("", "Pod", pod(&json!([])), &["Required spec.containers: Required value"]);
+    create("", "Pod", pod(&json!([{"name": "a"}])), &["Required spec.containers[0].image"]);
     create(
         "",
         "Pod",
-        pod(json!([{"name": "A_b", "image": "x"}])),
+        pod(&json!([{"name": "A_b", "image": "x"}])),
         &["Invalid spec.containers[0].name: Invalid value: \"A_b\": a lowercase RFC 1123 label"],
     );
     create(
         "",
         "Pod",
-        pod(json!([{"name": "a", "image": "x"}, {"name": "a", "image": "x"}])),
+        pod(&json!([{"name": "a", "image": "x"}, {"name": "a", "image": "x"}])),
         &["Duplicate spec.containers[1].name: Duplicate value: \"a\""],
     );
     create(
         "",
         "Pod",
-        pod(json!([{"name": "a", "image": "x", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}])),
+        pod(&json!([{"name": "a", "image": "x", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}])),
         &["NotFound spec.containers[0].volumeMounts[0].name: Not found: \"v\""],
     );
     create(
         "",
         "Pod",
-        pod(json!([{"name": "a", "image": "x", "ports": [{"containerPort": 70000}]}])),
+        pod(&json!([{"name": "a", "image": "x", "ports": [{"containerPort": 70000}]}])),
         &[
             "Invalid spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive",
         ],
@@ -91,7 +91,7 @@ fn pods() {
     create(
         "",
         "Pod",
-        pod(json!([{"name": "a", "image": "x", "env": [{"value": "1"}]}])),
+        pod(&json!([{"name": "a", "image": "x", "env": [{"value": "1"}]}])),
         &["Required spec.containers[0].env[0].name"],
     );
     create(
@@ -104,7 +104,7 @@ fn pods() {
             "Invalid spec.containers[0].resources.requests: Invalid value: \"2\": must be less than or equal to cpu limit of 1",
         ],
     );
-    let mut odd = pod(json!([{"name": "a", "image": "x"}]));
+    let mut odd = pod(&json!([{"name": "a", "image": "x"}]));
     odd["spec"]["restartPolicy"] = json!("Maybe");
     create(
         "",
@@ -140,7 +140,7 @@ fn a_full_pod_is_refused_for_its_token_only() {
 
 #[test]
 fn changed_pods() {
-    let old = pod(json!([{"name": "a", "image": "x"}]));
+    let old = pod(&json!([{"name": "a", "image": "x"}]));
     let with = |change: fn(&mut Value), expected: &[&str]| update("", "Pod", old.clone(), change, expected);
     with(|pod| pod["spec"]["containers"][0]["image"] = json!("y"), &[]);
     with(|pod| pod["spec"]["activeDeadlineSeconds"] = json!(5), &[]);
@@ -274,7 +274,7 @@ fn cron_jobs() {
         {"template": {"spec": {"restartPolicy": "OnFailure", "containers": [{"name": "m", "image": "x"}]}}}}}});
     create("batch", "CronJob", object.clone(), &[]);
     let with = |change: fn(&mut Value), expected: &[&str]| {
-        update("batch", "CronJob", object.clone(), change, expected)
+        update("batch", "CronJob", object.clone(), change, expected);
     };
     with(
         |new| new["spec"]["schedule"] = json!("not a schedule"),
@@ -419,7 +419,7 @@ fn roles_and_bindings() {
 #[test]
 fn leases_budgets_and_priorities() {
     let lease = |spec: Value, expected: &[&str]| {
-        create("coordination.k8s.io", "Lease", json!({"spec": spec}), expected)
+        create("coordination.k8s.io", "Lease", json!({"spec": spec}), expected);
     };
     lease(json!({"leaseDurationSeconds": 15}), &[]);
     lease(
@@ -546,7 +546,7 @@ fn ephemeral_containers_only_grow() {
 
 #[test]
 fn binding_may_set_the_node() {
-    let old = pod(json!([{"name": "a", "image": "x"}]));
+    let old = pod(&json!([{"name": "a", "image": "x"}]));
     let mut new = old.clone();
     new["spec"]["nodeName"] = json!("n");
     check(&validate_update("", "Pod", "binding", &new, &old), &[]);

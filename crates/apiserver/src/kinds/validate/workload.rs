@@ -90,25 +90,27 @@ fn deployment_strategy(strategy: &At<'_>, errors: &mut Errors) {
             unavailable.must_not_exceed_all(errors);
         }
         _ => {
-            errors.push(Error::not_supported(&strategy.path, strategy.value, &["Recreate", "RollingUpdate"]))
+            errors.push(Error::not_supported(&strategy.path, strategy.value, &["Recreate", "RollingUpdate"]));
         }
     }
 }
 
+/// The counts in the status of a Deployment.
+const STATUS_COUNTS: [&str; 8] = [
+    "observedGeneration",
+    "replicas",
+    "updatedReplicas",
+    "readyReplicas",
+    "availableReplicas",
+    "unavailableReplicas",
+    "terminatingReplicas",
+    "collisionCount",
+];
+
 /// The status of a Deployment.
 pub(super) fn deployment_status(object: &At<'_>, errors: &mut Errors) {
     let status = object.field("status");
-    const COUNTS: [&str; 8] = [
-        "observedGeneration",
-        "replicas",
-        "updatedReplicas",
-        "readyReplicas",
-        "availableReplicas",
-        "unavailableReplicas",
-        "terminatingReplicas",
-        "collisionCount",
-    ];
-    for name in COUNTS {
+    for name in STATUS_COUNTS {
         status.field(name).must_not_be_negative(errors);
     }
     let number = |name: &str| status.field(name).number();
