@@ -25,6 +25,7 @@ pub mod openapi;
 mod page;
 pub mod patch;
 mod pending;
+mod protobuf;
 mod registry;
 mod request;
 pub mod resource;

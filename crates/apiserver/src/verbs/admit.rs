@@ -9,6 +9,7 @@ use crate::decode;
 use crate::field;
 use crate::kinds;
 use crate::negotiate::{self, Encoding};
+use crate::protobuf;
 use crate::resource::Resource;
 use crate::schema;
 use crate::status::Status;
@@ -21,9 +22,9 @@ pub(super) struct Admitted {
 
 /// The object of a request body.
 pub(super) fn body(call: &Call, bytes: &[u8], strictness: Strictness) -> Result<Admitted, Status> {
-    let content_type = call.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let media = media_of(negotiate::body_encoding(content_type)?)?;
-    let decoded = decode::object(bytes, media, strictness != Strictness::Ignore, &call.resource.kind)?;
+    let resource = &call.resource;
+    let wants_duplicates = strictness != Strictness::Ignore;
+    let decoded = read(call, bytes, wants_duplicates, (&resource.api_version(), &resource.kind))?;
     let mut object = decoded.value;
     check_type(&call.resource, &mut object)?;
     let problems = normalize(&call.resource, &mut object, strictness)?;
@@ -34,13 +35,26 @@ pub(super) fn body(call: &Call, bytes: &[u8], strictness: Strictness) -> Result<
     Ok(Admitted { object, warnings })
 }
 
-/// Protobuf bodies need a table of their own; until it is there, clients are told to send JSON.
-pub(super) fn media_of(encoding: Encoding) -> Result<decode::Media, Status> {
-    match encoding {
-        Encoding::Json => Ok(decode::Media::Json),
-        Encoding::Yaml => Ok(decode::Media::Yaml),
-        Encoding::Protobuf => Err(negotiate::unsupported_body()),
-    }
+/// Reads a body of the version and kind expected here, in any encoding. Custom kinds know no protobuf.
+pub(super) fn read(
+    call: &Call,
+    bytes: &[u8],
+    wants_duplicates: bool,
+    (api_version, kind): (&str, &str),
+) -> Result<decode::Decoded, Status> {
+    let content_type = call.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media = match negotiate::body_encoding(content_type)? {
+        Encoding::Json => decode::Media::Json,
+        Encoding::Yaml => decode::Media::Yaml,
+        Encoding::Protobuf if call.resource.is_custom() && kind != "DeleteOptions" => {
+            return Err(negotiate::unsupported_body());
+        }
+        Encoding::Protobuf => {
+            let value = protobuf::decode(bytes, api_version, kind)?;
+            return Ok(decode::Decoded { value, duplicates: Vec::new() });
+        }
+    };
+    decode::object(bytes, media, wants_duplicates, kind)
 }
 
 /// The object a patch made.

@@ -12,6 +12,7 @@ use crate::body::Body;
 use crate::convert;
 use crate::negotiate::{self, Form, Media, Representation};
 use crate::object::encode;
+use crate::protobuf;
 use crate::status::Status;
 use crate::table::{ListMeta, View};
 
@@ -19,6 +20,9 @@ use crate::table::{ListMeta, View};
 const WARNINGS_CHARS_MAX: usize = 4096;
 /// What a single warning is cut to once all together are too long.
 const WARNING_CHARS_MAX: usize = 256;
+
+/// The type of protobuf answers.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// What a verb answers.
 pub(crate) struct Answer {
@@ -69,8 +73,18 @@ impl Answer {
 
     /// A value as it is.
     pub(super) fn value(call: &Call, code: u16, value: &Value) -> Self {
-        let bytes = Bytes::from(negotiate::encode(value, &call.accepted));
-        Self::body(code, call.accepted.media.content_type(), Body::Full(bytes))
+        Self::encoded(code, value, &call.accepted)
+    }
+
+    /// A value in an encoding.
+    fn encoded(code: u16, value: &Value, accepted: &Representation) -> Self {
+        if accepted.media == Media::Protobuf
+            && let Some(bytes) = protobuf::encode(value)
+        {
+            return Self::body(code, PROTOBUF, bytes.into());
+        }
+        let bytes = Bytes::from(negotiate::encode(value, accepted));
+        Self::body(code, accepted.media.content_type(), Body::Full(bytes))
     }
 
     /// A list of objects.
@@ -120,8 +134,13 @@ impl Call {
     }
 
     /// Are plain JSON bytes what the client wants?
-    fn wants_bytes(&self) -> bool {
-        self.accepted.form == Form::Object && self.accepted.media != Media::Yaml && !self.accepted.pretty
+    pub(super) fn wants_bytes(&self) -> bool {
+        let is_json = match self.accepted.media {
+            Media::Json => true,
+            Media::Yaml => false,
+            Media::Protobuf => self.resource.is_custom(),
+        };
+        self.accepted.form == Form::Object && is_json && !self.accepted.pretty
     }
 }
 
@@ -154,8 +173,7 @@ fn shortened(warnings: Vec<String>) -> Vec<String> {
 
 /// A refusal as a response.
 pub(crate) fn failure(status: &Status, accepted: &Representation) -> Response<Body> {
-    let bytes = negotiate::encode(&status.to_json(), accepted);
-    let mut response = Answer::body(status.code, accepted.media.content_type(), bytes.into()).into_response();
+    let mut response = Answer::encoded(status.code, &status.to_json(), accepted).into_response();
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if let Some(seconds) =

@@ -6,15 +6,13 @@ use homeostat_store::{Entry, Error as StoreError, Op};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::admit::media_of;
+use super::admit::read;
 use super::{Answer, Call};
 use crate::backend::{Backend, refusal};
 use crate::crd;
-use crate::decode;
 use crate::field::{Error, Path};
 use crate::kinds::strategy::strategy;
 use crate::namespace;
-use crate::negotiate;
 use crate::object::{encode, meta};
 use crate::resource::Resource;
 use crate::status::{Details, Status};
@@ -52,9 +50,7 @@ impl DeleteOptions {
     }
 
     fn body_json(call: &Call, body: &[u8]) -> Result<Value, Status> {
-        let content_type = call.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let media = media_of(negotiate::body_encoding(content_type)?)?;
-        let options = decode::object(body, media, false, "DeleteOptions")?.value;
+        let options = read(call, body, false, ("v1", "DeleteOptions"))?.value;
         if let Some(kind) = options["kind"].as_str()
             && !kind.is_empty()
             && kind != "DeleteOptions"

@@ -14,7 +14,6 @@ use super::{Answer, Call};
 use crate::body::Body;
 use crate::convert;
 use crate::field::{Error, Path};
-use crate::negotiate::{Form, Media};
 use crate::object::encode;
 use crate::page::{Position, Token};
 use crate::status::Status;
@@ -34,9 +33,7 @@ pub(super) fn list(call: &Call) -> Result<Answer, Status> {
         call.backend.store.pin(&snapshot);
     }
     let head = head(call, &selection, &snapshot, &page);
-    let is_plain =
-        call.accepted.form == Form::Object && call.accepted.media != Media::Yaml && !call.accepted.pretty;
-    if is_plain {
+    if call.wants_bytes() {
         return Ok(Answer::body(200, "application/json", items_body(call, &head, page.entries)));
     }
     let items = page.entries.iter().map(|entry| convert::decode(&call.resource, entry)).collect();

@@ -4,14 +4,12 @@ use homeostat_core::Prefix;
 use homeostat_core::selector::LabelSelector;
 use serde_json::Value;
 
-use super::admit::media_of;
+use super::admit::read;
 use super::delete::{DeleteOptions, remove};
 use super::options::WriteOptions;
 use super::write::{Changed, change};
 use super::{Answer, Call};
-use crate::decode;
 use crate::kinds::subresource;
-use crate::negotiate;
 use crate::object::encode;
 use crate::object::view::View;
 use crate::rewrite::rewrite;
@@ -19,10 +17,9 @@ use crate::status::Status;
 
 /// Runs a binding or an eviction.
 pub(super) async fn run(call: &Call, body: &[u8]) -> Result<Answer, Status> {
-    let content_type = call.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let media = media_of(negotiate::body_encoding(content_type)?)?;
-    let kind = if call.path.subresource == "binding" { "Binding" } else { "Eviction" };
-    let body = decode::object(body, media, false, kind)?.value;
+    let expected =
+        if call.path.subresource == "binding" { ("v1", "Binding") } else { ("policy/v1", "Eviction") };
+    let body = read(call, body, false, expected)?.value;
     let options = WriteOptions::of(call, "CreateOptions")?;
     if call.path.subresource == "binding" {
         let clock = call.backend.clock;

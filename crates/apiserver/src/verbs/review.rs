@@ -2,11 +2,9 @@
 
 use serde_json::Value;
 
-use super::admit::media_of;
+use super::admit::read;
 use super::{Answer, Call};
 use crate::auth::Reviewer;
-use crate::decode;
-use crate::negotiate;
 use crate::status::Status;
 
 /// The groups whose resources are questions.
@@ -18,7 +16,7 @@ pub(crate) fn review(call: &Call, reviewer: &Reviewer<'_>, body: &[u8]) -> Resul
     if !is_token && !GROUPS.contains(&&*call.resource.group) {
         return Ok(None);
     }
-    let body = read(call, body)?;
+    let body = question(call, body)?;
     let answer = if is_token {
         let issuer = reviewer.authenticator.issuer();
         let issuer = issuer.ok_or_else(|| Status::internal("this server has no key to sign tokens with"))?;
@@ -29,10 +27,13 @@ pub(crate) fn review(call: &Call, reviewer: &Reviewer<'_>, body: &[u8]) -> Resul
     Ok(Some(Answer::value(call, 201, &answer)))
 }
 
-fn read(call: &Call, body: &[u8]) -> Result<Value, Status> {
-    let content_type = call.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let media = media_of(negotiate::body_encoding(content_type)?)?;
-    let decoded = decode::object(body, media, false, &call.resource.kind)?;
+fn question(call: &Call, body: &[u8]) -> Result<Value, Status> {
+    let resource = &call.resource;
+    let (api_version, kind) = match &*call.path.subresource {
+        "token" => ("authentication.k8s.io/v1".to_owned(), "TokenRequest"),
+        _ => (resource.api_version(), &*resource.kind),
+    };
+    let decoded = read(call, body, false, (&api_version, kind))?;
     let kind = decoded.value["kind"].as_str().unwrap_or_default();
     if call.path.subresource.is_empty() && !kind.is_empty() && kind != &*call.resource.kind {
         return Err(Status::bad_request(format!("{kind} cannot be handled as a {}", call.resource.kind)));

@@ -3,13 +3,12 @@
 use http::Method;
 use serde_json::Value;
 
-use super::admit::media_of;
+use super::admit::read;
 use super::options::WriteOptions;
 use super::patch::Patch;
 use super::write::{Changed, change};
 use super::{Answer, Call};
 use crate::convert;
-use crate::decode;
 use crate::kinds::subresource::{apply_scale, scale_of, validate_scale};
 use crate::negotiate::{self, PatchType};
 use crate::object::meta;
@@ -21,8 +20,7 @@ pub(super) async fn run(call: &Call, method: &Method, body: &[u8]) -> Result<Ans
     match *method {
         Method::GET => show(call, 200),
         Method::PUT => {
-            let media = media_of(negotiate::body_encoding(content_type)?)?;
-            let scale = decode::object(body, media, false, "Scale")?.value;
+            let scale = read(call, body, false, ("autoscaling/v1", "Scale"))?.value;
             check_scale(call, &scale)?;
             set(call, "UpdateOptions", |_| Ok(scale.clone())).await
         }
