@@ -24,7 +24,6 @@ mod object;
 pub mod openapi;
 mod page;
 pub mod patch;
-mod pending;
 mod protobuf;
 mod registry;
 mod request;

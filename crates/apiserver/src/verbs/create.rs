@@ -11,6 +11,7 @@ use crate::backend::{key_of, refusal};
 use crate::convert;
 use crate::crd;
 use crate::field;
+use crate::kinds;
 use crate::kinds::prepare::{Prepare, prepare_for_create};
 use crate::metadata::validate::validate_object_meta;
 use crate::namespace;
@@ -145,7 +146,7 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), Status> {
         Prepare { clock: &backend.clock, uid: &uid, identity: &call.who, priority_classes: &priority_class };
     prepare_for_create(resource, object, &with)?;
     if is_definition(resource) {
-        crate::pending::schema::default_definition(object);
+        schema::default_definition(object);
         let mut finalizers = meta::finalizers(object).map(Into::into).collect::<Vec<String>>();
         if !finalizers.iter().any(|one| one == crd::CLEANUP_FINALIZER) {
             finalizers.push(crd::CLEANUP_FINALIZER.into());
@@ -186,10 +187,10 @@ fn errors_of(call: &Call, object: &Value) -> Vec<field::Error> {
             }
         }
         None if is_definition(resource) => {
-            errors.extend(crate::pending::schema::validate_definition(object, None))
+            errors.extend(schema::validate_definition(object, None))
         }
         None => {
-            errors.extend(crate::pending::validate::validate_create(&resource.group, &resource.kind, object))
+            errors.extend(kinds::validate::validate_create(&resource.group, &resource.kind, object))
         }
     }
     errors

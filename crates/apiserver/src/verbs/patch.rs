@@ -12,7 +12,7 @@ use crate::field::{Error, Path};
 use crate::negotiate::{self, PatchType};
 use crate::object::meta;
 use crate::patch::{json, merge, strategic};
-use crate::pending::apply::{Manager, Operation, apply, reset_fields};
+use crate::patch::apply::apply;
 use crate::status::Status;
 
 /// Applies the body to the object the path names.
@@ -137,13 +137,6 @@ async fn create_applied(call: &Call, options: &WriteOptions, config: &Value) -> 
 fn merged(call: &Call, options: &WriteOptions, old: Option<&Value>, config: &Value) -> Result<Value, Status> {
     let schema = schema_of(&call.resource);
     let api_version = call.resource.api_version();
-    let manager = Manager {
-        name: &options.manager,
-        operation: Operation::Apply,
-        api_version: &api_version,
-        subresource: &call.path.subresource,
-        time: call.backend.clock.now(),
-    };
-    let reset = reset_fields(&call.resource, &call.path.subresource);
-    apply(schema.as_deref(), old, config, &manager, options.force, &reset)
+    let manager = call.manager(&options.manager, &api_version);
+    apply(schema.as_deref(), old, config, &manager, options.force, call.reset_fields())
 }

@@ -22,7 +22,7 @@ use crate::kinds::subresource;
 use crate::metadata::validate::{Rules, validate_object_meta_update};
 use crate::namespace;
 use crate::object::{encode, meta};
-use crate::pending::apply::{Manager, Operation, reset_fields, track_update};
+use crate::patch::apply::{Manager, keep_times, track_update};
 use crate::resource::Resource;
 use crate::schema;
 use crate::status::Status;
@@ -71,6 +71,7 @@ pub(super) async fn change(
             return Err(Status::invalid(&call.resource.group, &call.resource.kind, &call.path.name, &errors));
         }
         complete(&call.resource, &mut object);
+        keep_times(&old, &mut object);
         match store(call, entry, &old, object, options.is_dry_run).await? {
             Some(answer) => return Ok(answer.warned(warnings)),
             None => tokio::task::yield_now().await,
@@ -199,15 +200,7 @@ fn preserve(new: &mut Value, old: &Value) {
 pub(super) fn track(call: &Call, old: Option<&Value>, new: &mut Value, manager: &str) {
     let schema = schema_of(&call.resource);
     let api_version = call.resource.api_version();
-    let manager = Manager {
-        name: manager,
-        operation: Operation::Update,
-        api_version: &api_version,
-        subresource: &call.path.subresource,
-        time: call.backend.clock.now(),
-    };
-    let reset = reset_fields(&call.resource, &call.path.subresource);
-    track_update(schema.as_deref(), old, new, &manager, &reset);
+    track_update(schema.as_deref(), old, new, &call.manager(manager, &api_version), call.reset_fields());
 }
 
 /// The schema of a resource.
@@ -225,7 +218,7 @@ fn prepare(call: &Call, new: &mut Value, old: &Value) -> Result<(), Status> {
         prepare_for_update(resource, new, old);
     }
     if is_definition(resource) && call.path.subresource.is_empty() {
-        crate::pending::schema::default_definition(new);
+        schema::default_definition(new);
         crd::accept_names(new, &call.backend.store.snapshot(), &call.backend.now_text());
     }
     let is_main = call.path.subresource.is_empty() || call.path.subresource == "scale";
@@ -264,6 +257,26 @@ pub(super) fn complete(resource: &Resource, object: &mut Value) {
 }
 
 impl Call {
+    /// Who writes, for the record of managed fields.
+    pub(super) fn manager<'a>(&'a self, name: &'a str, api_version: &'a str) -> Manager<'a> {
+        Manager {
+            name,
+            api_version,
+            kind: &self.resource.kind,
+            subresource: &self.path.subresource,
+            time: self.backend.clock.now(),
+        }
+    }
+
+    /// What this endpoint does not write, whatever the request says.
+    pub(super) fn reset_fields(&self) -> &'static [&'static str] {
+        match &*self.path.subresource {
+            "" => self.strategy().reset_on_main,
+            "status" => self.strategy().reset_on_status,
+            _ => &[],
+        }
+    }
+
     pub(super) fn metadata_rules(&self) -> Rules {
         Rules {
             namespaced: self.resource.namespaced,
@@ -286,14 +299,9 @@ fn errors_of(call: &Call, new: &Value, old: &Value) -> Vec<field::Error> {
             }
         }
         None if is_definition(resource) => {
-            errors.extend(crate::pending::schema::validate_definition(new, Some(old)))
+            errors.extend(schema::validate_definition(new, Some(old)))
         }
-        None => errors.extend(crate::pending::validate::validate_update(
-            &resource.group,
-            &resource.kind,
-            new,
-            old,
-        )),
+        None => errors.extend(kinds::validate::validate_update(&resource.group, &resource.kind, &call.path.subresource, new, old)),
     }
     errors
 }
