@@ -1,5 +1,9 @@
 //! One binary for the crate: the contract every store keeps ([`contract`]), run on each implementation.
 
 mod contract;
+mod corruption;
 mod durable;
+mod faults;
+mod kill;
 mod memory;
+mod simulated;

@@ -1,0 +1,199 @@
+//! Every call to the disk fails once, and the power goes once at every call: nothing acknowledged is lost, nothing
+//! half-done is seen, and the store starts again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use homeostat_core::Revision;
+use homeostat_store::disk::Config;
+use homeostat_store::{Disk, Error, Limits, Store, Txn};
+
+use crate::contract::{contents, key, pods, put};
+use crate::simulated::{Fault, Left, Simulated};
+
+/// Small files and little history, so that a short script rotates and checkpoints several times.
+fn small() -> Config {
+    Config {
+        history: Limits { bytes: 4_000, ..Limits::default() },
+        segment_bytes: 3_000,
+        checkpoint_bytes: 5_000,
+        ..Config::default()
+    }
+}
+
+const COMMITS: u64 = 60;
+/// With this configuration and script, more log files mean that a checkpoint is due.
+const LOGS_MAX: usize = 5;
+
+/// The transaction that makes revision `number`; values span sectors, some commits have several steps, some delete.
+fn script(number: u64) -> Txn {
+    use homeostat_store::{Expect, Op};
+    let name = (number % 5).to_string();
+    let mut txn =
+        put(&name, &format!("{number}-{}", "x".repeat(usize::try_from(number * 37 % 900).expect("small"))));
+    if number % 4 == 0 {
+        txn.steps.extend(put(&format!("{name}-pair"), &number.to_string()).steps);
+    }
+    if number % 7 == 0 {
+        txn.steps.push((key("0-pair"), Expect::Any, Op::Delete));
+    }
+    txn
+}
+
+/// The contents after each revision, from 0.
+async fn states() -> Vec<BTreeMap<String, String>> {
+    let store = homeostat_store::Memory::new();
+    let mut states = vec![BTreeMap::new()];
+    for number in 1..=COMMITS + 1 {
+        store.commit(script(number)).await.expect("memory takes everything");
+        states.push(contents(&store.snapshot(), &pods()));
+    }
+    states
+}
+
+/// Runs the script from where the store stands until it ends or fails; returns the last acknowledged revision.
+async fn run(store: &Disk, files: &Simulated) -> Result<Revision, (Revision, Error)> {
+    let mut acknowledged = store.snapshot().revision();
+    while acknowledged < Revision::new(COMMITS) {
+        match store.commit(script(acknowledged.get() + 1)).await {
+            Ok(done) => acknowledged = done.revision,
+            Err(error) => return Err((acknowledged, error)),
+        }
+        files.let_checkpoint_finish(LOGS_MAX).await;
+    }
+    Ok(acknowledged)
+}
+
+#[track_caller]
+fn check_state(store: &Disk, states: &[BTreeMap<String, String>], acknowledged: Revision, what: &str) {
+    let snapshot = store.snapshot();
+    let revision = snapshot.revision();
+    assert!(revision >= acknowledged, "{what}: {acknowledged} was acknowledged, {revision} is there");
+    assert!(revision <= acknowledged.next(), "{what}: more is there than was asked");
+    let index = usize::try_from(revision.get()).expect("small");
+    assert_eq!(contents(&snapshot, &pods()), states[index], "{what}: state at {revision}");
+}
+
+/// Reopens what is left, checks it, and finishes the script on it.
+async fn check_left(
+    files: &Simulated,
+    left: Left,
+    acknowledged: Revision,
+    states: &[BTreeMap<String, String>],
+) {
+    let what = format!("{left:?} after {acknowledged}");
+    let after = files.after(left);
+    let store =
+        Disk::open_on(Arc::new(after.clone()), &small()).unwrap_or_else(|error| panic!("{what}: {error}"));
+    check_state(&store, states, acknowledged, &what);
+    run(&store, &after).await.unwrap_or_else(|(_, error)| panic!("{what}: {error}"));
+    check_state(&store, states, Revision::new(COMMITS), &what);
+}
+
+const LEFT: [Left; 6] =
+    [Left::Everything, Left::Synced, Left::Torn(1), Left::Torn(2), Left::Torn(3), Left::Torn(4)];
+
+/// The calls of one undisturbed run, from an empty folder to the close. Checkpoints are written by a thread of their
+/// own, so runs differ; one with a checkpoint is taken.
+async fn calls_of_a_run() -> usize {
+    for _ in 0..100 {
+        let files = Simulated::default();
+        let store = Disk::open_on(Arc::new(files.clone()), &small()).expect("an empty folder opens");
+        run(&store, &files).await.expect("nothing fails");
+        store.close().await;
+        if files.files().keys().any(|name| name.starts_with("checkpoint-")) {
+            return files.calls();
+        }
+    }
+    panic!("the script must be long enough for a checkpoint")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_power_goes_at_every_call() {
+    let states = states().await;
+    for at in 0..=calls_of_a_run().await {
+        let files = Simulated::default().with_fault(Fault::PowerCut(at));
+        let acknowledged = match Disk::open_on(Arc::new(files.clone()), &small()) {
+            Ok(store) => run(&store, &files).await.unwrap_or_else(|(acknowledged, _)| acknowledged),
+            Err(_) => Revision::ZERO,
+        };
+        for left in LEFT {
+            check_left(&files, left, acknowledged, &states).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_power_goes_again_at_every_call_of_the_start() {
+    let states = states().await;
+    let first = Simulated::default().with_fault(Fault::PowerCut(calls_of_a_run().await * 2 / 3));
+    let store = Disk::open_on(Arc::new(first.clone()), &small()).expect("an empty folder opens");
+    let (acknowledged, _) = run(&store, &first).await.expect_err("the power goes before the end");
+    drop(store);
+    for seed in 0..8 {
+        let left = first.after(Left::Torn(seed)).files();
+        let reopened = Simulated::of(left.clone());
+        let revision =
+            Disk::open_on(Arc::new(reopened.clone()), &small()).expect("it opens").snapshot().revision();
+        for at in 0..=reopened.calls() {
+            let files = Simulated::of(left.clone()).with_fault(Fault::PowerCut(at));
+            // It opens or not; either way the next start must find everything.
+            let opened = Disk::open_on(Arc::new(files.clone()), &small());
+            assert!(opened.is_ok() || at < reopened.calls());
+            drop(opened);
+            for left in LEFT {
+                let store =
+                    Disk::open_on(Arc::new(files.after(left)), &small()).expect("the second start succeeds");
+                assert_eq!(store.snapshot().revision(), revision, "cut at {at}, {left:?}");
+                check_state(&store, &states, acknowledged, "after the second start");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_call_fails_once() {
+    let states = states().await;
+    let mut read_only = 0;
+    for at in 1..=calls_of_a_run().await {
+        for fault in [Fault::Fails(at), Fault::FailsHalfDone(at)] {
+            let files = Simulated::default().with_fault(fault);
+            let Ok(store) = Disk::open_on(Arc::new(files.clone()), &small()) else {
+                check_left(&files, Left::Everything, Revision::ZERO, &states).await;
+                continue;
+            };
+            let acknowledged = match run(&store, &files).await {
+                Ok(acknowledged) => acknowledged,
+                Err((acknowledged, error)) => {
+                    read_only += 1;
+                    check_read_only(&store, acknowledged, &error, &states).await;
+                    acknowledged
+                }
+            };
+            drop(store);
+            for left in LEFT {
+                check_left(&files, left, acknowledged, &states).await;
+            }
+        }
+    }
+    assert!(read_only > 0, "some call must have been to the log");
+}
+
+/// After a failure: reads go on, writes never succeed again, nothing of the failed batch is seen.
+async fn check_read_only(
+    store: &Disk,
+    acknowledged: Revision,
+    error: &Error,
+    states: &[BTreeMap<String, String>],
+) {
+    assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+    assert!(error.to_string().contains("restart"), "{error}");
+    for _ in 0..3 {
+        let again = store.commit(script(acknowledged.get() + 1)).await;
+        assert!(matches!(again, Err(Error::ReadOnly { .. })), "a later success proves nothing");
+    }
+    assert_eq!(store.snapshot().revision(), acknowledged, "what failed is not seen");
+    check_state(store, states, acknowledged, "read-only");
+    let mut watch = store.watch(&pods(), acknowledged).expect("the newest revision is kept");
+    assert!(watch.try_next().expect("it is not cut off").is_empty());
+}
