@@ -14,7 +14,7 @@ use homeostat_core::Revision;
 
 use crate::pins::Pins;
 use crate::topic::Topic;
-use crate::{Error, Snapshot};
+use crate::{Error, Event, Snapshot};
 
 /// The state shared between the writer and everybody else.
 #[derive(Debug, Default)]
@@ -106,30 +106,72 @@ impl Published {
         if let Some(pinned) = self.pins().get(revision) {
             return Ok(pinned);
         }
-        let past = self.roll_back(&current, revision)?;
+        let past = self.undo(current, revision)?.apply();
         self.pins().put(past.clone());
         Ok(past)
     }
 
-    /// The state as of a past revision, not kept at hand.
-    pub(crate) fn past(&self, revision: Revision) -> Result<Snapshot, Error> {
-        self.roll_back(&self.snapshot(), revision)
-    }
-
-    /// Undoes the events after `revision`. Keys of different topics differ, so topics are undone one by one.
-    fn roll_back(&self, current: &Snapshot, revision: Revision) -> Result<Snapshot, Error> {
-        let mut entries = current.entries().clone();
+    /// Collects what lies between `current` and a past `revision`. Quick: undoing is left to [`Undo::apply`], which
+    /// may take its time while history moves on.
+    pub(crate) fn undo(&self, current: Snapshot, revision: Revision) -> Result<Undo, Error> {
+        let newest = current.revision();
+        let mut events = Vec::new();
         for topic in self.all_topics() {
-            let undone = topic.read().back_to(revision);
-            for event in undone.into_iter().filter(|event| event.revision <= current.revision()) {
-                match &event.old {
-                    Some(old) => entries.insert(event.key.clone(), Arc::clone(old)),
-                    None => entries.remove(&event.key),
-                };
-            }
+            let newer = topic.read().back_to(revision);
+            events.extend(newer.into_iter().filter(|event| event.revision <= newest));
         }
-        // Checked last: if anything needed was trimmed meanwhile, the floor has passed the revision.
+        // Checked last: had anything needed been trimmed meanwhile, the floor would have passed the revision.
         self.check_kept(revision)?;
-        Ok(Snapshot::new(revision, entries))
+        Ok(Undo { current, revision, events })
+    }
+}
+
+/// The way back from one snapshot to an earlier one.
+#[derive(Debug)]
+pub(crate) struct Undo {
+    current: Snapshot,
+    revision: Revision,
+    /// Newest first within a topic. Keys of different topics differ, so their order among each other is free.
+    events: Vec<Arc<Event>>,
+}
+
+impl Undo {
+    pub(crate) fn apply(self) -> Snapshot {
+        let mut entries = self.current.into_entries();
+        for event in self.events {
+            match &event.old {
+                Some(old) => entries.insert(event.key.clone(), Arc::clone(old)),
+                None => entries.remove(&event.key),
+            };
+        }
+        Snapshot::new(self.revision, entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_core::{Clock, Key};
+
+    use super::*;
+    use crate::history::Limits;
+    use crate::writer::Writer;
+    use crate::{Expect, Op, Txn, Value};
+
+    /// Found by a million overwrites: no checkpoint was ever written, because the floor had always moved on before
+    /// the state at the floor was ready.
+    #[test]
+    fn the_way_back_holds_while_history_is_forgotten() {
+        let published = Arc::new(Published::default());
+        let mut writer = Writer::new(Arc::clone(&published), Clock::system(), Limits::default());
+        let key = Key::new("", "pods", "default", "a");
+        for text in ["1", "2", "3"] {
+            let batch = writer.prepare([Txn::one(key.clone(), Expect::Any, Op::Put(Value::plain(text)))]);
+            writer.publish(batch).1.ring();
+        }
+        let undo = published.undo(published.snapshot(), Revision::new(1)).expect("all history is kept");
+        writer.compact(Revision::new(3)).expect("the past can be forgotten");
+        let past = undo.apply();
+        assert_eq!(past.get(&key).map(|entry| &entry.bytes[..]), Some(&b"1"[..]));
+        assert!(published.undo(published.snapshot(), Revision::new(1)).is_err());
     }
 }

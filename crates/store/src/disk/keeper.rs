@@ -185,14 +185,12 @@ impl Keeper {
         if running.is_some() || needless.is_empty() || needless_bytes < due {
             return;
         }
-        let (files, published) = (Arc::clone(&self.files), Arc::clone(&self.published));
+        // Collected here, where nothing is trimmed meanwhile; under load the floor moves with every batch.
+        let undo = self.published.undo(self.published.snapshot(), floor).expect("the floor itself is kept");
+        let files = Arc::clone(&self.files);
         let must_stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&must_stop);
-        let write = move || match published.past(floor) {
-            Ok(past) => checkpoint::write(&*files, &past, &needless, &told),
-            // History moved on meanwhile; the next attempt takes the new floor.
-            Err(_) => Ok(None),
-        };
+        let write = move || checkpoint::write(&*files, &undo.apply(), &needless, &told);
         match thread::Builder::new().name("store-checkpoint".to_owned()).spawn(write) {
             Ok(thread) => *running = Some(Running { revision: floor, needless_bytes, thread, must_stop }),
             Err(error) => tracing::warn!(%error, "no thread could be started for a checkpoint"),

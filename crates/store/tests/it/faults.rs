@@ -31,10 +31,10 @@ fn script(number: u64) -> Txn {
     let name = (number % 5).to_string();
     let mut txn =
         put(&name, &format!("{number}-{}", "x".repeat(usize::try_from(number * 37 % 900).expect("small"))));
-    if number % 4 == 0 {
+    if number.is_multiple_of(4) {
         txn.steps.extend(put(&format!("{name}-pair"), &number.to_string()).steps);
     }
-    if number % 7 == 0 {
+    if number.is_multiple_of(7) {
         txn.steps.push((key("0-pair"), Expect::Any, Op::Delete));
     }
     txn
