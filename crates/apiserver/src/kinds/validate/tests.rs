@@ -98,7 +98,7 @@ fn pods() {
         "",
         "Pod",
         pod(
-            json!([{"name": "a", "image": "x", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}]),
+            &json!([{"name": "a", "image": "x", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}]),
         ),
         &[
             "Invalid spec.containers[0].resources.requests: Invalid value: \"2\": must be less than or equal to cpu limit of 1",
