@@ -129,9 +129,9 @@ impl Builder {
             notices: Notices::default(),
             services: crate::kinds::service::Allocator::default(),
         });
-        observe_services(&backend);
         let born = bootstrap::objects::Config { address: self.address, ca_pem: self.root_ca.clone() };
         bootstrap::write(&backend, &born).await?;
+        observe_services(&backend);
         let keeper = Keeper::new(Arc::clone(&backend), self.root_ca);
         let shared = Arc::new(Shared { backend, authenticator, documents: Mutex::new(None) });
         Ok((ApiServer { shared, identity: self.identity }, keeper))

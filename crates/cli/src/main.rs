@@ -1,3 +1,48 @@
-//! The `homeostat` binary.
+//! The `homeostat` binary: one file per command, this one only chooses.
+//!
+//! Answers go to stdout, everything else to stderr. An error is one line and exit code 1; wrong usage is 2.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+mod folder;
+mod up;
+
+/// Keeps actual state equal to desired state.
+#[derive(Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Up(up::Up),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    log();
+    let result = match arguments.command {
+        Command::Up(up) => up.run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Warnings by default; `HOMEOSTAT_LOG=debug` or `HOMEOSTAT_LOG=homeostat_apiserver=debug` says more.
+fn log() {
+    let filter = EnvFilter::builder()
+        .with_env_var("HOMEOSTAT_LOG")
+        .with_default_directive(tracing::Level::WARN.into())
+        .from_env_lossy();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}

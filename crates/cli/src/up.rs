@@ -1,0 +1,150 @@
+//! `homeostat up`: the embedded control plane, from the store to the socket.
+//!
+//! **Invariant:** the line `ready …` is printed once, when requests are answered, and nothing else goes to stdout.
+//! The store is opened (and locked) before anything in the data folder is written.
+
+use std::error::Error;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use homeostat_apiserver::ApiServer;
+use homeostat_apiserver::bootstrap::Keep;
+use homeostat_apiserver::serve::{self, Server};
+use homeostat_core::{Clock, Entropy};
+use homeostat_store::{Disk, Limits, Memory, SharedStore, disk};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::folder::TemporaryFolder;
+
+/// Run the control plane: a Kubernetes API server in this process
+#[derive(clap::Args)]
+#[command(
+    after_help = "Prints one line when it answers:\n    ready https://127.0.0.1:PORT kubeconfig=FILE\n\
+    Stops on ctrl-c and SIGTERM. HOMEOSTAT_LOG=debug says more on stderr."
+)]
+pub(crate) struct Up {
+    /// Where to listen; port 0 takes any free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
+    listen: SocketAddr,
+
+    /// Where objects and credentials are kept
+    #[arg(long, value_name = "FOLDER", default_value = ".homeostat")]
+    data_dir: PathBuf,
+
+    /// Keep everything in memory, gone at the end
+    #[arg(long, conflicts_with = "data_dir")]
+    ephemeral: bool,
+
+    /// Where to write the kubeconfig [default: in the data folder, or in a temporary one]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+}
+
+impl Up {
+    /// Runs until told to stop.
+    pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(self.serve())
+    }
+
+    async fn serve(self) -> Result<(), Box<dyn Error>> {
+        // Before anything else: a signal during the start must not leave a folder behind.
+        let stop = CancellationToken::new();
+        let signals = tokio::spawn(stop_on_signal(stop.clone())?);
+        let (clock, entropy) = (Clock::system(), Entropy::system());
+        let place = self.place(&entropy)?;
+        let store = place.store(clock)?;
+        let server = Server::bind(serve::Config {
+            listen: self.listen,
+            keep: place.keep(),
+            kubeconfig: self.kubeconfig.unwrap_or_else(|| place.kubeconfig()),
+            clock,
+            entropy: entropy.clone(),
+        })?;
+        let authenticator = Arc::new(server.authenticator(Arc::clone(&store))?);
+        let (api, keeper) = ApiServer::builder(Arc::clone(&store))
+            .clock(clock)
+            .entropy(entropy)
+            .authenticator(Arc::clone(&authenticator))
+            .root_ca(&*server.credentials().ca_pem)
+            .address(server.local_addr())
+            .build()
+            .await?;
+        // Who connects from now on is answered: the socket listens, the loop below takes them up.
+        announce(&server)?;
+        let keeper = tokio::spawn(keeper.run(stop.clone()));
+        let served = server.run(api, authenticator, stop.clone()).await;
+        stop.cancel();
+        keeper.await?;
+        store.close().await;
+        signals.await?;
+        Ok(served?)
+    }
+
+    fn place(&self, entropy: &Entropy) -> Result<Place, Box<dyn Error>> {
+        Ok(if self.ephemeral {
+            Place::Memory(TemporaryFolder::create(entropy)?)
+        } else {
+            Place::Folder(self.data_dir.clone())
+        })
+    }
+}
+
+/// Cancels `stop` at the first ctrl-c or SIGTERM; ends when it is cancelled.
+fn stop_on_signal(stop: CancellationToken) -> std::io::Result<impl Future<Output = ()>> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            () = stop.cancelled() => {}
+        }
+        stop.cancel();
+    })
+}
+
+/// The one line on stdout. A reader that is gone is no reason to stop.
+fn announce(server: &Server) -> std::io::Result<()> {
+    let line = format!("ready {} kubeconfig={}\n", server.url(), server.kubeconfig().display());
+    match std::io::stdout().write_all(line.as_bytes()).and_then(|()| std::io::stdout().flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Where everything is kept.
+enum Place {
+    /// In memory; the folder has the kubeconfig.
+    Memory(TemporaryFolder),
+    Folder(PathBuf),
+}
+
+impl Place {
+    fn store(&self, clock: Clock) -> Result<SharedStore, homeostat_store::Error> {
+        Ok(match self {
+            Self::Memory(_) => Arc::new(Memory::with(clock, Limits::default())),
+            Self::Folder(folder) => {
+                let config = disk::Config { clock, ..disk::Config::default() };
+                Arc::new(Disk::open(folder.join("store"), &config)?)
+            }
+        })
+    }
+
+    fn keep(&self) -> Keep {
+        match self {
+            Self::Memory(_) => Keep::Memory,
+            Self::Folder(folder) => Keep::Folder(folder.join("pki")),
+        }
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        let folder: &Path = match self {
+            Self::Memory(folder) => folder.path(),
+            Self::Folder(folder) => folder,
+        };
+        folder.join("kubeconfig")
+    }
+}
