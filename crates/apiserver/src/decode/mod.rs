@@ -9,6 +9,7 @@ mod yaml;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
@@ -108,8 +109,12 @@ fn excerpt(bytes: &[u8]) -> String {
         None => "<empty>".into(),
         Some(b'{') => format!("{}{more}", String::from_utf8_lossy(shown)),
         Some(_) => {
-            let digits: String = shown.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{digits}{more}")
+            let mut digits = shown.iter().fold(String::new(), |mut digits, byte| {
+                let _ = write!(digits, "{byte:02x}");
+                digits
+            });
+            digits.push_str(more);
+            digits
         }
     }
 }
@@ -169,7 +174,7 @@ mod tests {
         for level in 1..10 {
             let part = format!("*a{}", level - 1);
             let parts = vec![part; 10].join(", ");
-            text += &format!("a{level}: &a{level} [{parts}]\n");
+            writeln!(text, "a{level}: &a{level} [{parts}]").expect("text can be written to");
         }
         assert_eq!(body(text.as_bytes(), Media::Yaml, false).expect_err("a bomb").code, 400);
     }

@@ -42,12 +42,12 @@ pub fn validate_object_meta(meta: &Value, rules: Rules, path: &Path<'_>) -> Vec<
             &mut errors,
             &path.field("generateName"),
             generate_name,
-            rules.name.check_prefix(generate_name),
+            &rules.name.check_prefix(generate_name),
         );
     }
     match text(meta, "name") {
         "" => errors.push(Error::required(&path.field("name"), "name or generateName is required")),
-        name => complain(&mut errors, &path.field("name"), name, rules.name.check(name)),
+        name => complain(&mut errors, &path.field("name"), name, &rules.name.check(name)),
     }
     namespace(meta, rules.namespaced, path, &mut errors);
     shared(meta, path, &mut errors);
@@ -98,9 +98,9 @@ pub fn finalizer_warnings(meta: &Value) -> Vec<String> {
 /// Complaints about the labels at `path`; for templates too.
 pub fn validate_labels(labels: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     for (key, value) in entries(labels) {
-        complain(errors, path, key, names::qualified(key));
+        complain(errors, path, key, &names::qualified(key));
         let value = value.as_str().unwrap_or_default();
-        complain(errors, path, value, names::label_value(value));
+        complain(errors, path, value, &names::label_value(value));
     }
 }
 
@@ -108,7 +108,7 @@ pub fn validate_labels(labels: &Value, path: &Path<'_>, errors: &mut Vec<Error>)
 pub fn validate_annotations(annotations: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     let mut bytes = 0;
     for (key, value) in entries(annotations) {
-        complain(errors, path, key, names::qualified(&key.to_lowercase()));
+        complain(errors, path, key, &names::qualified(&key.to_lowercase()));
         bytes += key.len() + value.as_str().unwrap_or_default().len();
     }
     if bytes > ANNOTATION_BYTES_MAX {
@@ -120,7 +120,7 @@ fn namespace(meta: &Value, namespaced: bool, path: &Path<'_>, errors: &mut Vec<E
     let path = path.field("namespace");
     match (text(meta, "namespace"), namespaced) {
         ("", true) => errors.push(Error::required(&path, "")),
-        (name, true) => complain(errors, &path, name, names::label(name)),
+        (name, true) => complain(errors, &path, name, &names::label(name)),
         ("", false) => {}
         (_, false) => errors.push(Error::forbidden(&path, "not allowed on this type")),
     }
@@ -179,7 +179,7 @@ fn finalizers(meta: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     let list = &meta["finalizers"];
     let path = path.field("finalizers");
     for name in texts(list) {
-        complain(errors, &path, name, names::qualified(name));
+        complain(errors, &path, name, &names::qualified(name));
     }
     if texts(list).any(|name| name == ORPHAN) && texts(list).any(|name| name == FOREGROUND) {
         let detail = format!("finalizer {ORPHAN} and {FOREGROUND} cannot be both set");
@@ -237,7 +237,7 @@ fn managed_fields(entries: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     }
 }
 
-fn complain(errors: &mut Vec<Error>, path: &Path<'_>, value: &str, complaints: Vec<String>) {
+fn complain(errors: &mut Vec<Error>, path: &Path<'_>, value: &str, complaints: &[String]) {
     errors.extend(complaints.iter().map(|detail| Error::invalid(path, &value.into(), detail)));
 }
 

@@ -157,13 +157,13 @@ mod tests {
         let is_untyped = |one: &&&Named| matches!(one.schema.get().map(|made| &made.kind), Some(Kind::Any));
         let types = types();
         let untyped: Vec<_> = types.values().filter(is_untyped).map(|one| one.name).collect();
-        expect_test::expect![[r#"
+        expect_test::expect![[r"
             io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON
             io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray
             io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool
             io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrStringArray
             io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1
-            io.k8s.apimachinery.pkg.runtime.RawExtension"#]]
+            io.k8s.apimachinery.pkg.runtime.RawExtension"]]
         .assert_eq(&untyped.join("\n"));
     }
 

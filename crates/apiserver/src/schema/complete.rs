@@ -13,7 +13,9 @@ pub fn complete(schema: &Schema, value: &mut Value) {
     match (&schema.kind, value) {
         (Kind::Object(object), Value::Object(fields)) => complete_fields(object, fields),
         (Kind::Array(items), Value::Array(elements)) if has_fields(&items.schema) => {
-            elements.iter_mut().for_each(|element| complete(&items.schema, element));
+            for element in elements {
+                complete(&items.schema, element);
+            }
         }
         _ => {}
     }

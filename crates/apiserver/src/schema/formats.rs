@@ -232,7 +232,7 @@ fn is_rgb_color(text: &str) -> bool {
 fn is_base64(text: &str) -> bool {
     let body = text.trim_end_matches('=');
     let padding = text.len() - body.len();
-    text.len() % 4 == 0
+    text.len().is_multiple_of(4)
         && padding <= 2
         && body.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
 }

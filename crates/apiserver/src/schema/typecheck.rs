@@ -97,21 +97,15 @@ impl Place<'_> {
             if result.is_err() {
                 return true;
             }
-            match object.properties.get(name.as_str()) {
-                Some(property) => match self.field(name, property, value) {
-                    Ok(keep) => keep,
-                    Err(error) => {
-                        result = Err(error);
-                        true
-                    }
-                },
-                None => {
-                    if let Some(additional) = &object.additional {
-                        result = self.element(additional, value);
-                    }
-                    true
-                }
-            }
+            let decoded = match (object.properties.get(name.as_str()), &object.additional) {
+                (Some(property), _) => self.field(name, property, value),
+                (None, Some(additional)) => self.element(additional, value).map(|()| true),
+                (None, None) => Ok(true),
+            };
+            decoded.unwrap_or_else(|error| {
+                result = Err(error);
+                true
+            })
         });
         result
     }
@@ -184,7 +178,7 @@ fn base64(text: &mut String) -> Result<(), String> {
     let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     let bad = match body.iter().position(|byte| !is_digit(byte)) {
         Some(at) => at,
-        None if bytes.len() % 4 != 0 => bytes.len() / 4 * 4,
+        None if !bytes.len().is_multiple_of(4) => bytes.len() / 4 * 4,
         None => return Ok(()),
     };
     Err(format!("illegal base64 data at input byte {bad}"))
@@ -274,7 +268,7 @@ mod tests {
     use crate::schema::built_in;
 
     #[track_caller]
-    fn check(kind: (&str, &str), mut value: Value, expected: Result<Value, &str>) {
+    fn check(kind: (&str, &str), mut value: Value, expected: &Result<Value, &str>) {
         let schema = built_in(kind.0, "v1", kind.1).expect("a served kind");
         let result = decode(&schema, &mut value);
         assert_eq!(
@@ -343,12 +337,12 @@ mod tests {
             ),
         ];
         for (kind, value, text) in rows {
-            check(kind, value, Err(&go(text)));
+            check(kind, value, &Err(&go(text)));
         }
         let bad =
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
-        check(POD, json!({"spec": {"overhead": {"cpu": "x"}}}), Err(bad));
-        check(("", "Secret"), json!({"data": {"a": "*"}}), Err("illegal base64 data at input byte 0"));
+        check(POD, json!({"spec": {"overhead": {"cpu": "x"}}}), &Err(bad));
+        check(("", "Secret"), json!({"data": {"a": "*"}}), &Err("illegal base64 data at input byte 0"));
     }
 
     #[test]
@@ -356,17 +350,17 @@ mod tests {
         check(
             CONFIG_MAP,
             json!({"metadata": {"name": "a", "labels": {}, "annotations": null, "finalizers": []}, "data": {}}),
-            Ok(json!({"metadata": {"name": "a"}})),
+            &Ok(json!({"metadata": {"name": "a"}})),
         );
         check(
             DEPLOYMENT,
             json!({"spec": {"replicas": 0, "paused": false, "minReadySeconds": 0, "strategy": {},
                 "template": {"spec": {"containers": [{"name": "a", "image": "", "securityContext": {}}]}}}}),
-            Ok(json!({"spec": {"replicas": 0, "strategy": {},
+            &Ok(json!({"spec": {"replicas": 0, "strategy": {},
                 "template": {"spec": {"containers": [{"name": "a", "securityContext": {}}]}}}})),
         );
-        check(CONFIG_MAP, json!({"data": {"a": null}}), Ok(json!({"data": {"a": ""}})));
-        check(("rbac.authorization.k8s.io", "Role"), json!({"rules": []}), Ok(json!({})));
+        check(CONFIG_MAP, json!({"data": {"a": null}}), &Ok(json!({"data": {"a": ""}})));
+        check(("rbac.authorization.k8s.io", "Role"), json!({"rules": []}), &Ok(json!({})));
     }
 
     #[test]
@@ -375,7 +369,7 @@ mod tests {
             POD,
             json!({"metadata": {"creationTimestamp": "2020-01-01T02:00:00.5+02:00"}, "spec": {"containers": [
                 {"name": "a", "resources": {"limits": {"cpu": 2, "memory": "1.5Gi"}}}]}}),
-            Ok(json!({"metadata": {"creationTimestamp": "2020-01-01T00:00:00Z"}, "spec": {"containers": [
+            &Ok(json!({"metadata": {"creationTimestamp": "2020-01-01T00:00:00Z"}, "spec": {"containers": [
                 {"name": "a", "resources": {"limits": {"cpu": "2", "memory": "1536Mi"}}}]}})),
         );
     }

@@ -153,18 +153,20 @@ impl Judge<'_> {
             );
         }
         if let Some(least) = limits.minimum.map(cut) {
-            let (broken, words) = match limits.exclusive_minimum {
-                true => (value <= least, "greater than"),
-                false => (value < least, "greater than or equal to"),
+            let (broken, words) = if limits.exclusive_minimum {
+                (value <= least, "greater than")
+            } else {
+                (value < least, "greater than or equal to")
             };
             if broken {
                 self.invalid(path, &shown, &format!("should be {words} {}", decimal(least, whole.is_some())));
             }
         }
         if let Some(most) = limits.maximum.map(cut) {
-            let (broken, words) = match limits.exclusive_maximum {
-                true => (value >= most, "less than"),
-                false => (value > most, "less than or equal to"),
+            let (broken, words) = if limits.exclusive_maximum {
+                (value >= most, "less than")
+            } else {
+                (value > most, "less than or equal to")
             };
             if broken {
                 self.invalid(path, &shown, &format!("should be {words} {}", decimal(most, whole.is_some())));

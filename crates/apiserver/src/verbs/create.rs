@@ -186,12 +186,8 @@ fn errors_of(call: &Call, object: &Value) -> Vec<field::Error> {
                 errors.extend(schema::validate(schema, object, None));
             }
         }
-        None if is_definition(resource) => {
-            errors.extend(schema::validate_definition(object, None))
-        }
-        None => {
-            errors.extend(kinds::validate::validate_create(&resource.group, &resource.kind, object))
-        }
+        None if is_definition(resource) => errors.extend(schema::validate_definition(object, None)),
+        None => errors.extend(kinds::validate::validate_create(&resource.group, &resource.kind, object)),
     }
     errors
 }

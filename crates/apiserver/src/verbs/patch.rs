@@ -11,8 +11,8 @@ use crate::decode;
 use crate::field::{Error, Path};
 use crate::negotiate::{self, PatchType};
 use crate::object::meta;
-use crate::patch::{json, merge, strategic};
 use crate::patch::apply::apply;
+use crate::patch::{json, merge, strategic};
 use crate::status::Status;
 
 /// Applies the body to the object the path names.

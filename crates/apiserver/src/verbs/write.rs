@@ -298,10 +298,14 @@ fn errors_of(call: &Call, new: &Value, old: &Value) -> Vec<field::Error> {
                 errors.extend(schema::validate(schema, new, Some(old)));
             }
         }
-        None if is_definition(resource) => {
-            errors.extend(schema::validate_definition(new, Some(old)))
-        }
-        None => errors.extend(kinds::validate::validate_update(&resource.group, &resource.kind, &call.path.subresource, new, old)),
+        None if is_definition(resource) => errors.extend(schema::validate_definition(new, Some(old))),
+        None => errors.extend(kinds::validate::validate_update(
+            &resource.group,
+            &resource.kind,
+            &call.path.subresource,
+            new,
+            old,
+        )),
     }
     errors
 }

@@ -164,9 +164,7 @@ fn deprecation(version: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     let Some(warning) = version["deprecationWarning"].as_str() else { return };
     let unprintable = warning.char_indices().find(|(_, letter)| letter.is_control()).map(|(at, _)| at);
     let mut complaints = Vec::new();
-    if version["deprecated"] != true {
-        complaints.push("can only be set for deprecated versions".into());
-    } else {
+    if version["deprecated"] == true {
         if warning.len() > DEPRECATION_WARNING_BYTES_MAX {
             complaints.push(format!("must be <= {DEPRECATION_WARNING_BYTES_MAX} characters long"));
         }
@@ -178,6 +176,8 @@ fn deprecation(version: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
                 "must only contain printable UTF-8 characters; non-printable character found at index {at}"
             ));
         }
+    } else {
+        complaints.push("can only be set for deprecated versions".into());
     }
     let at = path.field("deprecationWarning");
     errors.extend(complaints.iter().map(|detail| Error::invalid(&at, &warning.into(), detail)));
