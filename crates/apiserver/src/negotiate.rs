@@ -235,10 +235,16 @@ pub fn encode(value: &Value, representation: &Representation) -> Vec<u8> {
     }
 }
 
-/// Does the client take plain JSON, whatever else it asks for? For documents that come in no other form.
-pub(crate) fn admits_json(accept: Option<&str>) -> bool {
-    let accept = accept.filter(|accept| !accept.is_empty());
-    accept.is_none_or(|accept| clauses(accept).iter().any(|clause| clause.matches("json")))
+/// Would the client take `application/` with this subtype before JSON? Asked about JSON itself: at all?
+pub(crate) fn prefers(accept: Option<&str>, subtype: &str) -> bool {
+    let Some(accept) = accept.filter(|accept| !accept.is_empty()) else { return subtype == "json" };
+    let clauses = clauses(accept);
+    if subtype == "json" {
+        return clauses.iter().any(|clause| clause.matches("json"));
+    }
+    clauses.iter().find_map(|clause| {
+        if clause.matches("json") { Some(false) } else { clause.matches(subtype).then_some(true) }
+    }) == Some(true)
 }
 
 /// Re-encodes JSON that is ready as decided: itself, unless YAML or indentation is wanted.

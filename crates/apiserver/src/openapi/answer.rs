@@ -1,7 +1,6 @@
 //! The HTTP side of the documents: tags, redirects and what clients may keep.
 
-use bytes::Bytes;
-use http::{Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -11,32 +10,55 @@ use crate::body::Body;
 /// How long a document may be kept under its hash: as good as for ever.
 const KEPT: SignedDuration = SignedDuration::from_hours(365 * 24);
 
-/// A document with its tag, rendered only if the client does not have it. `kept_from`: asked for by its hash.
+/// The encoding of a document.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    Json,
+    Protobuf,
+}
+
+impl Kind {
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Protobuf => "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+        }
+    }
+}
+
+/// A document with its tag, rendered only if the client does not have it.
 pub(super) fn document(
     request: &Request<'_>,
     tag: &str,
-    kept_from: Option<Timestamp>,
-    render: impl FnOnce() -> Value,
+    kind: Kind,
+    render: impl FnOnce() -> Vec<u8>,
 ) -> Response<Body> {
     let quoted = format!("\"{tag}\"");
-    let mut answer = Response::builder().header(header::VARY, "Accept").header(header::ETAG, &quoted);
-    if let Some(now) = kept_from {
-        let expires = now.checked_add(KEPT).unwrap_or(Timestamp::MAX);
-        let expires = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&expires);
-        answer = answer.header(header::CACHE_CONTROL, "public, immutable");
-        answer = answer.header(header::EXPIRES, expires.expect("times of this age can be printed"));
-    }
+    let answer = Response::builder().header(header::VARY, "Accept").header(header::ETAG, &quoted);
     let answer = if request.if_none_match == Some(&quoted) {
         answer.status(StatusCode::NOT_MODIFIED).body(Body::Empty)
     } else {
-        answer.header(header::CONTENT_TYPE, "application/json").body(encoded(&render()))
+        answer.header(header::CONTENT_TYPE, kind.content_type()).body(render().into())
     };
     answer.expect("a hexadecimal tag is a valid header")
 }
 
+/// Says that the answer, asked for by its hash, may be kept.
+pub(super) fn kept(mut answer: Response<Body>, now: Timestamp) -> Response<Body> {
+    let expires = now.checked_add(KEPT).unwrap_or(Timestamp::MAX);
+    let expires = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&expires);
+    let headers = answer.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+    if let Some(expires) = expires.ok().and_then(|expires| HeaderValue::try_from(expires).ok()) {
+        headers.insert(header::EXPIRES, expires);
+    }
+    answer
+}
+
 /// A small document without a tag.
 pub(super) fn json(value: &Value) -> Response<Body> {
-    let answer = Response::builder().header(header::CONTENT_TYPE, "application/json").body(encoded(value));
+    let answer =
+        Response::builder().header(header::CONTENT_TYPE, "application/json").body(bytes(value).into());
     answer.expect("constant headers are valid")
 }
 
@@ -51,7 +73,7 @@ pub(super) fn not_found() -> Response<Body> {
     bare(StatusCode::NOT_FOUND)
 }
 
-/// Only JSON is offered.
+/// Nothing of what is asked for is offered.
 pub(super) fn not_acceptable() -> Response<Body> {
     bare(StatusCode::NOT_ACCEPTABLE)
 }
@@ -62,6 +84,7 @@ fn bare(status: StatusCode) -> Response<Body> {
     answer
 }
 
-fn encoded(value: &Value) -> Body {
-    Body::Full(Bytes::from(serde_json::to_vec(value).expect("JSON values can be written")))
+/// The JSON of a document.
+pub(super) fn bytes(value: &Value) -> Vec<u8> {
+    serde_json::to_vec(value).expect("JSON values can be written")
 }

@@ -3,13 +3,14 @@
 //! **Invariant:** a document is a function of the rows it was built from, and its entity tag is a digest of those
 //! rows, so the index can name all tags without rendering a single document. Documents are rendered on request and
 //! not kept: clients keep them under their tag for a year, and together they are larger than the whole server at
-//! rest. Protobuf is not offered.
+//! rest. As protobuf there is only version 2, and of it only what kubectl reads.
 
 mod answer;
 mod components;
 mod custom;
 mod parameters;
 mod paths;
+mod protobuf;
 mod v2;
 
 use std::collections::BTreeMap;
@@ -20,12 +21,15 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha512};
 
+use self::answer::Kind;
 use crate::body::Body;
 use crate::negotiate::{self, parameter};
 use crate::resource::Resource;
 
 /// The Kubernetes release whose API is described.
 const VERSION: &str = "v1.36.4";
+/// What asks for version 2 as protobuf, below `application/`.
+const V2_PROTOBUF: &str = "com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 /// All OpenAPI documents of one set of rows.
 #[derive(Debug)]
@@ -75,8 +79,12 @@ impl Documents {
     /// Answers a GET below `/openapi`. `None`: no such path.
     pub fn answer(&self, request: &Request<'_>) -> Option<Response<Body>> {
         match request.path.trim_end_matches('/').strip_prefix("/openapi/")? {
-            _ if !negotiate::admits_json(request.accept) => Some(answer::not_acceptable()),
-            "v2" => Some(answer::document(request, self.tag(), None, || self.v2())),
+            "v2" if negotiate::prefers(request.accept, V2_PROTOBUF) => {
+                let render = || protobuf::document(&v2::definitions(self.rows()));
+                Some(answer::document(request, self.tag(), Kind::Protobuf, render))
+            }
+            _ if !negotiate::prefers(request.accept, "json") => Some(answer::not_acceptable()),
+            "v2" => Some(answer::document(request, self.tag(), Kind::Json, || answer::bytes(&self.v2()))),
             "v3" => Some(answer::json(&self.index())),
             path => path.strip_prefix("v3/").map(|path| self.version(request, path)),
         }
@@ -99,17 +107,24 @@ impl Documents {
 
     /// The version 2 document of everything.
     pub fn v2(&self) -> Value {
-        v2::document(self.versions.iter().flat_map(|version| &version.rows).map(|row| &**row))
+        v2::document(self.rows())
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &Resource> + Clone {
+        self.versions.iter().flat_map(|version| &version.rows).map(|row| &**row)
     }
 
     fn version(&self, request: &Request<'_>, path: &str) -> Response<Body> {
         let Some(version) = self.versions.iter().find(|version| &*version.path == path) else {
             return answer::not_found();
         };
+        let render = || answer::bytes(&version.document());
         match parameter(request.query, "hash").filter(|hash| !hash.is_empty()) {
             Some(hash) if hash != version.tag() => answer::moved(&version.url()),
-            Some(_) => answer::document(request, version.tag(), Some(request.now), || version.document()),
-            None => answer::document(request, version.tag(), None, || version.document()),
+            Some(_) => {
+                answer::kept(answer::document(request, version.tag(), Kind::Json, render), request.now)
+            }
+            None => answer::document(request, version.tag(), Kind::Json, render),
         }
     }
 
@@ -270,22 +285,25 @@ mod tests {
     }
 
     #[test]
-    fn protobuf_alone_is_not_acceptable() {
+    fn only_version_2_comes_as_protobuf() {
         let documents = documents();
-        let ask = |accept| {
-            documents
-                .answer(&Request { accept: Some(accept), ..request("/openapi/v3") })
-                .expect("is served")
-                .status()
+        let ask = |path: &str, accept: &str| {
+            let answer =
+                documents.answer(&Request { accept: Some(accept), ..request(path) }).expect("is served");
+            let kind = answer
+                .headers()
+                .get(header::CONTENT_TYPE)
+                .map(|kind| kind.to_str().expect("is text").to_owned());
+            (answer.status().as_u16(), kind.unwrap_or_default())
         };
-        assert_eq!(
-            ask("application/com.github.proto-openapi.spec.v2@v1.0+protobuf"),
-            StatusCode::NOT_ACCEPTABLE
-        );
-        assert_eq!(
-            ask("application/com.github.proto-openapi.spec.v3@v1.0+protobuf, application/json"),
-            StatusCode::OK
-        );
-        assert_eq!(ask("*/*"), StatusCode::OK);
+        let json = (200, "application/json".to_owned());
+        let v2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+        let v3 = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
+        let protobuf = (200, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf".to_owned());
+        assert_eq!(ask("/openapi/v2", v2), protobuf);
+        assert_eq!(ask("/openapi/v2", "*/*"), json);
+        assert_eq!(ask("/openapi/v2", &format!("application/json, {v2}")), json);
+        assert_eq!(ask("/openapi/v3", v3).0, 406);
+        assert_eq!(ask("/openapi/v3", &format!("{v3}, application/json")), json);
     }
 }

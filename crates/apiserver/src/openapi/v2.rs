@@ -10,15 +10,7 @@ const PREFIX: &str = "#/definitions/";
 
 /// Everything in one document.
 pub(super) fn document<'a>(rows: impl Iterator<Item = &'a Resource> + Clone) -> Value {
-    let mut definitions = components::of(rows.clone());
-    for row in rows.clone() {
-        reduce_custom(row, &mut definitions);
-    }
-    for (name, schema) in &mut definitions {
-        respell(name, schema);
-        translate(schema);
-    }
-    let mut paths = paths::of(rows);
+    let mut paths = paths::of(rows.clone());
     paths.values_mut().for_each(path);
     let security = json!({ "BearerToken": {
         "type": "apiKey", "in": "header", "name": "authorization", "description": "Bearer token authentication",
@@ -27,10 +19,23 @@ pub(super) fn document<'a>(rows: impl Iterator<Item = &'a Resource> + Clone) -> 
         "swagger": "2.0",
         "info": { "title": "Kubernetes", "version": VERSION },
         "paths": paths,
-        "definitions": definitions,
+        "definitions": definitions(rows),
         "securityDefinitions": security,
         "security": [{ "BearerToken": [] }],
     })
+}
+
+/// The definitions alone.
+pub(super) fn definitions<'a>(rows: impl Iterator<Item = &'a Resource> + Clone) -> Map<String, Value> {
+    let mut definitions = components::of(rows.clone());
+    for row in rows {
+        reduce_custom(row, &mut definitions);
+    }
+    for (name, schema) in &mut definitions {
+        respell(name, schema);
+        translate(schema);
+    }
+    definitions
 }
 
 /// Custom kinds say less in version 2.

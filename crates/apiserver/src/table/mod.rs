@@ -91,6 +91,7 @@ impl<'a> View<'a> {
     pub fn event(&self, object: &Value, now: Timestamp, is_first: bool) -> Result<Vec<u8>, Status> {
         let mut out = Vec::new();
         match &self.shape {
+            _ if is_status(object) => write(&mut out, object),
             Shape::Table { printer, version, include } => {
                 let resource_version = read::text(object, "metadata.resourceVersion");
                 let head = Head { version: *version, columns: is_first.then(|| printer.columns()) };
@@ -188,6 +189,11 @@ impl Printer {
         }
         out.push(b'}');
     }
+}
+
+/// Outcomes are told as they are, whatever form was asked for.
+fn is_status(object: &Value) -> bool {
+    read::text(object, "kind") == "Status" && read::text(object, "apiVersion") == "v1"
 }
 
 /// What stands before the rows.
@@ -318,6 +324,14 @@ mod tests {
         let bookmark = json!({"kind": "ConfigMap", "metadata": {"resourceVersion": "12"}});
         let bookmark = parsed(view.event(&bookmark, now(), false));
         assert_eq!(bookmark["rows"][0]["object"]["metadata"]["resourceVersion"], "12");
+    }
+
+    #[test]
+    fn outcomes_are_told_as_they_are() {
+        let row = row("ConfigMap");
+        let view = View::new(&row, None, TABLE).expect("has a table");
+        let deleted = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
+        assert_eq!(parsed(view.object(&deleted, now())), deleted);
     }
 
     #[test]
