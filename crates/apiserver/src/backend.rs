@@ -15,6 +15,9 @@ use crate::registry::Registry;
 use crate::resource::Resource;
 use crate::status::Status;
 
+/// The largest object stored. Kubernetes' own limit is that of etcd's requests, and clients know it.
+const OBJECT_BYTES_MAX: usize = 1536 * 1024;
+
 /// The shared state of a server.
 pub(crate) struct Backend {
     pub(crate) store: SharedStore,
@@ -57,6 +60,11 @@ impl Backend {
         condition: Option<(Key, Expect)>,
         expect: Expect,
     ) -> Result<Committed, Error> {
+        if let Op::Put(value) = &op
+            && value.bytes.len() > OBJECT_BYTES_MAX
+        {
+            return Err(Error::TooLarge);
+        }
         let mut txn = Txn::one(key.clone(), expect, op);
         if let Some((key, expect)) = condition {
             txn.steps.push((key, expect, Op::Check));
@@ -102,6 +110,7 @@ pub(crate) fn refusal(error: &Error) -> Status {
     match error {
         Error::Busy => Status::too_many_requests("too many writes are waiting, please try again later", 1),
         Error::ReadOnly { .. } | Error::Closed => Status::unavailable(error.to_string()),
+        Error::TooLarge => Status::unclassified("etcdserver: request is too large"),
         other => Status::internal(&other.to_string()),
     }
 }

@@ -209,7 +209,16 @@ impl ApiServer {
         if let Some(answer) = crate::verbs::review(&call, &reviewer, &body)? {
             return Ok(answer.into_response());
         }
-        call.run(&parts.method, body).await.map(Answer::into_response)
+        let deprecation = call.resource.custom().and_then(|custom| custom.deprecation_warning.clone());
+        let accepted = call.accepted;
+        let mut response = match call.run(&parts.method, body).await {
+            Ok(answer) => answer.into_response(),
+            Err(status) => failure(&status, &accepted),
+        };
+        if let Some(warning) = deprecation {
+            crate::verbs::warn(&mut response, &warning);
+        }
+        Ok(response)
     }
 
     fn call(
@@ -378,12 +387,16 @@ fn check_method(resource: &Resource, path: &ResourcePath, method: &Method, verb:
             None => Err(Status::no_such_resource()),
         };
     }
-    if resource.namespaced && path.namespace.is_empty() && !path.name.is_empty() {
+    let is_misplaced = resource.namespaced && path.namespace.is_empty() && !matches!(verb, "list" | "watch");
+    if is_misplaced && resource.is_custom() {
+        return Err(Status::no_such_path());
+    }
+    if is_misplaced && !path.name.is_empty() {
         return Err(Status::no_such_resource());
     }
-    let is_cluster_wide_read = matches!(verb, "list" | "watch");
-    let is_misplaced = resource.namespaced && path.namespace.is_empty() && !is_cluster_wide_read;
-    if !resource.allows(verb) || is_misplaced {
+    // A definition that ends takes no new objects, which create says itself; the others can still be changed.
+    let is_served = resource.allows(verb) || resource.custom().is_some_and(|custom| custom.is_terminating);
+    if !is_served || is_misplaced {
         return Err(Status::method_not_allowed());
     }
     Ok(())

@@ -39,6 +39,9 @@ pub enum Error {
     /// Too many writes wait; try again shortly.
     #[error("too many writes are waiting")]
     Busy,
+    /// The value is larger than the store takes; make it smaller.
+    #[error("the value is too large")]
+    TooLarge,
     /// The store was closed.
     #[error("the store is closed")]
     Closed,

@@ -1,17 +1,48 @@
 //! The life of a definition: names accepted or in conflict, established at once, and cleaned up before it goes.
 
+use homeostat_core::{Key, Prefix};
+use homeostat_store::Snapshot;
 use serde_json::{Map, Value, json};
 
+use crate::backend::Backend;
 use crate::object::{encode, meta};
-use homeostat_core::Prefix;
-use homeostat_store::Snapshot;
+use crate::rewrite::rewrite;
+use crate::status::Status;
 
 /// Keeps a definition until its objects are gone.
 pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Accepts the names of a definition, or says which are taken, and establishes it: what the naming and establishing
-/// controllers do, in the same write as the definition itself.
-pub(crate) fn accept_names(definition: &mut Value, snapshot: &Snapshot, now: &str) {
+/// Accepts the names of a stored definition and establishes it, as the naming and establishing controllers do, but
+/// before the write that made it is answered: the next request finds the kind served.
+pub(crate) async fn establish(backend: &Backend, key: &Key) -> Result<(), Status> {
+    let table = backend.registry.table();
+    let resource = table.get(super::GROUP, "v1", super::PLURAL).expect("a built-in kind");
+    rewrite(backend, resource, key, |definition| {
+        if meta::is_deleting(definition) {
+            return;
+        }
+        if !meta::has_finalizer(definition, CLEANUP_FINALIZER) {
+            let others = meta::finalizers(definition).map(Into::into);
+            meta::set_finalizers(definition, others.chain([CLEANUP_FINALIZER.into()]).collect());
+        }
+        accept_names(definition, &backend.store.snapshot(), &backend.now_text());
+    })
+    .await
+}
+
+/// Names that were taken by a definition that is gone may be free now.
+pub(crate) async fn reconsider_names(backend: &Backend) -> Result<(), Status> {
+    let snapshot = backend.store.snapshot();
+    for entry in snapshot.range(&Prefix::resource(super::GROUP, super::PLURAL), "") {
+        if condition_is(&encode::decode(entry), "NamesAccepted", "False") {
+            establish(backend, &entry.key).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Accepts the names of a definition, or says which are taken.
+fn accept_names(definition: &mut Value, snapshot: &Snapshot, now: &str) {
     let taken = taken_names(definition, snapshot);
     let names = definition["spec"]["names"].clone();
     let mut accepted = definition["status"]["acceptedNames"].as_object().cloned().unwrap_or_default();
@@ -34,20 +65,6 @@ pub(crate) fn accept_names(definition: &mut Value, snapshot: &Snapshot, now: &st
             }
         }
     }
-    store_versions(definition);
-}
-
-/// Adds the storage version to the versions ever stored.
-fn store_versions(definition: &mut Value) {
-    let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
-    let storage = versions.into_iter().find(|one| one["storage"] == true).map(|one| one["name"].clone());
-    let mut stored = definition["status"]["storedVersions"].as_array().cloned().unwrap_or_default();
-    if let Some(storage) = storage
-        && !stored.contains(&storage)
-    {
-        stored.push(storage);
-    }
-    definition["status"]["storedVersions"] = Value::Array(stored);
 }
 
 /// Names of other definitions in the same group: (resources and short names, kinds).
@@ -85,20 +102,21 @@ fn merge_names(
     taken: &Taken,
 ) -> Option<(&'static str, String)> {
     let mut conflict = None;
-    let rules: [(&str, &'static str, &Vec<String>); 4] = [
-        ("plural", "PluralConflict", &taken.resources),
-        ("singular", "SingularConflict", &taken.resources),
-        ("kind", "KindConflict", &taken.kinds),
-        ("listKind", "ListKindConflict", &taken.kinds),
-    ];
-    for (field, reason, taken) in rules {
-        let Some(name) = names[field].as_str() else { continue };
+    let mut take = |field: &str, reason: &'static str, taken: &[String]| {
+        let Some(name) = names[field].as_str() else { return None };
         if accepted.get(field).and_then(Value::as_str) != Some(name) && taken.iter().any(|one| one == name) {
-            conflict = Some((reason, format!("{name:?} is already in use")));
-        } else {
-            accepted.insert(field.into(), name.into());
+            return Some((reason, format!("{name:?} is already in use")));
         }
-    }
+        accepted.insert(field.into(), name.into());
+        None
+    };
+    // Kubernetes reports the last one it finds, in this order.
+    let plural = take("plural", "PluralConflict", &taken.resources);
+    let singular = take("singular", "SingularConflict", &taken.resources);
+    let kind = take("kind", "KindConflict", &taken.kinds);
+    let list_kind = take("listKind", "ListKindConflict", &taken.kinds);
+    conflict = plural.or(conflict);
+    conflict = singular.or(conflict);
     let short = names["shortNames"].as_array().cloned().unwrap_or_default();
     let clash =
         short.iter().filter_map(Value::as_str).find(|name| taken.resources.iter().any(|one| one == name));
@@ -106,6 +124,8 @@ fn merge_names(
         Some(name) => conflict = Some(("ShortNamesConflict", format!("{name:?} is already in use"))),
         None => put_list(accepted, "shortNames", short),
     }
+    conflict = kind.or(conflict);
+    conflict = list_kind.or(conflict);
     put_list(accepted, "categories", names["categories"].as_array().cloned().unwrap_or_default());
     conflict
 }

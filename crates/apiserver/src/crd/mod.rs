@@ -3,7 +3,7 @@
 mod lifecycle;
 mod row;
 
-pub(crate) use lifecycle::{CLEANUP_FINALIZER, accept_names, set_condition, terminating};
+pub(crate) use lifecycle::{CLEANUP_FINALIZER, establish, reconsider_names, set_condition, terminating};
 pub(crate) use row::rows;
 
 /// The group of definitions.

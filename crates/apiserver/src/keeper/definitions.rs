@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(super) async fn look_at(backend: &Backend, name: &str) -> Result<(), Status> {
     let key = Key::new(crd::GROUP, crd::PLURAL, "", name);
     let snapshot = backend.store.snapshot();
-    let Some(entry) = snapshot.get(&key) else { return Ok(()) };
+    let Some(entry) = snapshot.get(&key) else { return crd::reconsider_names(backend).await };
     let definition = encode::decode(entry);
     if !meta::is_deleting(&definition) || !meta::has_finalizer(&definition, crd::CLEANUP_FINALIZER) {
         return Ok(());

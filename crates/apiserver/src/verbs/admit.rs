@@ -8,6 +8,7 @@ use super::write::schema_of;
 use crate::decode;
 use crate::field;
 use crate::kinds;
+use crate::metadata::validate::finalizer_warnings;
 use crate::negotiate::{self, Encoding};
 use crate::protobuf;
 use crate::resource::Resource;
@@ -31,7 +32,10 @@ pub(super) fn body(call: &Call, bytes: &[u8], strictness: Strictness) -> Result<
     let problems =
         problems.into_iter().chain(decoded.duplicates.iter().map(|path| format!("duplicate field {path:?}")));
     let intro = if call.resource.is_custom() { String::new() } else { cannot_be_handled(&call.resource) };
-    let warnings = judge(call, problems.collect(), strictness, &intro)?;
+    let mut warnings = judge(problems.collect(), strictness, &intro)?;
+    if resource.is_custom() {
+        warnings.extend(finalizer_warnings(&object["metadata"]));
+    }
     Ok(Admitted { object, warnings })
 }
 
@@ -57,13 +61,20 @@ pub(super) fn read(
     decode::object(bytes, media, wants_duplicates, kind)
 }
 
-/// The object a patch made.
-pub(super) fn patched(call: &Call, mut object: Value, strictness: Strictness) -> Result<Admitted, Status> {
+/// The object a patch made; `body_problems` were found in the patch itself.
+pub(super) fn patched(
+    call: &Call,
+    mut object: Value,
+    strictness: Strictness,
+    body_problems: &[String],
+) -> Result<Admitted, Status> {
     let before = object.clone();
     let refused = |status: Status| bad_result(&before, &status);
     check_type(&call.resource, &mut object).map_err(refused)?;
     let problems = normalize(&call.resource, &mut object, strictness).map_err(refused)?;
-    let warnings = judge(call, problems, strictness, "")?;
+    let mut all = body_problems.to_vec();
+    all.extend(problems);
+    let warnings = judge(all, strictness, "").map_err(refused)?;
     Ok(Admitted { object, warnings })
 }
 
@@ -87,7 +98,7 @@ pub(super) fn applied(call: &Call, bytes: &[u8], strictness: Strictness) -> Resu
         return Err(wrong_applied_type(resource, &object));
     }
     let problems = decoded.duplicates.iter().map(|path| format!("key {path:?} already set in map")).collect();
-    let warnings = judge(call, problems, strictness, "error strict decoding YAML: ")?;
+    let warnings = judge(problems, strictness, "error strict decoding YAML: ")?;
     Ok(Admitted { object, warnings })
 }
 
@@ -126,26 +137,15 @@ fn normalize(resource: &Resource, object: &mut Value, strictness: Strictness) ->
 }
 
 /// Refuses, warns or keeps quiet.
-fn judge(
-    call: &Call,
-    problems: Vec<String>,
-    strictness: Strictness,
-    intro: &str,
-) -> Result<Vec<String>, Status> {
-    let mut warnings = call
-        .resource
-        .custom()
-        .and_then(|custom| custom.deprecation_warning.clone())
-        .map_or_else(Vec::new, |one| vec![one]);
+fn judge(problems: Vec<String>, strictness: Strictness, intro: &str) -> Result<Vec<String>, Status> {
     match strictness {
         Strictness::Strict if !problems.is_empty() => {
             let message = format!("{intro}strict decoding error: {}", problems.join(", "));
-            return Err(Status::bad_request(message));
+            Err(Status::bad_request(message))
         }
-        Strictness::Ignore => {}
-        Strictness::Strict | Strictness::Warn => warnings.extend(problems),
+        Strictness::Ignore => Ok(Vec::new()),
+        Strictness::Strict | Strictness::Warn => Ok(problems),
     }
-    Ok(warnings)
 }
 
 /// The body must be of the kind this endpoint serves. Built-in kinds may leave it out.
@@ -204,7 +204,7 @@ fn check_custom_type(
         let detail = format!("must be {}", resource.kind);
         let error = crate::field::Error::invalid(&root.field("kind"), &kind.into(), &detail);
         let name = map.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
-        return Err(Status::invalid(&resource.group, &resource.kind, name, &[error]));
+        return Err(Status::invalid(&resource.group, kind, name, &[error]));
     }
     Ok(())
 }

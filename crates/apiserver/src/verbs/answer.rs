@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::Call;
 use crate::body::Body;
 use crate::convert;
+use crate::kinds::subresource::scale_of;
 use crate::negotiate::{self, Form, Media, Representation};
 use crate::object::encode;
 use crate::protobuf;
@@ -104,6 +105,14 @@ impl Answer {
         Ok(Self::value(call, 200, &list))
     }
 
+    /// The Scale of the object this answers with.
+    pub(super) fn scaled(self, call: &Call) -> Result<Self, Status> {
+        let Body::Full(bytes) = &self.body else { return Ok(self) };
+        let object = serde_json::from_slice::<Value>(bytes).expect("our own JSON");
+        let scale = scale_of(&call.resource, &object)?;
+        Self::object(call, self.code, scale)
+    }
+
     /// Adds warnings.
     pub(super) fn warned(mut self, warnings: Vec<String>) -> Self {
         self.warnings.extend(warnings);
@@ -118,9 +127,7 @@ impl Answer {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         for warning in shortened(self.warnings) {
-            if let Ok(value) = HeaderValue::from_bytes(format!("299 - {warning:?}").as_bytes()) {
-                headers.append(header::WARNING, value);
-            }
+            warn(&mut response, &warning);
         }
         response
     }
@@ -153,6 +160,13 @@ fn bare(call: &Call, mut item: Value) -> Value {
         map.remove("apiVersion");
     }
     item
+}
+
+/// Adds a warning to a response.
+pub(crate) fn warn(response: &mut Response<Body>, warning: &str) {
+    if let Ok(value) = HeaderValue::from_bytes(format!("299 - {warning:?}").as_bytes()) {
+        response.headers_mut().append(header::WARNING, value);
+    }
 }
 
 /// Each warning once, and not too much of them.

@@ -41,10 +41,11 @@ pub(super) async fn create_object(
     mut object: Value,
 ) -> Result<Answer, Status> {
     let resource = &call.resource;
-    if resource.namespaced && call.path.namespace.is_empty() {
-        return Err(Status::method_not_allowed());
-    }
     check_body(call, &object)?;
+    if resource.custom().is_some_and(|custom| custom.is_terminating) {
+        let why = "create not allowed while custom resource definition is terminating";
+        return Err(Status::forbidden(&resource.about(meta::name(&object)), why));
+    }
     let is_generated = meta::name(&object).is_empty() && !meta::text(&object, "generateName").is_empty();
     let template = is_generated.then(|| object.clone());
     for attempt in 1.. {
@@ -82,7 +83,7 @@ async fn create_named(
         errors = allocate(call, &mut object, None, options.is_dry_run);
     }
     if !errors.is_empty() {
-        return Err(Status::invalid(&resource.group, &resource.kind, &name, &errors));
+        return Err(call.invalid(&name, &errors));
     }
     complete(resource, &mut object);
     let key = key_of(resource, &call.path.namespace, &name);
@@ -97,6 +98,9 @@ async fn create_named(
     match call.backend.create(key, Op::Put(value), condition).await {
         Ok(committed) => {
             let entry = committed.entries.first().and_then(Option::as_ref).expect("a put leaves an entry");
+            if is_definition(resource) {
+                crd::establish(&call.backend, &entry.key).await?;
+            }
             Answer::entry(call, 201, entry).map(Some)
         }
         Err(StoreError::Conflict { .. }) => Ok(None),
@@ -145,14 +149,12 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), Status> {
     let with =
         Prepare { clock: &backend.clock, uid: &uid, identity: &call.who, priority_classes: &priority_class };
     prepare_for_create(resource, object, &with)?;
+    if let Some(schema) = resource.custom().and_then(|custom| custom.schema.as_ref()) {
+        // The status was taken away; its defaults come back.
+        schema::default(schema, object);
+    }
     if is_definition(resource) {
         schema::default_definition(object);
-        let mut finalizers = meta::finalizers(object).map(Into::into).collect::<Vec<String>>();
-        if !finalizers.iter().any(|one| one == crd::CLEANUP_FINALIZER) {
-            finalizers.push(crd::CLEANUP_FINALIZER.into());
-        }
-        meta::set_finalizers(object, finalizers);
-        crd::accept_names(object, &backend.store.snapshot(), &backend.now_text());
     }
     if &*resource.group == "rbac.authorization.k8s.io" {
         let authorizer = &backend.authorizer;

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use homeostat_core::Revision;
 use homeostat_store::{Entry, Error as StoreError, Op};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::admit::read;
+use super::write::is_definition;
 use super::{Answer, Call};
 use crate::backend::{Backend, refusal};
+use crate::convert;
 use crate::crd;
 use crate::field::{Error, Path};
 use crate::kinds::strategy::strategy;
@@ -126,8 +129,8 @@ impl DeleteOptions {
 
 /// What became of the object.
 pub(crate) enum Removed {
-    /// Gone; this is what it was.
-    Gone(Arc<Entry>),
+    /// Gone; this is what it was, and the revision that took it away.
+    Gone(Arc<Entry>, Revision),
     /// Marked, and still there.
     Marked(Arc<Entry>),
     /// A dry run would have left this.
@@ -143,9 +146,18 @@ pub(super) async fn delete(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     match removed {
         Removed::Marked(entry) => Answer::entry(call, 200, &entry),
         Removed::Imagined(object) => Answer::object(call, 200, object),
-        Removed::Gone(entry) if call.strategy().returns_object_on_delete => Answer::entry(call, 200, &entry),
-        Removed::Gone(entry) => Answer::object(call, 200, success(call, &encode::decode(&entry))),
+        Removed::Gone(entry, revision) if call.strategy().returns_object_on_delete => {
+            Answer::object(call, 200, last_state(call, &entry, revision))
+        }
+        Removed::Gone(entry, _) => Ok(Answer::value(call, 200, &success(call, &encode::decode(&entry)))),
     }
+}
+
+/// The object as it was, at the revision that took it away.
+pub(super) fn last_state(call: &Call, entry: &Entry, revision: Revision) -> Value {
+    let mut object = convert::decode(&call.resource, entry);
+    meta::set(&mut object, "resourceVersion", Some(revision.to_string().into()));
+    object
 }
 
 fn success(call: &Call, object: &Value) -> Value {
@@ -176,7 +188,9 @@ pub(crate) async fn remove(
         let (op, marked) = plan(backend, resource, object, options);
         let is_last_mark = marked.as_ref().is_some_and(|object| is_over(resource, object));
         if options.is_dry_run {
-            return Ok(marked.map_or_else(|| Removed::Gone(Arc::clone(entry)), Removed::Imagined));
+            return Ok(
+                marked.map_or_else(|| Removed::Gone(Arc::clone(entry), entry.revision), Removed::Imagined)
+            );
         }
         let Some(op) = op else { return Ok(Removed::Marked(Arc::clone(entry))) };
         match backend.commit(key.clone(), Some(entry), op).await {
@@ -185,7 +199,8 @@ pub(crate) async fn remove(
                 if is_last_mark {
                     continue;
                 }
-                return Ok(left.map_or_else(|| Removed::Gone(Arc::clone(entry)), Removed::Marked));
+                let gone = || Removed::Gone(Arc::clone(entry), committed.revision);
+                return Ok(left.map_or_else(gone, Removed::Marked));
             }
             Err(StoreError::Conflict { .. }) => tokio::task::yield_now().await,
             Err(error) => return Err(refusal(&error)),
@@ -249,8 +264,8 @@ fn mark(backend: &Backend, resource: &Resource, object: &mut Value, grace_s: i64
         let birth = if was_deleting { requested_at(object, old_grace_s) } else { None };
         let at = birth.unwrap_or_else(|| backend.clock.now()) + SignedDuration::from_secs(grace_s);
         meta::set(object, "deletionTimestamp", Some(meta::time(at).into()));
-        // Namespaces end by their content, not by a period.
-        if !namespace::is_namespace(resource) {
+        // Namespaces and definitions end by their content, not by a period.
+        if !namespace::is_namespace(resource) && !is_definition(resource) {
             meta::set(object, "deletionGracePeriodSeconds", Some(grace_s.into()));
         }
         if meta::generation(object) > 0 && !was_deleting {
@@ -258,7 +273,7 @@ fn mark(backend: &Backend, resource: &Resource, object: &mut Value, grace_s: i64
             meta::set_generation(object, generation);
         }
     }
-    if super::write::is_definition(resource) {
+    if is_definition(resource) {
         crd::terminating(object, &backend.now_text());
     }
     namespace::mark_terminating(resource, object);

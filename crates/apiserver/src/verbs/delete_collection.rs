@@ -21,7 +21,7 @@ pub(super) async fn delete_collection(call: &Call, body: &[u8]) -> Result<Answer
         let (namespace, name) = (entry.key.namespace(), entry.key.name());
         match remove(&call.backend, &call.resource, namespace, name, &options).await {
             Ok(Removed::Imagined(object)) => removed.push(object),
-            Ok(Removed::Gone(entry) | Removed::Marked(entry)) => {
+            Ok(Removed::Gone(entry, _) | Removed::Marked(entry)) => {
                 removed.push(convert::decode(&call.resource, &entry))
             }
             Err(status) if status.code == 404 => {}

@@ -27,7 +27,7 @@ use bytes::Bytes;
 use homeostat_core::{Key, Prefix};
 use http::{HeaderMap, Method};
 
-pub(crate) use answer::{Answer, failure};
+pub(crate) use answer::{Answer, failure, warn};
 pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN, Policy, remove};
 pub(crate) use review::review;
 pub(crate) use write::stamp_new;

@@ -29,11 +29,11 @@ pub(super) async fn patch(call: &Call, body: &[u8]) -> Result<Answer, Status> {
             "may not be specified for non-apply patch",
         )));
     }
-    let patch = Patch::parse(kind, body)?;
+    let (patch, problems) = Patch::parse(kind, body)?;
     change(call, &options, |old| {
         let mut object = old.clone();
         patch.apply(call, &mut object)?;
-        let Admitted { object, warnings } = admit::patched(call, object, options.strictness)?;
+        let Admitted { object, warnings } = admit::patched(call, object, options.strictness, &problems)?;
         check_identity(call, &object, old)?;
         Ok(Changed { object, warnings, is_applied: false })
     })
@@ -48,13 +48,22 @@ pub(super) enum Patch {
 }
 
 impl Patch {
-    pub(super) fn parse(kind: PatchType, body: &[u8]) -> Result<Self, Status> {
-        let value = decode::body(body, decode::Media::Json, false)?.value;
-        Ok(match kind {
-            PatchType::Json => Self::Json(json::Patch::parse(value)?),
+    /// Reads a patch, and what a strict client would not like about it.
+    pub(super) fn parse(kind: PatchType, body: &[u8]) -> Result<(Self, Vec<String>), Status> {
+        let decoded = decode::body(body, decode::Media::Json, true)?;
+        let (value, duplicates) = (decoded.value, decoded.duplicates);
+        let mut problems =
+            duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect::<Vec<_>>();
+        let patch = match kind {
+            PatchType::Json => {
+                let unknown = json::Patch::unknown_fields(&value).into_iter();
+                problems.extend(unknown.map(|path| format!("json patch unknown field {path:?}")));
+                Self::Json(json::Patch::parse(value)?)
+            }
             PatchType::Merge => Self::Merge(value),
             PatchType::Strategic | PatchType::Apply => Self::Strategic(value),
-        })
+        };
+        Ok((patch, problems))
     }
 
     pub(super) fn apply(&self, call: &Call, object: &mut Value) -> Result<(), Status> {
@@ -75,7 +84,9 @@ fn check_identity(call: &Call, new: &Value, old: &Value) -> Result<(), Status> {
     if meta::name(new).is_empty() {
         return check_names(call, new);
     }
-    for (field, what) in [("name", "name"), ("namespace", "namespace")] {
+    let checked = [("name", "name"), ("namespace", "namespace")];
+    for (field, what) in checked.into_iter().filter(|(field, _)| *field == "name" || call.resource.namespaced)
+    {
         let (new, old) = (meta::text(new, field), meta::text(old, field));
         if !new.is_empty() && new != old {
             let message =
@@ -108,7 +119,7 @@ async fn apply_patch(call: &Call, options: &WriteOptions, body: &[u8]) -> Result
     }
     let answer = change(call, options, |old| {
         let merged = merged(call, options, Some(old), &config)?;
-        let Admitted { object, warnings } = admit::patched(call, merged, options.strictness)?;
+        let Admitted { object, warnings } = admit::patched(call, merged, options.strictness, &[])?;
         check_identity(call, &object, old)?;
         Ok(Changed { object, warnings, is_applied: true })
     })
@@ -129,7 +140,7 @@ async fn create_applied(call: &Call, options: &WriteOptions, config: &Value) -> 
     if meta::name(&object).is_empty() {
         meta::set(&mut object, "name", Some(call.path.name.clone().into()));
     }
-    let Admitted { object, warnings } = admit::patched(call, object, options.strictness)?;
+    let Admitted { object, warnings } = admit::patched(call, object, options.strictness, &[])?;
     let answer = create::create_object(call, options, object).await?;
     Ok(answer.warned(warnings))
 }

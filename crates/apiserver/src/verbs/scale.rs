@@ -27,7 +27,7 @@ pub(super) async fn run(call: &Call, method: &Method, body: &[u8]) -> Result<Ans
         _ => {
             let kind = negotiate::patch_type(content_type, call.resource.is_custom())?;
             let kind = if kind == PatchType::Strategic { PatchType::Merge } else { kind };
-            let patch = Patch::parse(kind, body)?;
+            let (patch, _) = Patch::parse(kind, body)?;
             set(call, "PatchOptions", |old| {
                 let mut scale = scale_of(&call.resource, old).or_else(|_| {
                     // A number never set can still be patched in.
@@ -75,5 +75,5 @@ async fn set(
         Ok(Changed::new(object))
     })
     .await?;
-    if options.is_dry_run { Ok(answer) } else { show(call, 200) }
+    answer.scaled(call)
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::options::WriteOptions;
 use super::{Answer, Call};
-use crate::backend::{Backend, refusal};
+use crate::backend::{Backend, refusal, storage_of};
 use crate::convert;
 use crate::crd;
 use crate::field;
@@ -68,7 +68,7 @@ pub(super) async fn change(
             errors = allocate(call, &mut object, Some(&old), options.is_dry_run);
         }
         if !errors.is_empty() {
-            return Err(Status::invalid(&call.resource.group, &call.resource.kind, &call.path.name, &errors));
+            return Err(call.invalid(&call.path.name, &errors));
         }
         complete(&call.resource, &mut object);
         keep_times(&old, &mut object);
@@ -102,6 +102,9 @@ async fn store(
     match call.backend.commit(entry.key.clone(), Some(entry), Op::Put(value)).await {
         Ok(committed) => {
             let entry = committed.entries.first().and_then(Option::as_ref).expect("a put leaves an entry");
+            if is_definition(&call.resource) {
+                crd::establish(&call.backend, &entry.key).await?;
+            }
             Answer::entry(call, 200, entry).map(Some)
         }
         Err(StoreError::Conflict { .. }) => Ok(None),
@@ -154,7 +157,9 @@ fn check_preconditions(call: &Call, new: &Value, old: &Value, entry: &Entry) -> 
         let path = path.field("metadata");
         let path = path.field("resourceVersion");
         let error = field::Error::invalid(&path, &0.into(), "must be specified for an update");
-        return Err(Status::invalid(&call.resource.group, &call.resource.kind, &call.path.name, &[error]));
+        // Kubernetes names the resource here, not the kind.
+        let resource = &call.resource;
+        return Err(Status::invalid(&resource.group, &resource.plural, &call.path.name, &[error]));
     }
     match asked.parse::<homeostat_core::Revision>() {
         Ok(asked) if asked == entry.revision => Ok(()),
@@ -219,7 +224,6 @@ fn prepare(call: &Call, new: &mut Value, old: &Value) -> Result<(), Status> {
     }
     if is_definition(resource) && call.path.subresource.is_empty() {
         schema::default_definition(new);
-        crd::accept_names(new, &call.backend.store.snapshot(), &call.backend.now_text());
     }
     let is_main = call.path.subresource.is_empty() || call.path.subresource == "scale";
     if is_main && call.strategy().generation.rises(new, old) {
@@ -266,6 +270,12 @@ impl Call {
             subresource: &self.path.subresource,
             time: self.backend.clock.now(),
         }
+    }
+
+    /// The refusal of an object whose fields are wrong. Events of both groups are judged as the core group's.
+    pub(super) fn invalid(&self, name: &str, errors: &[field::Error]) -> Status {
+        let group = storage_of(&self.resource).0;
+        Status::invalid(group, &self.resource.kind, name, errors)
     }
 
     /// What this endpoint does not write, whatever the request says.
