@@ -72,13 +72,13 @@ fn check_webhook(hook: &At<'_>, errors: &mut Errors) {
     }
     selector::check(&hook.field("namespaceSelector"), errors);
     selector::check(&hook.field("objectSelector"), errors);
+    client_config(&hook.field("clientConfig"), errors);
     let versions = hook.field("admissionReviewVersions");
     if versions.len() == 0 {
         versions.required("must specify one of v1, v1beta1", errors);
     } else if !versions.items().any(|version| matches!(version.text(), "v1" | "v1beta1")) {
         versions.invalid("must include at least one of v1, v1beta1", errors);
     }
-    client_config(&hook.field("clientConfig"), errors);
 }
 
 fn client_config(config: &At<'_>, errors: &mut Errors) {

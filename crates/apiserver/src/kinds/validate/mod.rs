@@ -37,6 +37,7 @@ pub fn validate_create(group: &str, kind: &str, object: &Value) -> Vec<Error> {
     let check = match (group, kind) {
         ("", "Pod") => Some(pod::pod_create as Check),
         ("batch", "CronJob") => Some(batch::cron_job_create as Check),
+        ("discovery.k8s.io", "EndpointSlice") => Some(network::endpoint_slice_create as Check),
         (events::GROUP, "Event") => Some(event::newer_create as Check),
         _ => always(group, kind),
     };

@@ -176,7 +176,13 @@ fn must_be_network(range: &At<'_>, errors: &mut Errors) {
     }
 }
 
-/// An EndpointSlice.
+/// A new EndpointSlice.
+pub(super) fn endpoint_slice_create(object: &At<'_>, errors: &mut Errors) {
+    endpoint_slice(object, errors);
+    endpoints_of_slice(object, errors);
+}
+
+/// What holds for new and changed EndpointSlices alike.
 pub(super) fn endpoint_slice(object: &At<'_>, errors: &mut Errors) {
     let kind = object.field("addressType");
     if kind.must_be_set(errors) {
@@ -191,7 +197,10 @@ pub(super) fn endpoint_slice(object: &At<'_>, errors: &mut Errors) {
         }
         port.field("protocol").must_be_one_of(&PROTOCOLS, errors);
     }
-    let list = object.field("endpoints");
+}
+
+fn endpoints_of_slice(object: &At<'_>, errors: &mut Errors) {
+    let (list, kind) = (object.field("endpoints"), object.field("addressType"));
     if list.len() > ENDPOINTS_MAX {
         errors.push(Error::too_many(&list.path, list.len(), ENDPOINTS_MAX));
         return;
@@ -228,6 +237,10 @@ fn check_endpoint(endpoint: &At<'_>, kind: &str, errors: &mut Errors) {
 /// A changed EndpointSlice.
 pub(super) fn endpoint_slice_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     new.field("addressType").must_stay(&old["addressType"], errors);
+    // Endpoints that were accepted once and did not change stay accepted.
+    if new.field("endpoints").value != &old["endpoints"] {
+        endpoints_of_slice(new, errors);
+    }
 }
 
 /// Endpoints.

@@ -14,6 +14,40 @@ const DNS_POLICIES: [&str; 4] = ["ClusterFirst", "ClusterFirstWithHostNet", "Def
 const CHANGEABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 const TOKEN_TEXT: &str = "must not be specified when serviceAccountName is not set";
 
+/// Where a volume comes from. The order decides which of two sources is one too many.
+const VOLUME_SOURCES: [&str; 30] = [
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
+];
+
 /// A Pod, new or changed.
 pub(super) fn pod(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
@@ -170,17 +204,13 @@ fn volume_source(volume: &At<'_>, errors: &mut Errors) {
         ("rbd", &["monitors", "image"]),
         ("gitRepo", &["repository"]),
     ];
-    let mut sources = volume
-        .value
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(name, source)| *name != "name" && !source.is_null());
-    if sources.next().is_none() {
+    let sources: Vec<At<'_>> =
+        VOLUME_SOURCES.iter().map(|name| volume.field(name)).filter(At::is_set).collect();
+    if sources.is_empty() {
         volume.required("must specify a volume type", errors);
     }
-    for (name, _) in sources {
-        volume.field(name).forbidden("may not specify more than 1 volume type", errors);
+    for source in sources.iter().skip(1) {
+        source.forbidden("may not specify more than 1 volume type", errors);
     }
     for (source, needs) in NEEDS {
         let source = volume.field(source);
