@@ -69,11 +69,16 @@ impl History {
     pub(crate) fn trim(&mut self, published: &Published, now: Timestamp) {
         let oldest = now.checked_sub(self.limits.age).unwrap_or(Timestamp::MIN);
         published.pins().expire(now, oldest);
-        while let Some(record) = self.records.front() {
-            if self.bytes <= self.limits.bytes && record.at >= oldest {
-                return;
+        let mut bytes = self.bytes;
+        let mut floor = None;
+        for record in &self.records {
+            if bytes <= self.limits.bytes && record.at >= oldest {
+                break;
             }
-            let floor = record.revision;
+            bytes -= record.bytes;
+            floor = Some(record.revision);
+        }
+        if let Some(floor) = floor {
             self.forget(published, floor);
         }
     }
@@ -81,8 +86,9 @@ impl History {
     /// Forgets everything up to `floor`.
     pub(crate) fn forget(&mut self, published: &Published, floor: Revision) {
         published.forget(floor.max(published.floor()));
-        let forgotten = self.records.partition_point(|record| record.revision <= floor);
-        for record in self.records.drain(..forgotten) {
+        while self.records.front().is_some_and(|record| record.revision <= floor)
+            && let Some(record) = self.records.pop_front()
+        {
             self.bytes -= record.bytes;
             record.topic.trim_one();
         }

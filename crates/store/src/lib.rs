@@ -53,7 +53,8 @@ pub trait Store: Send + Sync + 'static {
     /// history window. A revision in the future is fine: the watch waits and delivers what comes after it.
     fn watch(&self, prefix: &Prefix, from: Revision) -> Result<Watch, Error>;
 
-    /// Forgets history at and before `revision`; the current state is untouched.
+    /// Forgets history at and before `revision`; the current state is untouched. It frees memory, it does not erase:
+    /// after a restart some of that history may be known again.
     fn compact(&self, revision: Revision) -> BoxFuture<'static, Result<(), Error>>;
 
     /// Stops accepting writes, finishes those accepted, releases the files. Idempotent.

@@ -107,13 +107,13 @@ impl Keeper {
     pub(super) fn start(mut self, queue: Arc<Queue>, status: Arc<Status>) -> Result<JoinHandle<()>, Error> {
         let path = self.files.place();
         let thread = thread::Builder::new().name("store".to_owned()).spawn(move || {
-            while let Some(requests) = queue.take() {
-                self.serve(requests, &status);
+            let end = End { queue, status, published: Arc::clone(&self.published) };
+            while let Some(requests) = end.queue.take() {
+                self.serve(requests, &end.status);
             }
-            self.stop(&status);
+            self.stop(&end.status);
             // The folder's lock goes with the files, before anybody learns of the end.
             drop(self);
-            status.stopped.send_replace(true);
         });
         thread.map_err(|error| Error::Open { path, reason: format!("no thread could be started: {error}") })
     }
@@ -229,6 +229,20 @@ impl Keeper {
         {
             tracing::warn!(%error, "the log was not closed in order; the next start checks it");
         }
+    }
+}
+
+/// Tells everybody that the thread has ended, also when it panicked: nobody waits for an answer that cannot come.
+struct End {
+    queue: Arc<Queue>,
+    status: Arc<Status>,
+    published: Arc<Published>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.queue.abandon();
         self.published.close();
+        self.status.stopped.send_replace(true);
     }
 }

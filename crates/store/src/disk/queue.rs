@@ -101,4 +101,11 @@ impl Queue {
         self.lock().is_closed = true;
         self.arrived.notify_one();
     }
+
+    /// Refuses further requests and drops those accepted: their askers learn that the store is closed.
+    pub(super) fn abandon(&self) {
+        let mut waiting = self.lock();
+        waiting.is_closed = true;
+        waiting.requests.clear();
+    }
 }

@@ -118,3 +118,61 @@ impl<'a> Reader<'a> {
         is_inside.then(|| (key, Some(Arc::new(entry))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Value;
+
+    fn events() -> Vec<Arc<Event>> {
+        let event = |revision, name: &str, value: Option<Value>| {
+            let (key, revision) = (Key::new("", "pods", "default", name), Revision::new(revision));
+            let new = value.map(|value| Arc::new(Entry::new(key.clone(), revision, &value)));
+            Arc::new(Event { revision, key, new, old: None })
+        };
+        let with_hole = Value { hole: Some(1), ..Value::plain("{}") };
+        vec![event(7, "a", Some(Value::plain("x"))), event(7, "b", None), event(8, "c", Some(with_hole))]
+    }
+
+    #[test]
+    fn changes_are_read_back() {
+        let mut payload = Vec::new();
+        put_events(&mut payload, &events());
+        let changes = read_changes(&payload, Revision::new(7)).expect("it was just written");
+        let shown: Vec<_> = changes
+            .iter()
+            .map(|change| {
+                let entry = change
+                    .new
+                    .as_ref()
+                    .map(|entry| (entry.bytes.to_vec(), entry.digits, entry.revision.get()));
+                (change.revision.get(), change.key.name(), entry)
+            })
+            .collect();
+        let expected = [
+            (7, "a", Some((b"x".to_vec(), None, 7))),
+            (7, "b", None),
+            (8, "c", Some((b"{8}".to_vec(), Some((1, 2)), 8))),
+        ];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn what_does_not_decode_is_refused_without_a_panic() {
+        let mut payload = Vec::new();
+        put_events(&mut payload, &events());
+        for length in 1..payload.len() {
+            // Cut between two commits it decodes, to the first of them.
+            let changes = read_changes(&payload[..length], Revision::new(7));
+            assert!(changes.is_none_or(|changes| changes.len() == 2), "{length}");
+        }
+        for place in 0..payload.len() {
+            for byte in 0..=u8::MAX {
+                let mut changed = payload.clone();
+                changed[place] = byte;
+                // Whatever it says, it must not panic.
+                let _ = read_changes(&changed, Revision::new(7));
+            }
+        }
+    }
+}

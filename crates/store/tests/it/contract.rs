@@ -32,7 +32,9 @@ macro_rules! suite {
             a_commit_is_delivered_whole,
             an_acknowledged_write_is_seen_at_once,
             progress_moves_with_other_resources,
+            a_watch_resumes_from_any_revision_kept,
             concurrent_writers_leave_no_gap,
+            a_read_during_writes_is_the_state_of_its_revision,
             compare_and_swap_has_one_winner,
             compaction_forgets_the_past_only,
             a_slow_watcher_is_cut_off_alone,
@@ -303,6 +305,68 @@ fn write_many(store: &SharedStore, writer: u64, count: u64) -> tokio::task::Join
             last = done.revision;
         }
     })
+}
+
+pub(crate) async fn a_watch_resumes_from_any_revision_kept(subject: &impl Subject) {
+    let store = subject.open(Limits { bytes: 10_000, ..ample() });
+    let mut whole = store.watch(&pods(), Revision::ZERO).expect("kept");
+    let mut seen = Vec::new();
+    for index in 0..60_u64 {
+        commit(&store, put(&(index % 3).to_string(), &"x".repeat(200))).await;
+        seen.extend(whole.try_next().expect("it keeps up"));
+    }
+    let mut resumed = 0;
+    for from in (0..=60).map(Revision::new) {
+        let expected: Vec<_> =
+            seen.iter().filter(|event| event.revision > from).map(|event| line(event)).collect();
+        match store.watch(&pods(), from) {
+            Ok(mut watch) => {
+                let events = watch.try_next().expect("it was kept a moment ago");
+                assert_eq!(
+                    events.iter().map(|event| line(event)).collect::<Vec<_>>(),
+                    expected,
+                    "from {from}"
+                );
+                resumed += 1;
+            }
+            Err(Error::Compacted { oldest, .. }) => assert!(from < oldest),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!((2..60).contains(&resumed), "some are kept, some are not: {resumed}");
+}
+
+/// Linearizable reads, witnessed by revisions: a read shows exactly the state of its revision, and that revision is
+/// at least as new as every write acknowledged before the read began.
+pub(crate) async fn a_read_during_writes_is_the_state_of_its_revision(subject: &impl Subject) {
+    const WRITERS: u64 = 4;
+    const WRITES: u64 = 60;
+    let store = subject.open(ample());
+    let writers: Vec<_> = (0..WRITERS).map(|writer| write_many(&store, writer, WRITES)).collect();
+    let mut reads = Vec::new();
+    while store.snapshot().revision() < Revision::new(WRITERS * WRITES) {
+        let acknowledged = commit(&store, Txn::default()).await.revision;
+        let snapshot = store.snapshot();
+        assert!(snapshot.revision() >= acknowledged);
+        reads.push(snapshot);
+        tokio::task::yield_now().await;
+    }
+    for writer in writers {
+        writer.await.expect("a writer does not panic");
+    }
+    let mut watch = store.watch(&pods(), Revision::ZERO).expect("kept");
+    let mut replayed = BTreeMap::new();
+    let mut states = vec![BTreeMap::new()];
+    while (states.len() as u64) <= WRITERS * WRITES {
+        for event in watch.next().await.expect("events wait") {
+            replay(&mut replayed, &event);
+            states.push(replayed.clone());
+        }
+    }
+    for read in reads {
+        let index = usize::try_from(read.revision().get()).expect("small");
+        assert_eq!(contents(&read, &pods()), states[index], "revision {}", read.revision());
+    }
 }
 
 pub(crate) async fn compare_and_swap_has_one_winner(subject: &impl Subject) {
