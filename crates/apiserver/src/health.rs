@@ -89,7 +89,9 @@ fn summary(probe: &str, query: &str, checks: &[Check<'_>]) -> Answer {
     unknown.dedup();
     if !unknown.is_empty() {
         let names = unknown.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(",");
-        lines += &format!("warn: some health checks cannot be excluded: no matches for {names}\n");
+        lines.push_str("warn: some health checks cannot be excluded: no matches for ");
+        lines.push_str(&names);
+        lines.push('\n');
     }
     if checks.iter().any(|check| check.failure.is_some() && !is_excluded(check)) {
         return Answer { code: 500, text: format!("{lines}{probe} check failed\n") };

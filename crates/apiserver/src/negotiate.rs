@@ -285,8 +285,8 @@ fn choose(clause: &Clause<'_>, endpoint: Endpoint) -> Option<(Form, Media, bool)
         return None;
     }
     let pretty = clause.get("pretty") == Some("1");
-    let offered = Media::OFFERED.into_iter().filter(|(_, subtype)| clause.matches(subtype));
-    offered.filter_map(|(media, _)| form(clause, media, endpoint).map(|form| (form, media, pretty))).next()
+    let mut offered = Media::OFFERED.into_iter().filter(|(_, subtype)| clause.matches(subtype));
+    offered.find_map(|(media, _)| form(clause, media, endpoint).map(|form| (form, media, pretty)))
 }
 
 fn form(clause: &Clause<'_>, media: Media, endpoint: Endpoint) -> Option<Form> {

@@ -139,8 +139,8 @@ impl Documents {
             Discovery::Aggregated(version) => {
                 Ok(self.aggregated(is_core, version).answer(version, request.if_none_match))
             }
-            Discovery::Plain(form) if is_core => Ok(encoded(&legacy::api_versions(request.address), &form)),
-            Discovery::Plain(form) => Ok(encoded(&legacy::groups(&self.groups), &form)),
+            Discovery::Plain(form) if is_core => Ok(encoded(&legacy::api_versions(request.address), form)),
+            Discovery::Plain(form) => Ok(encoded(&legacy::groups(&self.groups), form)),
         }
     }
 
@@ -175,11 +175,11 @@ fn group_version(group: &str, version: &str) -> String {
 
 fn plain(request: &Request<'_>, document: &Value) -> Result<Response<Body>, Status> {
     let endpoint = Endpoint { forms: Forms::Plain, is_custom: false, is_collection: false };
-    negotiate::representation(&request.asked, endpoint).map(|form| encoded(document, &form))
+    negotiate::representation(&request.asked, endpoint).map(|form| encoded(document, form))
 }
 
-fn encoded(document: &Value, form: &Representation) -> Response<Body> {
-    let body = Body::Full(Bytes::from(negotiate::encode(document, form)));
+fn encoded(document: &Value, form: Representation) -> Response<Body> {
+    let body = Body::Full(Bytes::from(negotiate::encode(document, &form)));
     Response::builder()
         .status(StatusCode::OK)
         .header(header::CONTENT_TYPE, form.media.content_type())
@@ -352,8 +352,8 @@ mod tests {
     #[tokio::test]
     async fn custom_kinds_say_their_kind_in_full() {
         let (_, _, all) = get("/apis", V2).await;
-        let last = all["items"].as_array().expect("a list").last().expect("not empty");
-        let widgets = &last["versions"][0]["resources"][0];
+        let group = all["items"].as_array().expect("a list").last().expect("not empty");
+        let widgets = &group["versions"][0]["resources"][0];
         assert_eq!(
             widgets["responseKind"],
             json!({"group": "b.example.test", "version": "v10", "kind": "Widget"})

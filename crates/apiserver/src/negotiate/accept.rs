@@ -28,8 +28,8 @@ impl<'a> Clause<'a> {
     pub(super) fn get(&self, name: &str) -> Option<&'a str> {
         let pairs = self.parameters.split(';').filter_map(|pair| pair.split_once('='));
         pairs
-            .filter(|(key, value)| key.trim() == name && !value.contains('='))
-            .last()
+            .rev()
+            .find(|(key, value)| key.trim() == name && !value.contains('='))
             .map(|(_, value)| value.trim())
     }
 

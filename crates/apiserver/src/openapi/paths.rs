@@ -148,14 +148,14 @@ impl<'a> Operation<'a> {
         format!("{verb}{group}{version}{collection}{namespaced}{}{}", self.row.kind, self.suffix)
     }
 
-    fn finish(&self, parameters: &[Value], answers: &[(&str, &str)], schema: Option<Value>) -> Value {
+    fn finish(&self, parameters: &[Value], answers: &[(&str, &str)], schema: Option<&Value>) -> Value {
         let content = |schema: &Value| -> Map<String, Value> {
             MEDIA.iter().map(|media| ((*media).to_owned(), json!({ "schema": schema }))).collect()
         };
         let mut responses: Map<String, Value> = answers
             .iter()
             .map(|(code, description)| {
-                let content = schema.as_ref().map(content).unwrap_or_default();
+                let content = schema.map(content).unwrap_or_default();
                 ((*code).to_owned(), json!({ "description": description, "content": content }))
             })
             .collect();
@@ -181,16 +181,16 @@ impl<'a> Operation<'a> {
     }
 
     fn read(&self) -> Value {
-        self.finish(&[], &[("200", "OK")], self.own_schema())
+        self.finish(&[], &[("200", "OK")], self.own_schema().as_ref())
     }
 
     fn text(&self) -> Value {
-        self.finish(&[], &[("200", "OK")], Some(json!({ "type": "string" })))
+        self.finish(&[], &[("200", "OK")], Some(&json!({ "type": "string" })))
     }
 
     fn list(&self) -> Value {
         let schema = list_name(self.row).map(|name| reference(&name));
-        self.finish(&parameters::query(&parameters::LIST), &[("200", "OK")], schema)
+        self.finish(&parameters::query(&parameters::LIST), &[("200", "OK")], schema.as_ref())
     }
 
     fn write(&self) -> Value {
@@ -199,7 +199,8 @@ impl<'a> Operation<'a> {
         } else {
             &[("200", "OK"), ("201", "Created")]
         };
-        let mut operation = self.finish(&parameters::query(&parameters::WRITE), answers, self.own_schema());
+        let mut operation =
+            self.finish(&parameters::query(&parameters::WRITE), answers, self.own_schema().as_ref());
         operation["requestBody"] =
             json!({ "content": { "*/*": { "schema": self.own_schema() } }, "required": true });
         operation
@@ -207,7 +208,8 @@ impl<'a> Operation<'a> {
 
     fn patch(&self, is_built_in: bool) -> Value {
         let answers = [("200", "OK"), ("201", "Created")];
-        let mut operation = self.finish(&parameters::query(&parameters::PATCH), &answers, self.own_schema());
+        let mut operation =
+            self.finish(&parameters::query(&parameters::PATCH), &answers, self.own_schema().as_ref());
         let content: Map<String, Value> = PATCHES
             .into_iter()
             .chain(is_built_in.then_some(STRATEGIC))
@@ -222,7 +224,7 @@ impl<'a> Operation<'a> {
             if self.verb == "delete" { &parameters::DELETE } else { &parameters::DELETE_COLLECTION };
         let answers: &[_] =
             if self.verb == "delete" { &[("200", "OK"), ("202", "Accepted")] } else { &[("200", "OK")] };
-        let mut operation = self.finish(&parameters::query(parameters), answers, Some(reference(STATUS)));
+        let mut operation = self.finish(&parameters::query(parameters), answers, Some(&reference(STATUS)));
         operation["requestBody"] = json!({ "content": { "*/*": { "schema": reference(DELETE_OPTIONS) } } });
         operation
     }

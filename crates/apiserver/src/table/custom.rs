@@ -76,11 +76,12 @@ fn define(column: &Value) -> Column {
 /// The value in the type of its column; `null` when it has another.
 fn cell(kind: &str, value: &Value, now: Timestamp) -> Value {
     match (kind, value) {
-        ("string", Value::String(_)) | ("boolean", Value::Bool(_)) => value.clone(),
+        ("string", Value::String(_)) | ("boolean", Value::Bool(_)) | ("number", Value::Number(_)) => {
+            value.clone()
+        }
         ("string", Value::Null) => "<no value>".into(),
         ("string", other) => other.to_string().into(),
         ("integer", Value::Number(number)) => whole(number),
-        ("number", Value::Number(_)) => value.clone(),
         ("date", Value::String(text)) => date(text, now).into(),
         _ => Value::Null,
     }

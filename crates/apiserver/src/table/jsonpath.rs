@@ -125,12 +125,11 @@ fn closing_bracket(text: &str) -> Option<usize> {
     for (at, byte) in text.bytes().enumerate() {
         match (quote, byte) {
             (Some(open), _) if open == byte => quote = None,
-            (Some(_), _) => {}
             (None, b'\'' | b'"') => quote = Some(byte),
             (None, b'[') => depth += 1,
             (None, b']') if depth == 0 => return Some(at),
             (None, b']') => depth -= 1,
-            (None, _) => {}
+            _ => {}
         }
     }
     None

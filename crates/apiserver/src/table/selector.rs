@@ -7,12 +7,16 @@ use super::read;
 /// A map of labels: `a=b,c=d`, or `<none>`.
 pub(super) fn labels(value: &Value, path: &str) -> String {
     let pairs = read::map(value, path).into_iter().flatten();
-    or_none(pairs.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect())
+    or_none(
+        &pairs
+            .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+            .collect::<Vec<_>>(),
+    )
 }
 
 /// A label selector: `a=b,c in (d,e)`, or `<none>`.
 pub(super) fn selector(value: &Value, path: &str) -> String {
-    read::at(value, path).map_or_else(|| "<none>".to_owned(), |selector| or_none(requirements(selector)))
+    read::at(value, path).map_or_else(|| "<none>".to_owned(), |selector| or_none(&requirements(selector)))
 }
 
 /// A label selector; an empty one is empty text.
@@ -44,7 +48,7 @@ fn expression(expression: &Value) -> String {
     }
 }
 
-fn or_none(pieces: Vec<String>) -> String {
+fn or_none(pieces: &[String]) -> String {
     if pieces.is_empty() { "<none>".to_owned() } else { pieces.join(",") }
 }
 

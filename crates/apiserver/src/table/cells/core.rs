@@ -141,6 +141,7 @@ mod tests {
 
     const NOW: &str = "2020-01-01T00:00:07Z";
 
+    #[expect(clippy::needless_pass_by_value, reason = "rows of literals read better without references")]
     #[track_caller]
     fn check(cells: super::super::Cells, mut object: Value, expected: Value) {
         object["metadata"] = json!({"name": "a", "creationTimestamp": "2020-01-01T00:00:00Z"});

@@ -154,6 +154,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "rows of literals read better without references")]
     #[track_caller]
     fn check(cells: super::super::Cells, mut object: Value, expected: Value) {
         object["metadata"]["name"] = json!("n");

@@ -201,6 +201,7 @@ mod tests {
         );
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "rows of literals read better without references")]
     fn with(containers: usize, status: Value) -> Value {
         let containers: Vec<_> = (0..containers).map(|at| json!({"name": format!("c{at}")})).collect();
         json!({"metadata": {"name": "p"}, "spec": {"containers": containers}, "status": status})

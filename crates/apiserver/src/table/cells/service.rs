@@ -63,6 +63,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "rows of literals read better without references")]
     #[track_caller]
     fn check(spec: Value, status: Value, expected: Value) {
         let object = json!({"metadata": {"name": "s"}, "spec": spec, "status": status});
