@@ -27,7 +27,7 @@ pub use built_in::{built_in, built_in_type, object_meta, raw, type_name};
 pub use complete::complete;
 pub use custom::custom;
 pub use default::default;
-pub use definition::{default_definition, store_version, validate_definition};
+pub use definition::{default_definition, definition_warnings, store_version, validate_definition};
 pub use node::{
     Integer, Kind, ListType, Merge, Named, Object, PatchStrategy, Presence, Property, Ref, Schema,
 };

@@ -64,7 +64,7 @@ pub(super) fn unsupported(schema: &Value) -> Option<String> {
 }
 
 /// All schemas right below one.
-fn below(schema: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn below(schema: &Value) -> impl Iterator<Item = &Value> {
     let single = ["items", "additionalProperties", "not"].into_iter().map(|name| &schema[name]);
     let lists = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|name| list(schema, name));
     let properties = schema["properties"].as_object().into_iter().flat_map(Map::values);

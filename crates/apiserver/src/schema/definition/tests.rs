@@ -112,7 +112,7 @@ fn groups_are_domains_and_some_are_protected() {
         ],
     );
     let mut approved = grouped("x.k8s.io");
-    approved["metadata"]["annotations"] = json!({APPROVAL: "unapproved, test-only"});
+    approved["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": "unapproved, test-only"});
     check_definition(approved, &[]);
 }
 
@@ -316,4 +316,17 @@ fn an_update_may_not_change_what_objects_depend_on() {
             .iter()
             .any(|one| one.starts_with("status.storedVersions[0]: Invalid value: \"v1\": missing from"))
     );
+}
+
+#[test]
+fn formats_that_ask_for_nothing_are_told() {
+    let with = |format: &str| {
+        let spec = json!({"type": "object", "properties": {"a": {"type": "string", "format": format}}});
+        let mut version = open();
+        version["schema"]["openAPIV3Schema"] = json!({"type": "object", "properties": {"spec": spec}});
+        definition(&version)
+    };
+    assert_eq!(definition_warnings(&with("made-up"), None), ["unrecognized format \"made-up\""]);
+    assert!(definition_warnings(&with("date-time"), None).is_empty());
+    assert!(definition_warnings(&with("made-up"), Some(&with("made-up"))).is_empty());
 }

@@ -1,0 +1,198 @@
+//! The versions of a definition: their names, which one is stored, and what each of them serves.
+
+use serde_json::{Map, Value};
+
+use super::{columns, default_check, list, open_api, selectable, structural, text};
+use crate::field::{Error, Path};
+use crate::kinds::names;
+
+/// As long as a warning may be.
+const DEPRECATION_WARNING_BYTES_MAX: usize = 256;
+
+/// What may stand at the root of a schema when status is a subresource.
+const ROOT_KEYWORDS: [&str; 22] = [
+    "description",
+    "type",
+    "format",
+    "title",
+    "maximum",
+    "exclusiveMaximum",
+    "minimum",
+    "exclusiveMinimum",
+    "maxLength",
+    "minLength",
+    "pattern",
+    "maxItems",
+    "minItems",
+    "uniqueItems",
+    "multipleOf",
+    "required",
+    "items",
+    "properties",
+    "externalDocs",
+    "example",
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-validations",
+];
+
+pub(super) fn versions(spec: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    let at = path.field("versions");
+    let versions = list(spec, "versions");
+    let names: Vec<_> = versions.iter().map(|version| text(version, "name")).collect();
+    for (index, name) in names.iter().enumerate() {
+        let complaints = names::dns1035_label(name).join(",");
+        if !complaints.is_empty() {
+            errors.push(Error::invalid(&at.index(index).field("name"), &(*name).into(), &complaints));
+        }
+        // Inside, the first version also stands on its own.
+        if index == 0 && !complaints.is_empty() {
+            errors.push(Error::invalid(&path.field("version"), &(*name).into(), &complaints));
+        }
+        deprecation(&versions[index], &at.index(index), errors);
+    }
+    if names.iter().enumerate().any(|(index, name)| names[..index].contains(name)) {
+        errors.push(Error::invalid(&at, &spec["versions"], "must contain unique version names"));
+    }
+    if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
+        let detail = "must have exactly one version marked as storage version";
+        errors.push(Error::invalid(&at, &spec["versions"], detail));
+    }
+}
+
+fn deprecation(version: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    let Some(warning) = version["deprecationWarning"].as_str() else { return };
+    let unprintable = warning.char_indices().find(|(_, letter)| letter.is_control()).map(|(at, _)| at);
+    let mut complaints = Vec::new();
+    if version["deprecated"] == true {
+        if warning.len() > DEPRECATION_WARNING_BYTES_MAX {
+            complaints.push(format!("must be <= {DEPRECATION_WARNING_BYTES_MAX} characters long"));
+        }
+        if warning.is_empty() {
+            complaints.push("must not be an empty string".into());
+        }
+        if let Some(at) = unprintable {
+            complaints.push(format!(
+                "must only contain printable UTF-8 characters; non-printable character found at index {at}"
+            ));
+        }
+    } else {
+        complaints.push("can only be set for deprecated versions".into());
+    }
+    let at = path.field("deprecationWarning");
+    errors.extend(complaints.iter().map(|detail| Error::invalid(&at, &warning.into(), detail)));
+}
+
+/// Judges what versions may share: once at the top if they do, else in each of them.
+pub(super) fn shared_and_own(spec: &Value, old: Option<&Value>, path: &Path<'_>, errors: &mut Vec<Error>) {
+    let versions = list(spec, "versions");
+    let Some(first) = versions.first() else { return };
+    let is_shared = |name: &str| versions.iter().all(|version| is_same(&version[name], &first[name]));
+    let unchanged = |version: &Value| {
+        let before = old.into_iter().flat_map(|old| list(old, "versions"));
+        before.into_iter().any(|one| one["name"] == version["name"] && one["schema"] == version["schema"])
+    };
+    let has_status = |version: &Value| !version["subresources"]["status"].is_null();
+    for (index, version) in versions.iter().enumerate() {
+        let own = path.field("versions");
+        let own = own.index(index);
+        let place = |name: &str| if is_shared(name) { (index == 0).then_some(*path) } else { Some(own) };
+        if version["schema"]["openAPIV3Schema"].is_null() {
+            let at = own.field("schema");
+            errors.push(Error::required(&at.field("openAPIV3Schema"), ""));
+        } else if let (Some(at), false) = (place("schema"), unchanged(version)) {
+            let name = if is_shared("schema") { "validation" } else { "schema" };
+            let any_status = versions.iter().any(has_status);
+            let status = if is_shared("schema") { any_status } else { has_status(version) };
+            schema(&version["schema"]["openAPIV3Schema"], status, &at.field(name), errors);
+        }
+        if let Some(at) = place("subresources") {
+            columns::subresources(&version["subresources"], &at.field("subresources"), errors);
+        }
+        if let Some(at) = place("additionalPrinterColumns") {
+            columns::columns(list(version, "additionalPrinterColumns"), &at, errors);
+        }
+        if let Some(at) = place("selectableFields") {
+            let fields = list(version, "selectableFields");
+            let schema = &version["schema"]["openAPIV3Schema"];
+            selectable::validate(fields, schema, &at.field("selectableFields"), errors);
+        }
+    }
+}
+
+/// Equal, absence and emptiness being the same.
+fn is_same(one: &Value, other: &Value) -> bool {
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    };
+    one == other || is_empty(one) && is_empty(other)
+}
+
+fn schema(schema: &Value, has_status: bool, path: &Path<'_>, errors: &mut Vec<Error>) {
+    let at = path.field("openAPIV3Schema");
+    let before = errors.len();
+    if has_status {
+        root_keywords(schema, &at, errors);
+    }
+    if schema["nullable"] == true {
+        errors.push(Error::forbidden(&at.field("nullable"), "nullable cannot be true at the root"));
+    }
+    match structural::unsupported(schema) {
+        None => {
+            let shape = structural::validate(schema, &at);
+            let is_structural = shape.is_empty();
+            errors.extend(shape);
+            if is_structural {
+                default_check::validate(schema, &at, errors);
+            }
+            open_api::validate(schema, &at, errors);
+        }
+        Some(why) => {
+            open_api::validate(schema, &at, errors);
+            if errors.len() == before {
+                errors.push(Error::invalid(&at, &"".into(), &why));
+            }
+        }
+    }
+}
+
+fn root_keywords(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    let kind = text(schema, "type");
+    if !kind.is_empty() && kind != "object" {
+        let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+        errors.push(Error::invalid(&path.field("type"), &kind.into(), detail));
+    }
+    let keywords = schema.as_object().into_iter().flat_map(Map::keys);
+    if keywords.into_iter().any(|keyword| !ROOT_KEYWORDS.contains(&keyword.as_str())) {
+        let detail = "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations] fields are allowed at the root of the schema if the status subresource is enabled";
+        errors.push(Error::invalid(path, schema, detail));
+    }
+}
+
+pub(super) fn stored_versions(definition: &Value, errors: &mut Vec<Error>) {
+    let path = Path::Root;
+    let path = path.field("status");
+    let path = path.field("storedVersions");
+    let stored = list(&definition["status"], "storedVersions");
+    if stored.is_empty() {
+        errors.push(Error::invalid(&path, &Value::Null, "must have at least one stored version"));
+        return;
+    }
+    let versions = list(&definition["spec"], "versions");
+    for version in versions.iter().filter(|version| version["storage"] == true) {
+        if !stored.contains(&version["name"]) {
+            let detail = format!("must have the storage version {}", text(version, "name"));
+            errors.push(Error::invalid(&path, &definition["status"]["storedVersions"], &detail));
+        }
+    }
+    for (index, name) in stored.iter().enumerate() {
+        if !versions.iter().any(|version| &version["name"] == name) {
+            let shown = name.as_str().unwrap_or_default();
+            let detail = format!(
+                "missing from spec.versions; {shown} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {shown} and removes {shown} from status.storedVersions"
+            );
+            errors.push(Error::invalid(&path.index(index), name, &detail));
+        }
+    }
+}

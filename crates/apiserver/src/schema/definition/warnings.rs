@@ -1,0 +1,39 @@
+//! What is odd about a definition but not wrong: formats nothing checks.
+
+use serde_json::Value;
+
+use super::{list, structural};
+use crate::schema::formats::Format;
+
+/// Warnings for a new definition, or for what an update adds to `old`.
+pub fn definition_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let before = old.map(unknown_formats).unwrap_or_default();
+    let mut found = unknown_formats(new);
+    found.retain(|format| !before.contains(format));
+    found.iter().map(|format| format!("unrecognized format {format:?}")).collect()
+}
+
+fn unknown_formats(definition: &Value) -> Vec<&str> {
+    let mut found = Vec::new();
+    for version in list(&definition["spec"], "versions") {
+        gather(&version["schema"]["openAPIV3Schema"], &mut found);
+    }
+    found
+}
+
+fn gather<'a>(schema: &'a Value, found: &mut Vec<&'a str>) {
+    if let Some(format) = schema["format"].as_str().filter(|format| !format.is_empty()) {
+        let known = match schema["type"].as_str() {
+            None | Some("" | "string") => Format::of_text(format),
+            Some("integer") => Format::of_integer(format),
+            Some("number") => Format::of_number(format),
+            Some(_) => None,
+        };
+        if known.is_none() && !found.contains(&format) {
+            found.push(format);
+        }
+    }
+    for below in structural::below(schema) {
+        gather(below, found);
+    }
+}
