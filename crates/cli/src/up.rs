@@ -76,12 +76,12 @@ impl Up {
         // Who connects from now on is answered: the socket listens, the loop below takes them up.
         announce(&server)?;
         let keeper = tokio::spawn(keeper.run(stop.clone()));
-        let served = server.run(api, authenticator, stop.clone()).await;
+        let outcome = server.run(api, authenticator, stop.clone()).await;
         stop.cancel();
         keeper.await?;
         store.close().await;
         signals.await?;
-        Ok(served?)
+        Ok(outcome?)
     }
 
     fn place(&self, entropy: &Entropy) -> Result<Place, Box<dyn Error>> {

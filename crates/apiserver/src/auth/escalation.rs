@@ -67,18 +67,18 @@ impl Write<'_> {
         let role = self.new.get("roleRef").cloned().unwrap_or_default();
         let role = serde_json::from_value::<RoleRef>(role)
             .map_err(|error| Status::bad_request(format!("roleRef: {error}")))?;
-        let roles = match &*role.kind {
+        let bound = match &*role.kind {
             "ClusterRole" => "clusterroles",
             "Role" => "roles",
             kind => return Err(Status::unclassified(format!("unsupported role reference kind: {kind:?}"))),
         };
         let group = if role.api_group.is_empty() { GROUP } else { &*role.api_group };
-        if self.may("bind", group, roles, &role.name) {
+        if self.may("bind", group, bound, &role.name) {
             return Ok(());
         }
-        let rules = self.authorizer.policy().rules(&role, self.namespace).map(<[Rule]>::to_vec);
-        let missing = || Status::not_found(&About { group: GROUP, resource: roles, name: &role.name });
-        self.must_hold(&rules.ok_or_else(missing)?).map_err(|why| self.refusal(resource, &why))
+        let granted = self.authorizer.policy().rules(&role, self.namespace).map(<[Rule]>::to_vec);
+        let missing = || Status::not_found(&About { group: GROUP, resource: bound, name: &role.name });
+        self.must_hold(&granted.ok_or_else(missing)?).map_err(|why| self.refusal(resource, &why))
     }
 
     fn may(&self, verb: &str, group: &str, resource: &str, name: &str) -> bool {

@@ -25,10 +25,14 @@ pub(super) const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 #[derive(Debug, Default)]
 pub(super) struct Policy {
     cluster_roles: BTreeMap<Box<str>, ClusterRole>,
-    roles: HashMap<Box<str>, HashMap<Box<str>, Arc<[Rule]>>>,
+    /// By namespace.
+    roles: HashMap<Box<str>, Roles>,
     cluster_bindings: Bindings,
     bindings: HashMap<Box<str>, Bindings>,
 }
+
+/// The rules of a namespace's roles, by name.
+type Roles = HashMap<Box<str>, Arc<[Rule]>>;
 
 #[derive(Debug)]
 struct ClusterRole {
@@ -40,9 +44,9 @@ struct ClusterRole {
 
 #[derive(Debug, Default)]
 struct Bindings {
-    by_name: BTreeMap<Box<str>, Arc<Binding>>,
-    by_user: HashMap<Box<str>, Vec<Arc<Binding>>>,
-    by_group: HashMap<Box<str>, Vec<Arc<Binding>>>,
+    named: BTreeMap<Box<str>, Arc<Binding>>,
+    of_users: HashMap<Box<str>, Vec<Arc<Binding>>>,
+    of_groups: HashMap<Box<str>, Vec<Arc<Binding>>>,
 }
 
 /// A binding: who gets which role.
@@ -119,7 +123,7 @@ impl Policy {
                 let new = bytes.and_then(read).map(|one| binding(namespace, name, one));
                 let bindings = self.bindings.entry(namespace.into()).or_default();
                 bindings.replace(name, new);
-                if bindings.by_name.is_empty() {
+                if bindings.named.is_empty() {
                     self.bindings.remove(namespace);
                 }
             }
@@ -253,14 +257,14 @@ impl ClusterRole {
 
 impl Bindings {
     fn replace(&mut self, name: &str, new: Option<Binding>) {
-        if let Some(old) = self.by_name.remove(name) {
+        if let Some(old) = self.named.remove(name) {
             self.unindex(&old);
         }
         let Some(new) = new.map(Arc::new) else { return };
         for subject in &new.subjects {
             let list = match subject.index(&new.namespace) {
-                Some(Index::User(user)) => self.by_user.entry(user).or_default(),
-                Some(Index::Group(group)) => self.by_group.entry(group).or_default(),
+                Some(Index::User(user)) => self.of_users.entry(user).or_default(),
+                Some(Index::Group(group)) => self.of_groups.entry(group).or_default(),
                 None => continue,
             };
             let at = list.partition_point(|one| one.name < new.name);
@@ -268,22 +272,22 @@ impl Bindings {
                 list.insert(at, new.clone());
             }
         }
-        self.by_name.insert(name.into(), new);
+        self.named.insert(name.into(), new);
     }
 
     fn unindex(&mut self, old: &Binding) {
         for subject in &old.subjects {
             match subject.index(&old.namespace) {
-                Some(Index::User(user)) => forget(&mut self.by_user, &user, &old.name),
-                Some(Index::Group(group)) => forget(&mut self.by_group, &group, &old.name),
+                Some(Index::User(user)) => forget(&mut self.of_users, &user, &old.name),
+                Some(Index::Group(group)) => forget(&mut self.of_groups, &group, &old.name),
                 None => {}
             }
         }
     }
 
     fn of<'a>(&'a self, who: &'a Identity) -> impl Iterator<Item = &'a Binding> {
-        let by_group = who.groups.iter().filter_map(|group| self.by_group.get(&**group));
-        self.by_user.get(&*who.name).into_iter().chain(by_group).flatten().map(|binding| &**binding)
+        let by_group = who.groups.iter().filter_map(|group| self.of_groups.get(&**group));
+        self.of_users.get(&*who.name).into_iter().chain(by_group).flatten().map(|binding| &**binding)
     }
 }
 

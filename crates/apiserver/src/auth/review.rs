@@ -139,8 +139,11 @@ impl Reviewer<'_> {
 }
 
 fn answer(kind: &str, group: &str, metadata: Value, spec: Value, status: Value) -> Value {
-    json!({"kind": kind, "apiVersion": format!("{group}/v1"), "metadata": metadata, "spec": spec,
-        "status": status})
+    let mut answer = json!({"kind": kind, "apiVersion": format!("{group}/v1")});
+    answer["metadata"] = metadata;
+    answer["spec"] = spec;
+    answer["status"] = status;
+    answer
 }
 
 /// The `UserInfo` of the user, empty fields left out.

@@ -129,12 +129,12 @@ impl Credentials {
     }
 
     /// For those who prefer a certificate to the token. Only on disk: nobody could read it in memory.
-    fn keep_admin_certificate(&self, shelf: &Shelf<'_>, must_renew: bool) -> Result<(), Error> {
-        if matches!(shelf.keep, Keep::Memory) {
+    fn keep_admin_certificate(&self, kept: &Shelf<'_>, must_renew: bool) -> Result<(), Error> {
+        if matches!(kept.keep, Keep::Memory) {
             return Ok(());
         }
-        let key = shelf.key("admin.key")?;
-        shelf.certificate("admin.crt", &[], must_renew, || {
+        let key = kept.key("admin.key")?;
+        kept.certificate("admin.crt", &[], must_renew, || {
             self.client_certificate("kubernetes-admin", &[crate::auth::MASTERS], &key)
         })?;
         Ok(())
@@ -164,9 +164,9 @@ impl Shelf<'_> {
         {
             return Ok((kept, false));
         }
-        let made = make().map_err(Error::Certificate)?;
-        files::write_private(&path, made.as_bytes())?;
-        Ok((made, true))
+        let fresh = make().map_err(Error::Certificate)?;
+        files::write_private(&path, fresh.as_bytes())?;
+        Ok((fresh, true))
     }
 
     fn key(&self, name: &str) -> Result<KeyPair, Error> {

@@ -28,8 +28,8 @@ pub(crate) struct Shared<H> {
     pub(crate) acceptor: TlsAcceptor,
     pub(crate) trust: Trust,
     pub(crate) gate: Arc<Gate<H>>,
-    /// The requests of HTTP/2 connections, which run beside each other.
-    pub(crate) streams: TaskTracker,
+    /// The requests of HTTP/2 connections, which run beside each other, and bodies nobody wants.
+    pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
 }
 
@@ -80,7 +80,7 @@ impl<H: Handler> Shared<H> {
             let (gate, peer) = (gate.clone(), peer.clone());
             async move { Ok::<_, std::convert::Infallible>(gate.answer(request, &peer).await) }
         });
-        let connection = http2::Builder::new(Tracked(self.streams.clone()))
+        let connection = http2::Builder::new(Tracked(self.tasks.clone()))
             .timer(TokioTimer::new())
             .max_concurrent_streams(limits::STREAMS_MAX)
             .initial_stream_window_size(limits::STREAM_WINDOW_BYTES)

@@ -12,12 +12,13 @@ use http::{HeaderValue, Method, Request, Response, header};
 use hyper::body::{Body as _, Incoming};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use super::limits::{ANSWER_TIME, BODY_BYTES_MAX, READS_MAX, RETRY_AFTER_S, WRITES_MAX};
 use super::request::RequestBody;
 use super::response::ResponseBody;
-use crate::auth::{Authenticator, Peer};
+use crate::auth::{Authenticator, Identity, Peer};
 use crate::body::Body;
 use crate::status::Status;
 
@@ -47,20 +48,27 @@ pub(crate) struct Gate<H> {
     authenticator: Arc<Authenticator>,
     reads: Semaphore,
     writes: Semaphore,
+    tasks: TaskTracker,
     stop: CancellationToken,
 }
 
 impl<H: Handler> Gate<H> {
-    pub(crate) fn new(handler: H, authenticator: Arc<Authenticator>, stop: CancellationToken) -> Self {
+    /// `tasks` owns what outlives a request for a moment; `stop` ends watches.
+    pub(crate) fn new(
+        handler: H,
+        authenticator: Arc<Authenticator>,
+        tasks: TaskTracker,
+        stop: CancellationToken,
+    ) -> Self {
         let (reads, writes) = (Semaphore::new(READS_MAX), Semaphore::new(WRITES_MAX));
-        Self { handler, authenticator, reads, writes, stop }
+        Self { handler, authenticator, reads, writes, tasks, stop }
     }
 
     /// Answers one request of a connection with this peer.
     pub(crate) async fn answer(&self, request: Request<Incoming>, peer: &Peer) -> Response<ResponseBody> {
+        let mut request = RequestBody::new(request, &self.tasks);
         let response = match self.admit(&request, peer) {
             Ok((identity, permit)) => {
-                let mut request = request.map(RequestBody::from);
                 request.extensions_mut().insert(identity);
                 let is_long_running = permit.is_none();
                 let response = self.handle(request, is_long_running).await;
@@ -73,12 +81,11 @@ impl<H: Handler> Gate<H> {
     }
 
     /// Who asks, and the room the request takes: none for long-running ones. Or the refusal.
-    #[expect(clippy::type_complexity, reason = "a pair, or the answer that replaces it")]
     fn admit<'a>(
         &'a self,
-        request: &Request<Incoming>,
+        request: &Request<RequestBody>,
         peer: &Peer,
-    ) -> Result<(crate::auth::Identity, Option<SemaphorePermit<'a>>), Box<Response<Body>>> {
+    ) -> Result<(Identity, Option<SemaphorePermit<'a>>), Box<Response<Body>>> {
         let identity = self
             .authenticator
             .authenticate(peer, request.headers())
@@ -103,13 +110,10 @@ impl<H: Handler> Gate<H> {
         let answer = if is_long_running {
             answer.await
         } else {
-            match tokio::time::timeout(ANSWER_TIME, answer).await {
-                Ok(answer) => answer,
-                Err(_) => {
-                    let text = "request did not complete within the allotted timeout";
-                    return refusal(&Status::timeout(text));
-                }
-            }
+            let Ok(answer) = tokio::time::timeout(ANSWER_TIME, answer).await else {
+                return refusal(&Status::timeout("request did not complete within the allotted timeout"));
+            };
+            answer
         };
         match answer {
             Ok(Ok(response)) => response,

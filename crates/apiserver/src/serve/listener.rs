@@ -48,18 +48,18 @@ pub(crate) async fn run<H: Handler>(listener: TcpListener, shared: Arc<Shared<H>
         }
     }
     drop(listener);
-    shared.streams.close();
+    shared.tasks.close();
     let drained = tokio::time::timeout(limits::DRAIN_TIME, async {
         while let Some(ended) = connections.join_next().await {
             report(ended);
         }
-        shared.streams.wait().await;
+        shared.tasks.wait().await;
     });
     if drained.await.is_err() {
         tracing::warn!("{} connections did not end in time and are cut", connections.len());
         connections.shutdown().await;
         // Their requests end with them: the streams they answer are gone.
-        shared.streams.wait().await;
+        shared.tasks.wait().await;
     }
 }
 

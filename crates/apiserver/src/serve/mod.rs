@@ -110,11 +110,12 @@ impl Server {
         authenticator: Arc<Authenticator>,
         stop: CancellationToken,
     ) -> Result<(), Error> {
+        let tasks = TaskTracker::new();
         let shared = connection::Shared {
             acceptor: TlsAcceptor::from(tls::server_config(&self.credentials)?),
             trust: tls::Trust::new(&self.credentials, self.clock)?,
-            gate: Arc::new(gate::Gate::new(handler, authenticator, stop.clone())),
-            streams: TaskTracker::new(),
+            gate: Arc::new(gate::Gate::new(handler, authenticator, tasks.clone(), stop.clone())),
+            tasks,
             stop,
         };
         listener::run(self.listener, Arc::new(shared)).await;

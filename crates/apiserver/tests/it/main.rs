@@ -1,3 +1,5 @@
 //! The server from outside: one binary, one module per subject.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 mod serve;

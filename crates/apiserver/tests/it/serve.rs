@@ -45,7 +45,7 @@ fn config(folder: &tempfile::TempDir) -> Config {
     }
 }
 
-async fn start_in(folder: tempfile::TempDir) -> Running {
+fn start_in(folder: tempfile::TempDir) -> Running {
     let server = Server::bind(config(&folder)).unwrap();
     let address = server.local_addr();
     let kubeconfig = server.kubeconfig().to_owned();
@@ -60,8 +60,8 @@ async fn start_in(folder: tempfile::TempDir) -> Running {
     Running { address, kubeconfig, credentials, stop, task, folder }
 }
 
-async fn start() -> Running {
-    start_in(tempfile::tempdir().unwrap()).await
+fn start() -> Running {
+    start_in(tempfile::tempdir().unwrap())
 }
 
 /// Says who asks; watches without end; counts bodies; panics when asked.
@@ -132,7 +132,7 @@ impl Running {
 
 #[tokio::test]
 async fn credentials_name_their_user() {
-    let server = start().await;
+    let server = start();
     let token = format!("Authorization: Bearer {}\r\n", server.credentials.admin_token);
     let jane = server.credentials.issue_client("jane", &["team"]).unwrap();
     let jane = Some((&*jane.certificate, &*jane.key));
@@ -162,7 +162,7 @@ async fn credentials_name_their_user() {
 
 #[tokio::test]
 async fn the_serving_certificate_is_not_a_client_certificate() {
-    let server = start().await;
+    let server = start();
     let folder = server.folder.path().join("pki");
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     let (certificate, key) = (read("apiserver.crt"), read("apiserver.key"));
@@ -174,7 +174,7 @@ async fn the_serving_certificate_is_not_a_client_certificate() {
 
 #[tokio::test]
 async fn credentials_survive_a_restart_and_are_closed_to_others() {
-    let first = start().await;
+    let first = start();
     let token = first.credentials.admin_token.clone();
     let ca = first.credentials.ca_pem.clone();
     let text = std::fs::read_to_string(&first.kubeconfig).unwrap();
@@ -186,7 +186,7 @@ async fn credentials_survive_a_restart_and_are_closed_to_others() {
     }
     first.stop.cancel();
     first.task.await.unwrap();
-    let second = start_in(first.folder).await;
+    let second = start_in(first.folder);
     assert_eq!((&second.credentials.admin_token, &second.credentials.ca_pem), (&token, &ca));
     second.stop().await;
 }
@@ -204,7 +204,7 @@ async fn a_broken_credential_is_reported_and_left_alone() {
 
 #[tokio::test]
 async fn a_port_in_use_is_a_clear_error() {
-    let server = start().await;
+    let server = start();
     let folder = tempfile::tempdir().unwrap();
     let taken = Config { listen: server.address, ..config(&folder) };
     let error = Server::bind(taken).err().unwrap().to_string();
@@ -214,7 +214,7 @@ async fn a_port_in_use_is_a_clear_error() {
 
 #[tokio::test]
 async fn http2_serves_many_streams_and_a_panic_costs_one_request() {
-    let server = start().await;
+    let server = start();
     let stream = server.tls("h2", None).await.unwrap();
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
@@ -246,7 +246,7 @@ async fn http2_serves_many_streams_and_a_panic_costs_one_request() {
 
 #[tokio::test]
 async fn shutdown_ends_watches_cleanly_and_soon() {
-    let server = start().await;
+    let server = start();
     let mut stream = server.tls("http/1.1", None).await.unwrap();
     stream.write_all(b"GET /watch?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     let mut answer = vec![0; 16 * 1024];
@@ -262,8 +262,8 @@ async fn shutdown_ends_watches_cleanly_and_soon() {
 
 #[tokio::test]
 async fn requests_that_are_not_http_get_a_refusal() {
-    let server = start().await;
-    let many = (0..150).map(|at| format!("X-{at}: y\r\n")).collect::<String>();
+    let server = start();
+    let many = "X-Many: y\r\n".repeat(150);
     let long = format!("X-Long: {}\r\n", "y".repeat(limits::HEADER_BYTES_MAX));
     assert_eq!(server.get(None, "/who", &many).await.0, 431);
     // Refused while the client still sends: the answer may be lost with the connection.
@@ -288,12 +288,16 @@ async fn requests_that_are_not_http_get_a_refusal() {
 
 #[tokio::test]
 async fn a_body_that_is_announced_too_large_is_refused_before_it_is_read() {
-    let server = start().await;
+    let server = start();
     let length = limits::BODY_BYTES_MAX + 1;
-    let request = format!("POST /count HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+    let request =
+        format!("POST /count HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
     let answer = server.raw(None, &request).await;
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
     assert!(answer.contains("Request entity too large: limit is 3145728"), "{answer}");
+    let body = "x".repeat(usize::try_from(length).unwrap());
+    let answer = server.raw(None, &format!("{request}{body}")).await;
+    assert!(answer.starts_with("HTTP/1.1 413"), "who still sends sees the refusal too: {answer}");
     let body = "x".repeat(usize::try_from(limits::BODY_BYTES_MAX).unwrap());
     let request = format!(
         "POST /count HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
@@ -305,12 +309,34 @@ async fn a_body_that_is_announced_too_large_is_refused_before_it_is_read() {
 
 #[tokio::test]
 async fn what_is_not_tls_is_closed() {
-    let server = start().await;
+    let server = start();
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     let mut answer = Vec::new();
     let _ = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut answer)).await.unwrap();
     assert!(!answer.starts_with(b"HTTP/1.1 2"));
+    assert_eq!(server.get(None, "/who", "").await.0, 200);
+    server.stop().await;
+}
+
+/// Time stands still and jumps to the next deadline when everybody waits, so these take no time.
+#[tokio::test(start_paused = true)]
+async fn who_is_slow_is_cut_off_in_time() {
+    let server = start();
+    let started = tokio::time::Instant::now();
+    let mut silent = TcpStream::connect(server.address).await.unwrap();
+    assert_eq!(silent.read(&mut [0; 16]).await.unwrap(), 0, "no handshake");
+    assert!(started.elapsed() <= limits::HANDSHAKE_TIME + Duration::from_secs(1));
+    for start in ["", "GET /who HTTP/1.1\r\nHost: x\r\nX-Slow: "] {
+        let started = tokio::time::Instant::now();
+        assert_eq!(server.raw(None, start).await, "", "no whole request");
+        assert!(started.elapsed() <= limits::HEADER_TIME + Duration::from_secs(1));
+    }
+    let started = tokio::time::Instant::now();
+    let trickle = "POST /count HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 100\r\n\r\nx";
+    let answer = server.raw(None, trickle).await;
+    assert!(answer.ends_with("the request body did not arrive within 60 s"), "{answer}");
+    assert!(started.elapsed() <= limits::BODY_TIME + limits::LEFTOVER_TIME + Duration::from_secs(1));
     assert_eq!(server.get(None, "/who", "").await.0, 200);
     server.stop().await;
 }
