@@ -1,4 +1,5 @@
-//! Jobs and CronJobs.
+//! Jobs and CronJobs. A Job's state is the first of its conditions that says something final, then whether it is
+//! being deleted, then what is going on; a CronJob tells when it last ran.
 
 use jiff::Timestamp;
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! Role bindings.
+//! Role bindings, of a namespace and of the whole cluster: the role they give, and to whom, by kind of subject.
+//! Roles themselves have no cells of their own.
 
 use jiff::Timestamp;
 use serde_json::Value;

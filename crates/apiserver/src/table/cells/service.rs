@@ -1,4 +1,5 @@
-//! Services.
+//! Services: where they can be reached from inside and from outside, and on which ports. The addresses of load
+//! balancers are never cut here, since wide columns are always sent.
 
 use std::collections::BTreeSet;
 
