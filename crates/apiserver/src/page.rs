@@ -88,7 +88,7 @@ impl Token {
 }
 
 fn invalid(why: &str) -> Status {
-    Status::bad_request(format!("continue key is not valid: {why}"))
+    Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
 }
 
 #[cfg(test)]

@@ -18,11 +18,14 @@ pub(super) fn at_least(call: &Call, asked: &str) -> Result<(), Status> {
     if asked.is_empty() {
         return Ok(());
     }
-    let asked = asked
-        .parse::<Revision>()
-        .map_err(|_| Status::unclassified(format!("strconv.ParseUint: parsing {asked:?}: invalid syntax")))?;
+    let asked = asked.parse::<Revision>().map_err(|_| Status::unclassified(not_a_revision(asked)))?;
     let current = call.backend.store.snapshot().revision();
     if asked > current { Err(too_large(asked, current)) } else { Ok(()) }
+}
+
+/// What Kubernetes says to a resourceVersion that is no number.
+pub(super) fn not_a_revision(text: &str) -> String {
+    format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax")
 }
 
 /// The refusal of a revision that has not happened yet.

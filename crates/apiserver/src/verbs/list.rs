@@ -74,9 +74,7 @@ impl Request {
         let revision = match revision {
             "" => None,
             text => Some(text.parse::<Revision>().map_err(|_| {
-                Status::bad_request(format!(
-                    "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
-                ))
+                Status::bad_request(format!("invalid resource version: {}", super::get::not_a_revision(text)))
             })?),
         };
         // Any version serves from the newest state, where Kubernetes ignores the limit.

@@ -86,9 +86,9 @@ impl Start {
         check_options(initial, matching, query.get("continue"))?;
         let revision = match revision {
             "" => Revision::ZERO,
-            text => text.parse::<Revision>().map_err(|_| {
-                Status::unclassified(format!("strconv.ParseUint: parsing {text:?}: invalid syntax"))
-            })?,
+            text => text
+                .parse::<Revision>()
+                .map_err(|_| Status::unclassified(super::get::not_a_revision(text)))?,
         };
         let is_unset = revision == Revision::ZERO;
         Ok(match initial {
