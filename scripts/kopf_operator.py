@@ -28,13 +28,14 @@ def write(namespace, name, data, owner=None):
 @kopf.on.create("check.homeostat.dev", "v1", "widgets")
 def created(spec, name, namespace, body, **_):
     write(namespace, f"{name}-child", {"size": str(spec["size"])}, owner=body)
+    kopf.info(body, reason="Built", message=f"built a child of size {spec['size']}")
     return {"size": spec["size"]}
 
 
-@kopf.on.update("check.homeostat.dev", "v1", "widgets", field="spec.size")
-def resized(old, new, name, namespace, **_):
-    write(namespace, f"{name}-child", {"size": str(new)})
-    return {"from": old, "to": new}
+@kopf.on.update("check.homeostat.dev", "v1", "widgets")
+def resized(old, spec, name, namespace, **_):
+    write(namespace, f"{name}-child", {"size": str(spec["size"])})
+    return {"from": old["spec"]["size"], "to": spec["size"]}
 
 
 @kopf.on.delete("check.homeostat.dev", "v1", "widgets")
