@@ -1,0 +1,127 @@
+//! One running `homeostat up`: started on a free port in a folder of its own, signalled, and a kube client for it.
+//!
+//! **Invariant:** the process never outlives the test: dropping a [`Server`] kills it.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, ChildStdout, Command};
+
+/// The longest wait for anything a healthy server does; a hundred times what it takes on two busy cores.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A process that is ready.
+pub(crate) struct Server {
+    process: Child,
+    output: BufReader<ChildStdout>,
+    pub(crate) url: String,
+    pub(crate) kubeconfig: PathBuf,
+}
+
+impl Server {
+    /// Starts with its data in the folder.
+    pub(crate) async fn durable(folder: &Path) -> Self {
+        Self::start(folder, &[]).await
+    }
+
+    /// Starts with its data in memory.
+    pub(crate) async fn ephemeral(folder: &Path) -> Self {
+        Self::start(folder, &["--ephemeral"]).await
+    }
+
+    /// Starts in `folder`, on any free port, and waits for the ready line.
+    pub(crate) async fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let mut log = tempfile::tempfile().expect("a file for the log");
+        let stderr = log.try_clone().expect("two handles of one file");
+        let mut process =
+            command(folder, arguments).stdout(Stdio::piped()).stderr(stderr).spawn().expect("it starts");
+        let mut output = BufReader::new(process.stdout.take().expect("stdout is piped"));
+        let mut line = String::new();
+        let read = tokio::time::timeout(PATIENCE, output.read_line(&mut line)).await;
+        let ready = line.trim_end().strip_prefix("ready ").and_then(|rest| rest.split_once(" kubeconfig="));
+        let Some((url, kubeconfig)) = ready else {
+            panic!("no ready line ({read:?}) but {line:?}; the log says:\n{}", whole(&mut log));
+        };
+        Self { process, url: url.to_owned(), kubeconfig: folder.join(kubeconfig), output }
+    }
+
+    /// Starts and kills `after` a while, ready or not.
+    pub(crate) async fn kill_while_starting(folder: &Path, after: Duration) {
+        let silent = || Stdio::null();
+        let mut process = command(folder, &[]).stdout(silent()).stderr(silent()).spawn().expect("it starts");
+        // Chooses the moment of the crash; nothing waits for this.
+        tokio::time::sleep(after).await;
+        process.kill().await.expect("a child can be killed");
+    }
+
+    /// A client with the administrator's credentials. It does not retry: a test wants to see every failure.
+    pub(crate) async fn client(&self) -> kube::Client {
+        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("the server wrote a kubeconfig");
+        let options = KubeConfigOptions::default();
+        let mut config =
+            kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("it is complete");
+        config.default_retry = false;
+        kube::Client::try_from(config).expect("its certificates are valid")
+    }
+
+    /// `kill -9`, and waits until the process is gone.
+    pub(crate) async fn kill(mut self) {
+        self.process.kill().await.expect("a child can be killed");
+    }
+
+    /// Sends the signal and waits for the end; nothing more may have come on stdout.
+    pub(crate) async fn signal(mut self, name: &str) -> ExitStatus {
+        let id = self.process.id().expect("it is running").to_string();
+        let sent =
+            Command::new("kill").args([&format!("-{name}"), &id]).status().await.expect("kill is everywhere");
+        assert!(sent.success(), "the signal reaches the process");
+        let ended = tokio::time::timeout(PATIENCE, self.process.wait()).await;
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).await.expect("stdout is text");
+        assert_eq!(rest, "", "the ready line is all that is printed");
+        ended.expect("the server ends").expect("a child can be waited for")
+    }
+
+    /// A clean stop.
+    pub(crate) async fn stop(self) {
+        assert_eq!(self.signal("TERM").await.code(), Some(0));
+    }
+}
+
+/// `homeostat up` in `folder`, on any free port.
+pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_homeostat"));
+    command.current_dir(folder).arg("up").args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+    if !arguments.contains(&"--listen") {
+        command.args(["--listen", "127.0.0.1:0"]);
+    }
+    command
+}
+
+fn whole(file: &mut File) -> String {
+    let mut text = String::new();
+    file.rewind()
+        .and_then(|()| file.read_to_string(&mut text))
+        .map_or_else(|error| error.to_string(), |_| text)
+}
+
+/// Asks again until the answer is there. The pause only spares the processor.
+pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
+    what: &str,
+    mut probe: impl FnMut() -> F,
+) -> T {
+    let wait = async {
+        loop {
+            if let Some(answer) = probe().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what}: not within {PATIENCE:?}"))
+}
