@@ -1,8 +1,10 @@
-//! What Kubernetes does per built-in kind. The generic verbs call in here: [`strategy`] says how to treat a kind,
-//! [`names`] what may be called what, [`mod@defaults`] what absent fields become, [`prepare`]
-//! what the server puts in itself, [`service`] which addresses and ports Services get.
+//! What Kubernetes does per built-in kind. The generic verbs call in here, in this order: [`strategy`] says how to treat
+//! a kind, [`mod@defaults`] what absent fields become, [`prepare`] what the server puts in itself, [`validate`] what is
+//! wrong, [`service`] which addresses and ports Services get. [`subresource`] has the endpoints below an object,
+//! [`selectable`] the fields selectors may name, [`events`] and [`autoscaling`] the kinds with two faces, [`names`] what
+//! may be called what.
 //!
-//! **Invariant:** everything here is a pure function of the objects it is given; nothing reads or writes the store.
+//! **Invariant:** everything here is a function of the objects it is given; nothing reads or writes the store.
 
 pub mod autoscaling;
 pub mod defaults;

@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value};
 
+use super::fill::same;
 use super::names::NameRule;
 use crate::resource::Resource;
 
@@ -54,10 +55,7 @@ fn differs(new: &Value, old: &Value, with_status: bool) -> bool {
 }
 
 fn same_metadata(new: &Value, old: &Value, name: &str) -> bool {
-    let of = |object: &Value| {
-        object["metadata"].get(name).cloned().filter(|value| value != &serde_json::json!({}))
-    };
-    of(new) == of(old)
+    same(&new["metadata"][name], &old["metadata"][name])
 }
 
 /// What the generic verbs need to know about a kind.

@@ -22,9 +22,10 @@ pub(super) fn created(resource: &Resource, pod: &mut Fields, with: &Prepare<'_>)
     tolerate(spec);
     let refused = |why: String| Status::forbidden(&resource.about(&name), &why);
     prioritize(spec, with).map_err(refused)?;
+    let is_gated = !is_zero(spec.get("schedulingGates"));
     let mut status =
-        json!({"phase": "Pending", "qosClass": quality_of_service(&Value::Object(spec.clone()))});
-    if !is_zero(spec.get("schedulingGates")) {
+        json!({"phase": "Pending", "qosClass": quality_of_service(pod.get("spec").unwrap_or(&Value::Null))});
+    if is_gated {
         status["conditions"] = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
             "lastProbeTime": null, "lastTransitionTime": null,
             "message": "Scheduling is blocked due to non-empty scheduling gates"}]);

@@ -1,4 +1,4 @@
-//! Jobs and CronJobs.
+//! Jobs and CronJobs: Pods that must be able to end, labels the server makes, schedules that parse.
 
 use serde_json::{Value, json};
 

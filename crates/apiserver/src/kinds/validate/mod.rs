@@ -17,6 +17,7 @@ mod schedule;
 mod selector;
 mod service;
 mod storage;
+mod volume;
 mod workload;
 
 use std::borrow::Cow;

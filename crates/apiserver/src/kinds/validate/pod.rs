@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::at::{At, Errors};
-use super::container;
+use super::{container, volume};
 use crate::field::Error;
 use crate::kinds::fill::{items, same, text};
 use crate::kinds::names;
@@ -13,40 +13,6 @@ use crate::kinds::names;
 const DNS_POLICIES: [&str; 4] = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
 const CHANGEABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 const TOKEN_TEXT: &str = "must not be specified when serviceAccountName is not set";
-
-/// Where a volume comes from. The order decides which of two sources is one too many.
-const VOLUME_SOURCES: [&str; 30] = [
-    "emptyDir",
-    "hostPath",
-    "gitRepo",
-    "gcePersistentDisk",
-    "awsElasticBlockStore",
-    "secret",
-    "nfs",
-    "iscsi",
-    "glusterfs",
-    "flocker",
-    "persistentVolumeClaim",
-    "rbd",
-    "cinder",
-    "cephfs",
-    "quobyte",
-    "downwardAPI",
-    "fc",
-    "flexVolume",
-    "configMap",
-    "azureFile",
-    "vsphereVolume",
-    "photonPersistentDisk",
-    "portworxVolume",
-    "azureDisk",
-    "storageos",
-    "projected",
-    "scaleIO",
-    "csi",
-    "ephemeral",
-    "image",
-];
 
 /// A Pod, new or changed.
 pub(super) fn pod(object: &At<'_>, errors: &mut Errors) {
@@ -95,7 +61,7 @@ pub(super) fn template(template: &At<'_>, errors: &mut Errors) {
 
 fn pod_spec(spec: &At<'_>, errors: &mut Errors) {
     let volumes_list = spec.field("volumes");
-    let volumes = volumes(&volumes_list, errors);
+    let volumes = volume::all(&volumes_list, errors);
     let mut pod = container::Pod { volumes, names: BTreeSet::new() };
     let containers = spec.field("containers");
     if containers.len() == 0 {
@@ -172,61 +138,6 @@ fn host_ports(containers: &At<'_>, errors: &mut Errors) {
     }
 }
 
-/// Checks the volumes and returns the names of the good ones.
-fn volumes<'a>(list: &At<'a>, errors: &mut Errors) -> BTreeSet<&'a str> {
-    let mut good = BTreeSet::new();
-    let values = list.value.as_array().map(Vec::as_slice).unwrap_or_default();
-    for (value, volume) in values.iter().zip(list.items()) {
-        let before = errors.len();
-        let name = volume.field("name");
-        name.must_be_named(names::label, errors);
-        if good.contains(name.text()) {
-            name.duplicate(errors);
-        }
-        volume_source(&volume, errors);
-        if errors.len() == before {
-            good.insert(value.get("name").and_then(Value::as_str).unwrap_or_default());
-        }
-    }
-    good
-}
-
-/// One source, with what it cannot do without.
-fn volume_source(volume: &At<'_>, errors: &mut Errors) {
-    const NEEDS: [(&str, &[&str]); 9] = [
-        ("hostPath", &["path"]),
-        ("secret", &["secretName"]),
-        ("configMap", &["name"]),
-        ("persistentVolumeClaim", &["claimName"]),
-        ("nfs", &["server", "path"]),
-        ("csi", &["driver"]),
-        ("iscsi", &["targetPortal", "iqn"]),
-        ("rbd", &["monitors", "image"]),
-        ("gitRepo", &["repository"]),
-    ];
-    let sources: Vec<At<'_>> =
-        VOLUME_SOURCES.iter().map(|name| volume.field(name)).filter(At::is_set).collect();
-    if sources.is_empty() {
-        volume.required("must specify a volume type", errors);
-    }
-    for source in sources.iter().skip(1) {
-        source.forbidden("may not specify more than 1 volume type", errors);
-    }
-    for (source, needs) in NEEDS {
-        let source = volume.field(source);
-        for need in needs.iter().filter(|_| source.is_set()) {
-            source.field(need).must_be_set(errors);
-        }
-    }
-    for source in ["secret", "configMap", "downwardAPI", "projected"] {
-        let mode = volume.field(source);
-        let mode = mode.field("defaultMode");
-        if mode.is_set() && !(0..=0o777).contains(&mode.number()) {
-            mode.invalid("must be a number between 0 and 0777 (octal), both inclusive", errors);
-        }
-    }
-}
-
 fn tolerations(list: &At<'_>, errors: &mut Errors) {
     for one in list.items() {
         let (key, operator, effect) = (one.field("key"), one.field("operator"), one.field("effect"));
@@ -281,7 +192,7 @@ pub(super) fn pod_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     deadline_update(&spec, old, errors);
     tolerations_update(&spec, old, errors);
     gates_update(&spec, old, errors);
-    if !same(&comparable(spec.value, old), &comparable(old, old)) {
+    if spec.value != old && !same(&comparable(spec.value, old), &comparable(old, old)) {
         spec.forbidden(CHANGEABLE, errors);
     }
 }

@@ -1,4 +1,5 @@
-//! Services.
+//! Services: ports, addresses, and what each type may and must say. Whether an address or a node port is free is the
+//! allocator's to say.
 
 use std::collections::BTreeSet;
 

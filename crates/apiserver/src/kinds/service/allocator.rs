@@ -1,196 +1,26 @@
-//! Addresses and ports of Services: the linked fields are brought in line, then free values are given out.
+//! Gives out addresses and node ports.
 //!
 //! **Invariant:** an address or port is given to one Service at a time. The allocator lives in memory and is fed from
 //! the stored Services at start ([`Allocator::observe`]); who allocates must say how it ended
 //! ([`Allocator::release`]). IPv4 only: this is a single-stack cluster.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use homeostat_core::Entropy;
 use serde_json::{Value, json};
 
-use super::fill::{Fields, at, each, inner, is_zero, items, made, text};
+use super::SERVICE_NETWORK;
 use crate::field::{Error, Path};
+use crate::kinds::fill::{Fields, at, each, inner, is_zero, items};
 
-/// The range of Service addresses, as large clusters choose it: a million of them.
-pub const SERVICE_NETWORK: (Ipv4Addr, u32) = (Ipv4Addr::new(10, 96, 0, 0), 12);
-/// The address of the Service `default/kubernetes`.
-pub const API_SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 const NODE_PORT_MIN: u16 = 30_000;
 const NODE_PORT_MAX: u16 = 32_767;
 /// What a dry run shows for a node port: one that no real allocation can give.
 const DRY_RUN_PORT: u16 = 32_769;
 /// Random tries before the search becomes linear; at half a range taken the chance to need it is 2^-16.
 const RANDOM_TRIES: usize = 16;
-
-fn kind(spec: &Value) -> &str {
-    text(spec, "type")
-}
-
-fn needs_address(spec: &Value) -> bool {
-    kind(spec) != "ExternalName"
-}
-
-fn needs_node_port(spec: &Value) -> bool {
-    matches!(kind(spec), "NodePort" | "LoadBalancer")
-}
-
-fn needs_health_port(spec: &Value) -> bool {
-    kind(spec) == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
-}
-
-fn is_external(spec: &Value) -> bool {
-    needs_node_port(spec) || (kind(spec) == "ClusterIP" && !is_zero(spec.get("externalIPs")))
-}
-
-/// Brings the linked fields of a Service in line: singular and plural addresses, what a change of type leaves
-/// behind, families and their policy. Allocates nothing.
-pub(super) fn normalize(service: &mut Fields, old: Option<&Value>) {
-    let old_spec = old.map(|old| at(old, &["spec"]));
-    if let Some(old_spec) = old_spec {
-        drop_by_type(service, old_spec);
-    }
-    let Some(spec) = made(service, "spec") else { return };
-    if let Some(old_spec) = old_spec {
-        inherit(spec, old_spec);
-    }
-    link_addresses(spec, old_spec.unwrap_or(&Value::Null));
-    families(spec, old_spec.unwrap_or(&Value::Null));
-}
-
-/// Wipes values that the new type has no use for and that the client did not touch.
-fn drop_by_type(service: &mut Fields, old: &Value) {
-    let Some(spec) = made(service, "spec") else { return };
-    let new = Value::Object(spec.clone());
-    let untouched = |name: &str| at(&new, &[name]) == at(old, &[name]);
-    let mut drop: Vec<&str> = Vec::new();
-    if needs_address(old) && !needs_address(&new) {
-        if untouched("clusterIPs") {
-            drop.extend(["clusterIP", "clusterIPs"]);
-        }
-        drop.extend(["ipFamilies", "ipFamilyPolicy"].into_iter().filter(|name| untouched(name)));
-    }
-    if needs_health_port(old) && !needs_health_port(&new) {
-        drop.push("healthCheckNodePort");
-    }
-    if kind(old) == "LoadBalancer" && kind(&new) != "LoadBalancer" {
-        drop.extend(["allocateLoadBalancerNodePorts", "loadBalancerClass"]);
-    }
-    if is_external(old) && !is_external(&new) {
-        drop.push("externalTrafficPolicy");
-    }
-    for name in drop.into_iter().filter(|name| untouched(name)) {
-        spec.remove(name);
-    }
-    if !needs_address(&new) && needs_address(old) && untouched("internalTrafficPolicy") {
-        spec.remove("internalTrafficPolicy");
-    }
-    let ports = |spec: &Value| {
-        items(spec, "ports").iter().map(|port| at(port, &["nodePort"]).clone()).collect::<Vec<_>>()
-    };
-    if needs_node_port(old) && !needs_node_port(&new) && ports(old) == ports(&new) {
-        each(spec, "ports").for_each(|port| {
-            port.remove("nodePort");
-        });
-    }
-    if kind(&new) != "LoadBalancer" {
-        service.insert("status".into(), json!({"loadBalancer": {}}));
-    }
-}
-
-/// Takes over what was allocated before and is not said again.
-fn inherit(spec: &mut Fields, old: &Value) {
-    let new = Value::Object(spec.clone());
-    if needs_address(old) && needs_address(&new) && is_zero(spec.get("clusterIP")) {
-        for name in ["clusterIP", "clusterIPs"] {
-            if is_zero(spec.get(name)) && !at(old, &[name]).is_null() {
-                spec.insert(name.into(), at(old, &[name]).clone());
-            }
-        }
-    }
-    if needs_node_port(old) && needs_node_port(&new) {
-        inherit_ports(spec, old, &new);
-    }
-    if needs_health_port(old) && needs_health_port(&new) && is_zero(spec.get("healthCheckNodePort")) {
-        spec.insert("healthCheckNodePort".into(), at(old, &["healthCheckNodePort"]).clone());
-    }
-}
-
-fn inherit_ports(spec: &mut Fields, old: &Value, new: &Value) {
-    let said: Vec<&Value> = items(new, "ports").iter().map(|port| at(port, &["nodePort"])).collect();
-    for port in each(spec, "ports").filter(|port| is_zero(port.get("nodePort"))) {
-        let name = port.get("name").and_then(Value::as_str).unwrap_or_default();
-        let before = items(old, "ports")
-            .iter()
-            .find(|one| text(one, "name") == name)
-            .map(|one| at(one, &["nodePort"]));
-        if let Some(number) = before.filter(|number| !is_zero(Some(number)) && !said.contains(number)) {
-            port.insert("nodePort".into(), number.clone());
-        }
-    }
-}
-
-/// `clusterIP` and the first of `clusterIPs` are one fact in two fields.
-fn link_addresses(spec: &mut Fields, old: &Value) {
-    let single = spec.get("clusterIP").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let old_single = text(old, "clusterIP");
-    let plural_untouched = spec.get("clusterIPs").unwrap_or(&Value::Null) == at(old, &["clusterIPs"]);
-    if old.is_null() || old_single.is_empty() {
-        if !single.is_empty() && is_zero(spec.get("clusterIPs")) {
-            spec.insert("clusterIPs".into(), json!([single]));
-        }
-    } else if single == old_single {
-        if is_zero(spec.get("clusterIPs")) {
-            spec.insert("clusterIPs".into(), at(old, &["clusterIPs"]).clone());
-        }
-    } else if plural_untouched {
-        if single.is_empty() {
-            spec.remove("clusterIPs");
-        } else {
-            spec.insert("clusterIPs".into(), json!([single]));
-        }
-    }
-}
-
-/// The family policy defaults to what was, then to both families for headless Services without a selector, then to one.
-fn families(spec: &mut Fields, old: &Value) {
-    if !needs_address(&Value::Object(spec.clone())) {
-        return;
-    }
-    let is_open =
-        spec.get("clusterIP").and_then(Value::as_str) == Some("None") && is_zero(spec.get("selector"));
-    if is_zero(spec.get("ipFamilyPolicy")) {
-        let before = at(old, &["ipFamilyPolicy"]);
-        let first = if is_open { json!("RequireDualStack") } else { json!("SingleStack") };
-        let policy = if before.is_null() { first } else { before.clone() };
-        spec.insert("ipFamilyPolicy".into(), policy);
-    }
-    if is_zero(spec.get("ipFamilies")) {
-        let before = at(old, &["ipFamilies"]);
-        let families = if is_zero(Some(before)) { given_families(spec) } else { before.clone() };
-        spec.insert("ipFamilies".into(), families);
-    }
-    let is_single = spec.get("ipFamilyPolicy").and_then(Value::as_str) == Some("SingleStack");
-    if let Some(Value::Array(families)) = spec.get_mut("ipFamilies") {
-        if is_single && families.len() > 1 && at(old, &["ipFamilies"]).as_array() == Some(families) {
-            families.truncate(1);
-        } else if is_open && !is_single && families.len() == 1 {
-            let other = if families[0] == "IPv4" { "IPv6" } else { "IPv4" };
-            families.push(other.into());
-        }
-    }
-}
-
-fn given_families(spec: &Fields) -> Value {
-    let addresses = spec.get("clusterIPs").and_then(Value::as_array).into_iter().flatten();
-    let families: Vec<&str> = addresses
-        .filter_map(|address| address.as_str()?.parse::<IpAddr>().ok())
-        .map(|address| if address.is_ipv4() { "IPv4" } else { "IPv6" })
-        .collect();
-    if families.is_empty() { json!(["IPv4"]) } else { json!(families) }
-}
 
 /// What a Service holds of the shared ranges.
 #[derive(Debug, Default)]
@@ -430,6 +260,7 @@ fn is_in_network(address: Ipv4Addr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::service::normalize;
 
     fn prepared(mut service: Value, old: Option<&Value>) -> Value {
         crate::kinds::defaults::default("", "v1", "Service", &mut service);

@@ -1,0 +1,99 @@
+//! Volumes of Pods: each has a name and one source, and the source has what it cannot do without.
+//!
+//! The details of most sources (cloud disks, network storage) are deliberately not judged.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::at::{At, Errors};
+use crate::kinds::names;
+
+/// Where a volume comes from. The order decides which of two sources is one too many.
+const VOLUME_SOURCES: [&str; 30] = [
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
+];
+
+/// Checks the volumes and returns the names of the good ones.
+pub(super) fn all<'a>(list: &At<'a>, errors: &mut Errors) -> BTreeSet<&'a str> {
+    let mut good = BTreeSet::new();
+    let values = list.value.as_array().map(Vec::as_slice).unwrap_or_default();
+    for (value, volume) in values.iter().zip(list.items()) {
+        let before = errors.len();
+        let name = volume.field("name");
+        name.must_be_named(names::label, errors);
+        if good.contains(name.text()) {
+            name.duplicate(errors);
+        }
+        source(&volume, errors);
+        if errors.len() == before {
+            good.insert(value.get("name").and_then(Value::as_str).unwrap_or_default());
+        }
+    }
+    good
+}
+
+/// One source, with what it cannot do without.
+fn source(volume: &At<'_>, errors: &mut Errors) {
+    const NEEDS: [(&str, &[&str]); 9] = [
+        ("hostPath", &["path"]),
+        ("secret", &["secretName"]),
+        ("configMap", &["name"]),
+        ("persistentVolumeClaim", &["claimName"]),
+        ("nfs", &["server", "path"]),
+        ("csi", &["driver"]),
+        ("iscsi", &["targetPortal", "iqn"]),
+        ("rbd", &["monitors", "image"]),
+        ("gitRepo", &["repository"]),
+    ];
+    let sources: Vec<At<'_>> =
+        VOLUME_SOURCES.iter().map(|name| volume.field(name)).filter(At::is_set).collect();
+    if sources.is_empty() {
+        volume.required("must specify a volume type", errors);
+    }
+    for source in sources.iter().skip(1) {
+        source.forbidden("may not specify more than 1 volume type", errors);
+    }
+    for (source, needs) in NEEDS {
+        let source = volume.field(source);
+        for need in needs.iter().filter(|_| source.is_set()) {
+            source.field(need).must_be_set(errors);
+        }
+    }
+    for source in ["secret", "configMap", "downwardAPI", "projected"] {
+        let mode = volume.field(source);
+        let mode = mode.field("defaultMode");
+        if mode.is_set() && !(0..=0o777).contains(&mode.number()) {
+            mode.invalid("must be a number between 0 and 0777 (octal), both inclusive", errors);
+        }
+    }
+}
