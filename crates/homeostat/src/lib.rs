@@ -1,1 +1,32 @@
-//! Keep actual state equal to desired state.
+//! Keep actual state equal to desired state: the crate operators depend on.
+//!
+//! An operator is a function per kind, called with an object whenever something that concerns it changed. It says what
+//! should be, asks the [`Context`] to make it so, and returns when it wants to be called again. See
+//! `examples/greeting.rs` for a complete one.
+//!
+//! Everything is in the [`prelude`]; the parts are explained in [`runtime`].
+
+pub use homeostat_core as core;
+pub use homeostat_runtime as runtime;
+pub use homeostat_runtime::{Context, Controller, Operator};
+pub use k8s_openapi;
+pub use kube;
+pub use schemars;
+pub use serde;
+
+/// What an operator's source begins with: `use homeostat::prelude::*;`.
+pub mod prelude {
+    pub use std::sync::Arc;
+    pub use std::time::Duration;
+
+    pub use homeostat_runtime::{
+        Action, Backoff, Context, Controller, Error, Fault, Metadata, Operator, Predicate, Result, Severity,
+        StatusBase, Target, changed, condition, retry_after, terminal,
+    };
+    pub use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
+    pub use k8s_openapi::api::batch::v1::{CronJob, Job};
+    pub use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+    pub use kube::{Client, CustomResource, CustomResourceExt, Resource, ResourceExt};
+    pub use schemars::JsonSchema;
+    pub use serde::{Deserialize, Serialize};
+}

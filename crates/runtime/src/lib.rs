@@ -1,1 +1,55 @@
-//! Reconcilers: triggers, cache, queue, workers.
+//! Reconcilers: functions that make actual state equal to desired state, called when something changed, retried when
+//! they fail, and explained by a journal.
+//!
+//! ```text
+//! watch (list/watch machine) → cache (shared, indexed) → relations (who must reconcile)
+//!    → queue (dedupe, fairness, backoff, causes) → workers → reconcile → settle → journal
+//! ```
+//! Reading order for users: [`Operator`], [`Controller`], [`Context`], [`Action`] and [`Fault`]. For maintainers:
+//! `queue`, `watch::machine`, `cache`, `relations`, `engine`, `worker`, `operator`.
+
+mod action;
+mod admin;
+pub mod cache;
+mod caches;
+mod connect;
+mod context;
+mod contrast;
+mod controller;
+mod election;
+mod engine;
+mod error;
+mod events;
+mod fault;
+mod fence;
+mod ground;
+mod inbox;
+pub mod journal;
+pub mod kind;
+mod launch;
+mod manifests;
+mod metrics;
+mod operator;
+mod predicate;
+pub mod queue;
+mod relations;
+mod rights;
+mod rule;
+mod run;
+mod talk;
+mod tasks;
+mod watch;
+mod worker;
+
+pub use action::Action;
+pub use context::{Context, StatusBase, condition};
+pub use controller::{Control, Controller};
+pub use error::Error;
+pub use events::Severity;
+pub use fault::{BoxError, Fault, Result, retry_after, terminal};
+pub use journal::Journal;
+pub use kind::{Kind, Metadata, Target};
+pub use operator::Operator;
+pub use predicate::{Predicate, changed};
+pub use queue::Backoff;
+pub use tokio_util::sync::CancellationToken;

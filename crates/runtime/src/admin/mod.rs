@@ -1,0 +1,242 @@
+//! The admin server: metrics, health, readiness, explanations. Read-only, plain HTTP, one page per path.
+//!
+//! [`answer`] is a function of the board; the shell around it only moves bytes.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use homeostat_core::journal::WatchState;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+mod why;
+
+use crate::caches::Caches;
+use crate::controller::Assembled;
+use crate::error::Error;
+use crate::ground::Ground;
+use crate::inbox::Inbox;
+use crate::journal::Journal;
+use crate::metrics::{Metrics, Reading};
+
+/// Connections at a time: a scraper, a kubelet, a few people.
+const CONNECTIONS_MAX: usize = 64;
+
+/// Everything the admin server shows.
+pub(crate) struct Board {
+    metrics: Arc<Metrics>,
+    journal: Journal,
+    caches: Caches,
+    controllers: Vec<Shown>,
+    missing_rights: Mutex<Vec<String>>,
+}
+
+struct Shown {
+    name: String,
+    inbox: Inbox,
+    concurrency: usize,
+}
+
+/// An answer.
+struct Page {
+    code: StatusCode,
+    content_type: &'static str,
+    text: String,
+}
+
+impl Board {
+    /// `is_served` says whether anybody can ask for metrics; if not, nothing is counted.
+    pub(crate) fn new(ground: &Ground, parts: &[Assembled], is_served: bool) -> Arc<Self> {
+        let metrics = Metrics::new();
+        if is_served {
+            let fold = metrics.clone();
+            ground.journal.fold(move |record| fold.fold(record));
+        }
+        let shown = |part: &Assembled| Shown {
+            name: part.name.to_string(),
+            inbox: part.inbox.clone(),
+            concurrency: part.pump.concurrency,
+        };
+        Arc::new(Self {
+            metrics,
+            journal: ground.journal.clone(),
+            caches: ground.caches.clone(),
+            controllers: parts.iter().map(shown).collect(),
+            missing_rights: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn set_missing_rights(&self, missing: Vec<String>) {
+        *self.missing_rights.lock().unwrap_or_else(PoisonError::into_inner) = missing;
+    }
+
+    fn answer(&self, path: &str, wants_json: bool) -> Page {
+        let mut segments = path.trim_matches('/').split('/');
+        match (segments.next(), segments.next(), segments.next(), segments.next(), segments.next()) {
+            (Some("healthz" | "livez"), ..) => Page::text(StatusCode::OK, "ok\n"),
+            (Some("readyz"), ..) => self.readiness(),
+            (Some("metrics"), ..) => Page {
+                code: StatusCode::OK,
+                content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                text: self.metrics.text(&self.reading()),
+            },
+            (Some("debug"), Some("why"), Some(kind), Some(namespace), Some(name)) => {
+                why::page(&self.journal, kind, namespace, name, wants_json)
+            }
+            _ => Page::text(
+                StatusCode::NOT_FOUND,
+                "try /metrics /healthz /readyz /debug/why/KIND/NAMESPACE/NAME\n",
+            ),
+        }
+    }
+
+    /// Ready means that every watch is in step with the server. What is not is named, and why.
+    fn readiness(&self) -> Page {
+        let mut text = String::new();
+        let mut is_ready = true;
+        for (_, cache) in self.caches.all() {
+            let freshness = cache.freshness();
+            let problem = match freshness.state {
+                WatchState::Fresh if freshness.is_synced => None,
+                WatchState::Failing { error, .. } => Some(error),
+                WatchState::Fresh | WatchState::Listing => Some("reading the initial state".to_owned()),
+            };
+            is_ready &= problem.is_none();
+            let mark = if problem.is_none() { "[+]" } else { "[-]" };
+            text += &format!("{mark} {} {}\n", cache.resource(), problem.as_deref().unwrap_or("ok"));
+            for (key, error) in cache.quarantined() {
+                text += &format!("[!] {key} does not decode: {error}\n");
+            }
+        }
+        for lacking in self.missing_rights.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            text += &format!("[!] this operator {lacking}\n");
+        }
+        Page::text(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
+    }
+
+    fn reading(&self) -> Reading {
+        let queue = |shown: &Shown| (shown.name.clone(), shown.inbox.depth().ready, shown.concurrency);
+        let caches = self.caches.all().into_iter().map(|(_, cache)| {
+            let freshness = cache.freshness();
+            let is_fresh = freshness.is_synced && freshness.state == WatchState::Fresh;
+            (cache.resource(), cache.len(), cache.quarantined().len(), is_fresh)
+        });
+        Reading { queues: self.controllers.iter().map(queue).collect(), caches: caches.collect() }
+    }
+}
+
+impl Page {
+    fn text(code: StatusCode, text: impl Into<String>) -> Self {
+        Self { code, content_type: "text/plain; charset=utf-8", text: text.into() }
+    }
+
+    fn response(self) -> Response<Full<Bytes>> {
+        let response =
+            Response::builder().status(self.code).header(http::header::CONTENT_TYPE, self.content_type);
+        response.body(Full::from(self.text)).expect("a code, a header and a text make a response")
+    }
+}
+
+pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
+    let bound = TcpListener::bind(address).await;
+    bound
+        .map_err(|source| Error::Local { what: format!("cannot serve the admin pages on {address}"), source })
+}
+
+/// Serves until dropped.
+pub(crate) async fn serve(listener: TcpListener, board: Arc<Board>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => {
+                let Ok((stream, _)) = accepted else { continue };
+                let board = board.clone();
+                connections.spawn(async move {
+                    let service = service_fn(move |request| respond(board.clone(), request));
+                    let server = auto::Builder::new(TokioExecutor::new());
+                    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+                });
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn respond<B>(
+    board: Arc<Board>,
+    request: Request<B>,
+) -> Result<Response<Full<Bytes>>, std::convert::Infallible> {
+    let accept = request.headers().get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
+    let wants_json = accept.is_some_and(|accept| accept.contains("application/json"));
+    Ok(board.answer(request.uri().path(), wants_json).response())
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_core::journal::{Cause, Entry, Next};
+    use homeostat_core::{Clock, Key};
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::watch::Scope;
+
+    fn board() -> (Board, crate::cache::Cache<ConfigMap>) {
+        let caches = Caches::default();
+        let cache = caches.declare::<ConfigMap>(&Scope::default());
+        let journal = Journal::new(Clock::system());
+        let metrics = Metrics::new();
+        let fold = metrics.clone();
+        journal.fold(move |record| fold.fold(record));
+        (Board { metrics, journal, caches, controllers: Vec::new(), missing_rights: Mutex::default() }, cache)
+    }
+
+    #[test]
+    fn ready_means_every_watch_is_fresh() {
+        let (board, cache) = board();
+        assert_eq!(board.answer("/readyz", false).code, StatusCode::SERVICE_UNAVAILABLE);
+        cache.begin_list();
+        cache.end_list(homeostat_core::Revision::new(1));
+        assert_eq!(board.answer("/readyz", false).code, StatusCode::OK);
+        let retry = std::time::Duration::from_secs(1);
+        cache.set_state(WatchState::Failing { error: "cannot watch configmaps: forbidden".into(), retry });
+        let page = board.answer("/readyz", false);
+        assert_eq!(page.code, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(page.text, "[-] /configmaps cannot watch configmaps: forbidden\n");
+        assert_eq!(board.answer("/healthz", false).code, StatusCode::OK);
+    }
+
+    #[test]
+    fn the_journal_becomes_metrics_and_explanations() {
+        let (board, _) = board();
+        let object = Key::new("", "configmaps", "a", "x");
+        let took = std::time::Duration::from_millis(3);
+        let record = |entry| board.journal.record(&"maps".into(), entry);
+        record(Entry::Queued { object: object.clone(), cause: Cause::Edited });
+        record(Entry::Started {
+            object: object.clone(),
+            causes: vec![Cause::Edited],
+            failures: 0,
+            waited: took,
+        });
+        record(Entry::Settled { object, next: Next::AwaitChange, took });
+        let text = board.answer("/metrics", false).text;
+        for line in [
+            "controller_runtime_reconcile_total{controller=\"maps\",result=\"success\"} 1",
+            "workqueue_adds_total{name=\"maps\",controller=\"maps\"} 1",
+            "homeostat_cache_objects{resource=\"/configmaps\"} 0",
+            "controller_runtime_active_workers{controller=\"maps\"} 0",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+        let why = board.answer("/debug/why/configmaps/a/x", false).text;
+        assert!(why.contains("edited") && why.contains("settled"), "{why}");
+        assert_eq!(board.answer("/debug/why/configmaps/a/y", false).code, StatusCode::NOT_FOUND);
+        assert!(board.answer("/debug/why/ConfigMap/a/x", true).text.starts_with('['));
+    }
+}

@@ -1,0 +1,109 @@
+//! Why an object was reconciled and what came of it: its records in the journal, as text for people or as JSON.
+
+use homeostat_core::journal::{Cause, Entry, FaultClass, Next, Record, WriteOutcome};
+use http::StatusCode;
+
+use super::Page;
+use crate::journal::Journal;
+
+/// The page about one object. `kind` may be the plural or the kind; `-` or `_` stands for no namespace.
+pub(super) fn page(journal: &Journal, kind: &str, namespace: &str, name: &str, wants_json: bool) -> Page {
+    let namespace = if matches!(namespace, "-" | "_") { "" } else { namespace };
+    let is_meant = |record: &Record| {
+        record.entry.object().is_some_and(|key| {
+            key.name() == name && key.namespace() == namespace && is_same_kind(key.resource(), kind)
+        })
+    };
+    let records: Vec<Record> = journal.records().into_iter().filter(is_meant).collect();
+    if records.is_empty() {
+        let text = format!(
+            "nothing is known of {kind} {namespace}/{name}; it may be long ago or another operator's\n"
+        );
+        return Page::text(StatusCode::NOT_FOUND, text);
+    }
+    if wants_json {
+        let text = serde_json::to_string(&records).unwrap_or_default();
+        return Page { code: StatusCode::OK, content_type: "application/json", text };
+    }
+    let lines = records
+        .iter()
+        .map(|record| format!("{} {:<12} {}\n", record.at, record.source.as_str(), line(&record.entry)));
+    Page::text(StatusCode::OK, lines.collect::<String>())
+}
+
+/// `configmaps`, `configmap` and `ConfigMap` are the same.
+fn is_same_kind(resource: &str, asked: &str) -> bool {
+    let asked = asked.to_lowercase();
+    resource == asked || resource == format!("{asked}s") || resource == format!("{asked}es") || {
+        asked.strip_suffix('y').is_some_and(|stem| resource == format!("{stem}ies"))
+    }
+}
+
+/// One entry in words.
+fn line(entry: &Entry) -> String {
+    match entry {
+        Entry::Observed { revision, change, .. } => {
+            format!("observed     {change:?} at {revision}").to_lowercase()
+        }
+        Entry::Quarantined { error, .. } => format!("quarantined  {error}"),
+        Entry::Queued { cause, .. } => format!("queued       {}", cause_words(cause)),
+        Entry::Started { causes, failures, waited, .. } => {
+            let causes: Vec<String> = causes.iter().map(cause_words).collect();
+            format!("started      after {waited:.1?}, failures {failures}, because {}", causes.join("; "))
+        }
+        Entry::Read { read, revision, .. } => match revision {
+            Some(revision) => format!("read         {read} at {revision}"),
+            None => format!("read         {read}: there is none"),
+        },
+        Entry::Wrote { verb, target, outcome, .. } => {
+            let outcome = match outcome {
+                WriteOutcome::Skipped => "nothing to change".to_owned(),
+                WriteOutcome::Done { revision: Some(revision) } => format!("now {revision}"),
+                WriteOutcome::Done { revision: None } => "done".to_owned(),
+                WriteOutcome::Fenced => "not sent: the lease is lost".to_owned(),
+                WriteOutcome::Failed { error } => format!("failed: {error}"),
+            };
+            format!("wrote        {} {target}: {outcome}", format!("{verb:?}").to_lowercase())
+        }
+        Entry::Drifted { target, diff, .. } => format!("drifted      {target} at {}", diff.join(" ")),
+        Entry::Failed { error, fault, failures, took, .. } => {
+            let next = match fault {
+                FaultClass::Retry { after } => format!("retry in {after:.1?}"),
+                FaultClass::Panic { after } => format!("panicked, retry in {after:.1?}"),
+                FaultClass::Terminal => "no retry until it is edited".to_owned(),
+            };
+            format!("failed       after {took:.1?}, {failures} in a row, {next}: {error}")
+        }
+        Entry::Settled { next, took, .. } => {
+            let next = match next {
+                Next::AwaitChange => "waits for a change".to_owned(),
+                Next::Requeue { after } => format!("again in {after:.1?}"),
+                Next::Gone => "it is gone".to_owned(),
+            };
+            format!("settled      after {took:.1?}, {next}")
+        }
+        Entry::Watched { resource, .. } => format!("watched      {resource}"),
+        Entry::Led { lease, is_leader } => format!("led          {lease} {is_leader}"),
+    }
+}
+
+fn cause_words(cause: &Cause) -> String {
+    match cause {
+        Cause::Listed => "it was there at start".to_owned(),
+        Cause::Created => "it was created".to_owned(),
+        Cause::Edited => "it was edited".to_owned(),
+        Cause::Changed => "it changed".to_owned(),
+        Cause::Deleted => "it was deleted".to_owned(),
+        Cause::Owned { child, change } => format!("its {child} was {}", format!("{change:?}").to_lowercase()),
+        Cause::Related { other, change } => {
+            format!("the related {other} was {}", format!("{change:?}").to_lowercase())
+        }
+        Cause::Referenced { other, change } => {
+            format!("the referenced {other} was {}", format!("{change:?}").to_lowercase())
+        }
+        Cause::Outside { source } => format!("{source} asked"),
+        Cause::Requeued => "it asked to be called again".to_owned(),
+        Cause::Retried => "its backoff is over".to_owned(),
+        Cause::Resync => "its periodic pass is due".to_owned(),
+    }
+}

@@ -1,0 +1,87 @@
+//! Indexes over a cache: from a value the user computes (a node name, a referenced Secret, the owner's uid) to the
+//! objects that have it.
+//!
+//! **Invariant:** an index agrees with the cache it belongs to, overlay included; it is updated under the same lock.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use homeostat_core::Key;
+
+use super::Cache;
+use crate::kind::Kind;
+
+/// What an index does when the visible state of an object changes.
+pub(super) trait Follow<K>: Send + Sync {
+    fn follow(&self, key: &Key, old: Option<&K>, new: Option<&K>);
+}
+
+type Table<V> = Arc<RwLock<HashMap<V, BTreeSet<Key>>>>;
+
+/// A typed index: ask it for the objects with a value.
+pub struct Index<K: Kind, V> {
+    cache: Cache<K>,
+    table: Table<V>,
+}
+
+impl<K: Kind, V> Clone for Index<K, V> {
+    fn clone(&self) -> Self {
+        Self { cache: self.cache.clone(), table: self.table.clone() }
+    }
+}
+
+impl<K: Kind, V: Hash + Eq + Send + Sync + 'static> Index<K, V> {
+    pub(super) fn new<I>(cache: Cache<K>, values: impl Fn(&K) -> I + Send + Sync + 'static) -> Self
+    where
+        I: IntoIterator<Item = V>,
+    {
+        let table = Table::default();
+        let follower =
+            Follower { table: table.clone(), values: move |object: &K| values(object).into_iter().collect() };
+        cache.add_follower(Box::new(follower));
+        Self { cache, table }
+    }
+
+    /// The keys of the objects with this value, in order.
+    pub fn keys(&self, value: &V) -> Vec<Key> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.get(value).into_iter().flatten().cloned().collect()
+    }
+
+    /// The objects with this value, in order of their keys.
+    pub fn get(&self, value: &V) -> Vec<Arc<K>> {
+        self.keys(value).iter().filter_map(|key| self.cache.get(key)).collect()
+    }
+}
+
+struct Follower<V, F> {
+    table: Table<V>,
+    values: F,
+}
+
+impl<K, V, F> Follow<K> for Follower<V, F>
+where
+    V: Hash + Eq + Send + Sync,
+    F: Fn(&K) -> Vec<V> + Send + Sync,
+{
+    fn follow(&self, key: &Key, old: Option<&K>, new: Option<&K>) {
+        let old = old.map(&self.values).unwrap_or_default();
+        let new = new.map(&self.values).unwrap_or_default();
+        if old == new {
+            return;
+        }
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        for value in old {
+            if let Some(keys) = table.get_mut(&value) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    table.remove(&value);
+                }
+            }
+        }
+        for value in new {
+            table.entry(value).or_default().insert(key.clone());
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The caches of an operator, one per kind and scope, shared by all its controllers. Asking for a cache is declaring
+//! a watch: it starts with the operator.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::future::BoxFuture;
+use homeostat_core::journal::Source;
+use homeostat_core::{Entropy, Key};
+use kube::Client;
+
+use crate::cache::{Cache, Freshness};
+use crate::error::Error;
+use crate::journal::Journal;
+use crate::kind::{Kind, resource_of};
+use crate::watch::{Feed, Scope, drive};
+
+/// What a cache looks like from outside its type.
+pub(crate) trait AnyCache: Send + Sync {
+    fn resource(&self) -> String;
+    fn len(&self) -> usize;
+    fn freshness(&self) -> Freshness;
+    fn quarantined(&self) -> Vec<(Key, String)>;
+    /// The task that keeps it in step with the server.
+    fn feed(&self, supply: &Supply, scope: Scope) -> BoxFuture<'static, ()>;
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// What every feed needs.
+#[derive(Clone)]
+pub(crate) struct Supply {
+    pub(crate) client: Client,
+    pub(crate) journal: Journal,
+    pub(crate) source: Source,
+    pub(crate) entropy: Entropy,
+}
+
+impl<K: Kind> AnyCache for Cache<K> {
+    fn resource(&self) -> String {
+        Self::resource(self)
+    }
+
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    fn freshness(&self) -> Freshness {
+        Self::freshness(self)
+    }
+
+    fn quarantined(&self) -> Vec<(Key, String)> {
+        Self::quarantined(self)
+    }
+
+    fn feed(&self, supply: &Supply, scope: Scope) -> BoxFuture<'static, ()> {
+        let Supply { client, journal, source, entropy } = supply.clone();
+        Box::pin(drive(Feed { client, cache: self.clone(), scope, journal, source, entropy }))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// All caches of an operator. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Caches(Arc<Mutex<Table>>);
+
+/// Declared caches in the order of declaration, which is the order they are started and shown in.
+#[derive(Default)]
+struct Table {
+    by_type: HashMap<(TypeId, Scope), usize>,
+    all: Vec<(Scope, Arc<dyn AnyCache>)>,
+}
+
+impl Caches {
+    /// The cache of this kind in this scope; declares it if it is new.
+    pub(crate) fn declare<K: Kind>(&self, scope: &Scope) -> Cache<K> {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = (TypeId::of::<K>(), scope.clone());
+        if let Some(&at) = table.by_type.get(&id) {
+            return typed(&table.all[at].1);
+        }
+        let cache = Cache::<K>::new();
+        let at = table.all.len();
+        table.by_type.insert(id, at);
+        table.all.push((scope.clone(), Arc::new(cache.clone())));
+        cache
+    }
+
+    /// The cache of this kind, if declared: the one of this scope, or of the whole namespace scope.
+    pub(crate) fn find<K: Kind>(&self, scope: &Scope) -> Result<Cache<K>, Error> {
+        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let wide = Scope { namespace: scope.namespace.clone(), labels: None };
+        let at = [scope.clone(), wide]
+            .into_iter()
+            .find_map(|scope| table.by_type.get(&(TypeId::of::<K>(), scope)));
+        match at {
+            Some(&at) => Ok(typed(&table.all[at].1)),
+            None => Err(Error::NotDeclared { resource: resource_of::<K>() }),
+        }
+    }
+
+    pub(crate) fn all(&self) -> Vec<(Scope, Arc<dyn AnyCache>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).all.clone()
+    }
+}
+
+fn typed<K: Kind>(cache: &Arc<dyn AnyCache>) -> Cache<K> {
+    cache.as_any().downcast_ref::<Cache<K>>().expect("the table is keyed by the type of the cache").clone()
+}

@@ -1,0 +1,228 @@
+//! Applying desired state: server-side apply with our field manager and owner reference, and nothing at all when the
+//! cache shows that it would change nothing.
+//!
+//! Skipping is safe because we remember what we applied: the same configuration again is skipped while the object is
+//! as we left it, or still holds every field we want. After a restart nothing is remembered, so the first apply of
+//! each child is sent; the server answers it without a change.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use homeostat_core::journal::{Entry, Verb, WriteOutcome};
+use homeostat_core::{Key, Revision};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{Patch, PatchParams};
+use kube::core::Request as Path;
+use serde_json::{Value, json};
+
+use super::Context;
+use crate::contrast::{differences, without_nulls};
+use crate::error::Error;
+use crate::kind::{Kind, Metadata, is_namespaced, key, revision_of};
+use crate::talk::{Attempt, call};
+
+/// What a controller applied last to each object.
+#[derive(Default)]
+pub(crate) struct Memo(Mutex<HashMap<Key, Applied>>);
+
+/// A fingerprint of a write, and the revision it led to.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct Applied {
+    configuration: u64,
+    revision: Revision,
+}
+
+impl Memo {
+    fn get(&self, key: &Key) -> Option<Applied> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
+    }
+
+    /// Was exactly this written last?
+    pub(super) fn is(&self, key: &Key, applied: Applied) -> bool {
+        self.get(key) == Some(applied)
+    }
+
+    pub(super) fn set(&self, key: Key, applied: Applied) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, applied);
+    }
+
+    /// The object is gone.
+    pub(crate) fn forget(&self, key: &Key) {
+        let mut memo = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        memo.remove(key);
+        memo.remove(&status_key(key));
+    }
+}
+
+/// A configuration ready to be sent.
+struct Prepared {
+    key: Key,
+    body: Value,
+    hash: u64,
+}
+
+impl<K: Kind> Context<K> {
+    /// Makes the server hold what `desired` says, owned by our object: created, changed or left alone. A missing
+    /// namespace means ours. Returns the object as it is now (for a kind watched by metadata only, a skipped apply
+    /// returns what was passed in).
+    pub async fn apply<T: Kind>(&self, mut desired: T) -> Result<Arc<T>, Error> {
+        let reference = self.owner_reference::<T>(&desired)?;
+        let owners = desired.meta_mut().owner_references.get_or_insert_default();
+        owners.retain(|other| other.uid != reference.uid);
+        owners.push(reference);
+        self.apply_unowned(desired).await
+    }
+
+    /// Like [`apply`](Self::apply), without an owner: for objects in other namespaces, which must be cleaned up by
+    /// hand.
+    pub async fn apply_unowned<T: Kind>(&self, mut desired: T) -> Result<Arc<T>, Error> {
+        if is_namespaced::<T>() && desired.meta().namespace.is_none() {
+            desired.meta_mut().namespace = Some(self.0.key.namespace().to_owned());
+        }
+        let prepared = prepare(&desired)?;
+        if let Some(current) = self.unchanged(&prepared, &desired) {
+            self.note(Verb::Apply, &prepared.key, WriteOutcome::Skipped);
+            return Ok(current);
+        }
+        let object: T = self.send_apply(&prepared).await?;
+        let revision = revision_of(&object);
+        self.note(Verb::Apply, &prepared.key, WriteOutcome::Done { revision: Some(revision) });
+        self.0.engine.memo.set(prepared.key, Applied { configuration: prepared.hash, revision });
+        Ok(match self.cache::<T>() {
+            Ok(cache) => cache.wrote(object),
+            Err(_) => Arc::new(object),
+        })
+    }
+
+    async fn send_apply<T: Kind>(&self, prepared: &Prepared) -> Result<T, Error> {
+        self.admitted(&prepared.key)?;
+        let namespace = Some(prepared.key.namespace()).filter(|namespace| !namespace.is_empty());
+        let path = Path::new(T::url_path(&(), namespace));
+        let params = PatchParams::apply(self.0.engine.ground.name.as_str()).force();
+        let request = path.patch(prepared.key.name(), &params, &Patch::Apply(&prepared.body));
+        let attempt = Attempt { verb: "apply", target: prepared.key.as_str() };
+        let answer = call(&self.0.engine.ground.client, attempt, request).await;
+        self.noting_failure(Verb::Apply, &prepared.key, answer)
+    }
+
+    /// The current object, if applying would change nothing. Notes drift when it would only because others changed it.
+    fn unchanged<T: Kind>(&self, prepared: &Prepared, desired: &T) -> Option<Arc<T>> {
+        let applied = self.0.engine.memo.get(&prepared.key)?;
+        if applied.configuration != prepared.hash {
+            return None;
+        }
+        if let Ok(metadata) = self.synced::<Metadata<T>>() {
+            let current = metadata.get(&prepared.key)?;
+            return (revision_of(&*current) == applied.revision).then(|| Arc::new(desired.clone()));
+        }
+        let current = self.synced::<T>().ok()?.get(&prepared.key)?;
+        if revision_of(&*current) == applied.revision {
+            return Some(current);
+        }
+        let diff = differences(&prepared.body, &serde_json::to_value(&*current).ok()?);
+        if diff.is_empty() {
+            return Some(current);
+        }
+        let engine = &self.0.engine;
+        let entry = Entry::Drifted { object: self.0.key.clone(), target: prepared.key.to_string(), diff };
+        engine.ground.journal.record(&engine.source, entry);
+        None
+    }
+
+    fn owner_reference<T: Kind>(&self, child: &T) -> Result<OwnerReference, Error> {
+        let ours = self.0.key.namespace();
+        let theirs = child.meta().namespace.as_deref().unwrap_or(ours);
+        if !ours.is_empty() && (theirs != ours || !is_namespaced::<T>()) {
+            return Err(Error::Invalid(format!(
+                "{} cannot own {} {}: an owner must be cluster-scoped or in the same namespace; use apply_unowned",
+                self.0.key,
+                T::kind(&()),
+                child.meta().name.as_deref().unwrap_or_default(),
+            )));
+        }
+        let reference =
+            self.0.object.controller_owner_ref(&()).ok_or_else(|| {
+                Error::Invalid(format!("{} has no uid and cannot own anything", self.0.key))
+            })?;
+        // A foreground deletion of the owner waits for the child, as with every other framework.
+        Ok(OwnerReference { block_owner_deletion: Some(true), ..reference })
+    }
+
+    /// Refuses the write when the right to write is lost.
+    pub(super) fn admitted(&self, target: &Key) -> Result<(), Error> {
+        if self.0.engine.is_admitted(&self.0.key) {
+            return Ok(());
+        }
+        self.note(Verb::Apply, target, WriteOutcome::Fenced);
+        Err(Error::Fenced { target: target.clone() })
+    }
+
+    pub(super) fn note(&self, verb: Verb, target: &Key, outcome: WriteOutcome) {
+        let engine = &self.0.engine;
+        let entry =
+            Entry::Wrote { object: self.0.key.clone(), verb, target: target.clone(), outcome, diff: vec![] };
+        engine.ground.journal.record(&engine.source, entry);
+    }
+
+    pub(super) fn noting_failure<T>(
+        &self,
+        verb: Verb,
+        key: &Key,
+        answer: Result<T, Error>,
+    ) -> Result<T, Error> {
+        if let Err(error) = &answer {
+            self.note(verb, key, WriteOutcome::Failed { error: error.to_string() });
+        }
+        answer
+    }
+}
+
+/// The configuration as it is sent: typed, named, without what only the server sets.
+fn prepare<T: Kind>(desired: &T) -> Result<Prepared, Error> {
+    let meta = desired.meta();
+    let name = meta
+        .name
+        .as_deref()
+        .filter(|name| !name.is_empty())
+        .ok_or_else(|| Error::Invalid(format!("a {} to be applied needs a name", T::kind(&()))))?;
+    let key = key::<T>(meta.namespace.as_deref().unwrap_or_default(), name);
+    let body = serde_json::to_value(desired).map_err(|error| Error::Invalid(format!("{key}: {error}")))?;
+    let mut body = without_nulls(body);
+    body["apiVersion"] = json!(T::api_version(&()));
+    body["kind"] = json!(T::kind(&()));
+    if let Some(object) = body.as_object_mut() {
+        object.remove("status");
+    }
+    if let Some(meta) = body["metadata"].as_object_mut() {
+        for set_by_server in [
+            "managedFields",
+            "resourceVersion",
+            "uid",
+            "creationTimestamp",
+            "generation",
+            "selfLink",
+            "deletionTimestamp",
+        ] {
+            meta.remove(set_by_server);
+        }
+    }
+    let hash = hash_of(&body);
+    Ok(Prepared { key, body, hash })
+}
+
+fn hash_of(body: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    body.to_string().hash(&mut hasher);
+    hasher.finish()
+}
+
+/// How a written body is remembered.
+pub(super) fn fingerprint(body: &Value, revision: Revision) -> Applied {
+    Applied { configuration: hash_of(body), revision }
+}
+
+/// The status of an object is remembered beside the object itself.
+pub(super) fn status_key(key: &Key) -> Key {
+    Key::new(key.group(), &format!("{}:status", key.resource()), key.namespace(), key.name())
+}

@@ -1,0 +1,86 @@
+//! What a reconciler holds while it runs: read from the cache, write through the context.
+//!
+//! Reads never wait: they are answered from the shared cache with our own writes laid over it. Writes are sent only
+//! when they change something, carry the operator's field manager and an owner reference, are journaled, and are
+//! refused when the lease is lost. Status is collected and written once, at the end.
+
+use std::sync::{Arc, Mutex};
+
+use homeostat_core::Key;
+use kube::Client;
+
+mod apply;
+mod condition;
+mod event;
+mod finalizer;
+mod prune;
+mod read;
+mod status;
+
+pub(crate) use apply::Memo;
+pub use condition::{StatusBase, condition};
+use status::Draft;
+
+use crate::engine::Engine;
+use crate::kind::Kind;
+
+/// The context of one reconcile. Cheap to clone.
+pub struct Context<K: Kind>(Arc<Run<K>>);
+
+impl<K: Kind> Clone for Context<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+struct Run<K: Kind> {
+    engine: Arc<Engine<K>>,
+    object: Arc<K>,
+    key: Key,
+    failures: u32,
+    draft: Mutex<Draft>,
+}
+
+impl<K: Kind> Context<K> {
+    pub(crate) fn new(engine: Arc<Engine<K>>, object: Arc<K>, key: Key, failures: u32) -> Self {
+        Self(Arc::new(Run { engine, object, key, failures, draft: Mutex::default() }))
+    }
+
+    /// The object being reconciled.
+    pub fn object(&self) -> &Arc<K> {
+        &self.0.object
+    }
+
+    /// Its key.
+    pub fn key(&self) -> &Key {
+        &self.0.key
+    }
+
+    /// Failed runs in a row before this one.
+    pub fn failures(&self) -> u32 {
+        self.0.failures
+    }
+
+    /// The client, for what the context does not do. Writes made with it are not fenced and not in the cache.
+    pub fn client(&self) -> &Client {
+        &self.0.engine.ground.client
+    }
+
+    /// The time, as the operator sees it.
+    pub fn now(&self) -> jiff::Timestamp {
+        self.0.engine.ground.clock.now()
+    }
+
+    /// The value given to [`Operator::state`](crate::Operator::state).
+    ///
+    /// # Panics
+    /// When the operator has no state of this type, which is a bug in its `main`.
+    pub fn state<S: Send + Sync + 'static>(&self) -> Arc<S> {
+        self.0.engine.ground.states.get().unwrap_or_else(|| {
+            panic!(
+                "the operator has no state of type {}: give it one with Operator::state",
+                std::any::type_name::<S>()
+            )
+        })
+    }
+}

@@ -1,0 +1,144 @@
+//! Status: collected while the reconciler runs, written once at the end, and only when it changed.
+//!
+//! It is a merge patch of the difference, so fields of other writers are left alone. A terminal fault is written as
+//! the condition `Reconciled`, and taken back by the next success.
+
+use std::sync::PoisonError;
+
+use homeostat_core::journal::{Verb, WriteOutcome};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::{Patch, PatchParams};
+use kube::core::Request as Path;
+use kube::core::object::HasStatus;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::condition::{condition, merge};
+use super::{Context, apply};
+use crate::contrast::{merge_patch, without_nulls};
+use crate::error::Error;
+use crate::fault::Fault;
+use crate::kind::{Kind, revision_of};
+use crate::talk::{Attempt, call};
+
+/// The condition the runtime itself keeps.
+const RECONCILED: &str = "Reconciled";
+
+/// The status as it shall be.
+#[derive(Default)]
+pub(super) struct Draft {
+    status: Option<Value>,
+    conditions: Vec<Condition>,
+}
+
+impl<K: Kind> Context<K> {
+    /// Changes the status. It is written once, after the reconciler returned, and only if it differs.
+    pub fn status(&self, change: impl FnOnce(&mut K::Status))
+    where
+        K: HasStatus,
+        K::Status: Serialize + DeserializeOwned + Default,
+    {
+        let mut draft = self.0.draft.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = draft.status.take().unwrap_or_else(|| self.current_status());
+        let mut status: K::Status = serde_json::from_value(current).unwrap_or_default();
+        change(&mut status);
+        draft.status = serde_json::to_value(status).ok().map(without_nulls);
+    }
+
+    /// Sets a condition in the status: `cx.condition(condition("Ready", true, "Up", "all replicas are up"))`.
+    pub fn condition(&self, condition: Condition) {
+        let mut draft = self.0.draft.lock().unwrap_or_else(PoisonError::into_inner);
+        draft.conditions.retain(|other| other.type_ != condition.type_);
+        draft.conditions.push(condition);
+    }
+
+    fn current_status(&self) -> Value {
+        let mut object = serde_json::to_value(&*self.0.object).unwrap_or_default();
+        object.get_mut("status").map(Value::take).unwrap_or_default()
+    }
+
+    /// Writes what was collected, and what the fault adds to it.
+    pub(crate) async fn write_status(&self, fault: Option<&Fault>) -> Result<(), Error> {
+        let Some(patch) = self.status_patch(fault) else { return Ok(()) };
+        let applied = apply::fingerprint(&patch, revision_of(&*self.0.object));
+        let memo_key = apply::status_key(&self.0.key);
+        if self.0.engine.memo.is(&memo_key, applied) {
+            return Ok(());
+        }
+        match self.send_status(&patch).await {
+            // The kind has no status, or the object went away under us.
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error),
+            Ok(object) => {
+                let revision = revision_of(&object);
+                self.note(Verb::Status, &self.0.key, WriteOutcome::Done { revision: Some(revision) });
+                self.0.engine.memo.set(memo_key, apply::fingerprint(&patch, revision));
+                self.0.engine.cache.wrote(object);
+                Ok(())
+            }
+        }
+    }
+
+    /// The merge patch from the status that is to the status that shall be.
+    fn status_patch(&self, fault: Option<&Fault>) -> Option<Value> {
+        let old = self.current_status();
+        let mut draft = std::mem::take(&mut *self.0.draft.lock().unwrap_or_else(PoisonError::into_inner));
+        draft.conditions.extend(verdict(&old, fault));
+        if draft.status.is_none() && draft.conditions.is_empty() {
+            return None;
+        }
+        let mut new = draft.status.unwrap_or_else(|| old.clone());
+        let generation = self.0.object.meta().generation;
+        merge_conditions(&mut new, draft.conditions, generation, self.now());
+        if generation.is_some() {
+            new["observedGeneration"] = json!(generation);
+        }
+        merge_patch(&old, &new)
+    }
+
+    async fn send_status(&self, patch: &Value) -> Result<K, Error> {
+        self.admitted(&self.0.key)?;
+        let path = Path::new(K::url_path(&(), self.0.object.meta().namespace.as_deref()));
+        let body = json!({"metadata": {"uid": self.0.object.meta().uid}, "status": patch});
+        let params = PatchParams {
+            field_manager: Some(self.0.engine.ground.name.to_string()),
+            ..PatchParams::default()
+        };
+        let request = path.patch_subresource("status", self.0.key.name(), &params, &Patch::Merge(body));
+        let attempt = Attempt { verb: "write the status of", target: self.0.key.as_str() };
+        let answer = call(&self.0.engine.ground.client, attempt, request).await;
+        match answer {
+            Err(error) if error.is_not_found() => Err(error),
+            answer => self.noting_failure(Verb::Status, &self.0.key, answer),
+        }
+    }
+}
+
+/// What the end of the run says about the object, where that differs from what its status says.
+fn verdict(status: &Value, fault: Option<&Fault>) -> Option<Condition> {
+    let was_false = status["conditions"]
+        .as_array()
+        .is_some_and(|all| all.iter().any(|one| one["type"] == RECONCILED && one["status"] == "False"));
+    match fault {
+        Some(fault) if fault.is_terminal() => {
+            Some(condition(RECONCILED, false, "TerminalError", fault.chain()))
+        }
+        None if was_false => Some(condition(RECONCILED, true, "Succeeded", "")),
+        _ => None,
+    }
+}
+
+fn merge_conditions(status: &mut Value, new: Vec<Condition>, generation: Option<i64>, now: jiff::Timestamp) {
+    if new.is_empty() {
+        return;
+    }
+    if !status.is_object() {
+        *status = json!({});
+    }
+    let mut all: Vec<Condition> = serde_json::from_value(status["conditions"].take()).unwrap_or_default();
+    for one in new {
+        merge(&mut all, Condition { observed_generation: generation, ..one }, now);
+    }
+    status["conditions"] = json!(all);
+}

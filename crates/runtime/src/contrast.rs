@@ -1,0 +1,110 @@
+//! Comparing JSON: what of the desired state the actual state lacks, and the merge patch from one to the other.
+
+use serde_json::{Map, Value};
+
+/// Drops object members that are null: in desired state they mean "not mine", not "null".
+pub(crate) fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let kept = map.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(kept.map(|(name, value)| (name, without_nulls(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
+        other => other,
+    }
+}
+
+/// The paths at which `actual` does not hold what `desired` says. What `desired` does not mention may be anything.
+/// Lists must agree item by item, so a list the server reorders counts as different: an apply too many, never too few.
+pub(crate) fn differences(desired: &Value, actual: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    compare(desired, actual, &mut String::new(), &mut found);
+    found
+}
+
+fn compare(desired: &Value, actual: &Value, path: &mut String, found: &mut Vec<String>) {
+    match (desired, actual) {
+        (Value::Object(desired), Value::Object(actual)) => {
+            for (name, wanted) in desired {
+                descend(path, name, wanted, actual.get(name).unwrap_or(&Value::Null), found);
+            }
+        }
+        (Value::Array(desired), Value::Array(actual)) if desired.len() == actual.len() => {
+            for (index, (wanted, have)) in desired.iter().zip(actual).enumerate() {
+                descend(path, &index.to_string(), wanted, have, found);
+            }
+        }
+        // Types decoded by k8s-openapi leave out empty collections.
+        (Value::Object(map), Value::Null) if map.is_empty() => {}
+        (Value::Array(items), Value::Null) if items.is_empty() => {}
+        (desired, actual) if desired == actual => {}
+        _ => found.push(path.clone()),
+    }
+}
+
+fn descend(path: &mut String, name: &str, desired: &Value, actual: &Value, found: &mut Vec<String>) {
+    let length = path.len();
+    path.push('/');
+    path.push_str(name);
+    compare(desired, actual, path, found);
+    path.truncate(length);
+}
+
+/// The JSON merge patch that turns `old` into `new`; none when they agree.
+pub(crate) fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
+    match (old, new) {
+        (Value::Object(old), Value::Object(new)) => {
+            let mut patch = Map::new();
+            for (name, value) in new {
+                if let Some(change) = merge_patch(old.get(name).unwrap_or(&Value::Null), value) {
+                    patch.insert(name.clone(), change);
+                }
+            }
+            for name in old.keys().filter(|name| !new.contains_key(*name)) {
+                patch.insert(name.clone(), Value::Null);
+            }
+            (!patch.is_empty()).then_some(Value::Object(patch))
+        }
+        (old, new) if old == new => None,
+        (_, new) => Some(new.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
+    fn desired_within_actual() {
+        #[track_caller]
+        fn check(desired: Value, actual: Value, expected: &[&str]) {
+            assert_eq!(differences(&desired, &actual), expected);
+        }
+        check(json!({"a": 1}), json!({"a": 1, "b": 2}), &[]);
+        check(json!({"a": {"b": 1}}), json!({"a": {"b": 2}}), &["/a/b"]);
+        check(json!({"a": [{"n": 1}]}), json!({"a": [{"n": 1, "default": true}]}), &[]);
+        check(json!({"a": [1]}), json!({"a": [1, 2]}), &["/a"]);
+        check(json!({"a": {}, "l": []}), json!({}), &[]);
+        check(json!({"a": 1, "b": 2}), json!({}), &["/a", "/b"]);
+    }
+
+    #[test]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
+    fn merge_patches() {
+        #[track_caller]
+        fn check(old: Value, new: Value, expected: Option<Value>) {
+            assert_eq!(merge_patch(&old, &new), expected);
+        }
+        check(json!({"a": 1}), json!({"a": 1}), None);
+        check(
+            json!({"a": 1, "b": 2}),
+            json!({"a": 1, "c": {"d": 3}}),
+            Some(json!({"b": null, "c": {"d": 3}})),
+        );
+        check(json!({"l": [1]}), json!({"l": [1, 2]}), Some(json!({"l": [1, 2]})));
+        check(Value::Null, json!({"a": 1}), Some(json!({"a": 1})));
+    }
+}

@@ -1,0 +1,289 @@
+//! The description of one controller: what it reconciles, what else concerns it, how it behaves. Nothing happens
+//! until the operator runs.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::{BoxStream, Stream};
+use homeostat_core::journal::{Cause, Source};
+use tokio::sync::watch;
+
+use crate::action::Action;
+use crate::cache::Freshness;
+use crate::context::{Context, Memo};
+use crate::election::Constituent;
+use crate::engine::{Bench, Engine, Handler};
+use crate::fault::Result;
+use crate::ground::Ground;
+use crate::inbox::Inbox;
+use crate::kind::{Kind, Metadata, Target};
+use crate::predicate::Predicate;
+use crate::queue::{Backoff, Config, Urgency};
+use crate::relations::{Relation, Wire, main, owns, reads, references, watches};
+use crate::rule::{READ, Rule, WRITE};
+use crate::watch::Scope;
+use crate::worker::Pump;
+
+/// Reconciles at a time: enough to hide the latency of an API server, few enough not to flood it.
+const CONCURRENCY: usize = 32;
+
+/// The periodic pass nobody should need: it repairs what a lost event or a bug left behind.
+const RESYNC: Duration = Duration::from_hours(10);
+
+/// A controller of `K` in the making. [`reconcile`](Self::reconcile) completes it.
+#[must_use = "a controller does nothing until it is completed with reconcile and given to an operator"]
+pub struct Controller<K: Kind> {
+    name: String,
+    labels: Option<String>,
+    predicate: Option<Predicate<K>>,
+    relations: Vec<Relation<K>>,
+    streams: Vec<Outside>,
+    rules: Vec<Rule>,
+    config: Config,
+    concurrency: usize,
+    cleanup: Option<Handler<K>>,
+}
+
+/// A stream of triggers from outside the cluster.
+struct Outside {
+    name: Cow<'static, str>,
+    targets: BoxStream<'static, Target>,
+}
+
+impl<K: Kind> Controller<K> {
+    /// A controller named after its kind.
+    #[expect(
+        clippy::new_without_default,
+        reason = "a controller that nothing was asked of is not a useful default"
+    )]
+    pub fn new() -> Self {
+        Self {
+            name: K::kind(&()).to_lowercase(),
+            labels: None,
+            predicate: None,
+            relations: Vec::new(),
+            streams: Vec::new(),
+            rules: Rule::main::<K>().into(),
+            config: Config { resync: Some(RESYNC), ..Config::default() },
+            concurrency: CONCURRENCY,
+            cleanup: None,
+        }
+    }
+
+    /// Another name, for a second controller of the same kind. It is part of the finalizer and of metrics.
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// Only objects that match this label selector; others are not even loaded.
+    pub fn labels(self, selector: impl Into<String>) -> Self {
+        Self { labels: Some(selector.into()), ..self }
+    }
+
+    /// Only these changes of the object itself matter. First sight and deletion always do.
+    pub fn when(self, predicate: Predicate<K>) -> Self {
+        Self { predicate: Some(predicate), ..self }
+    }
+
+    /// Objects of kind `T` that our object owns: their changes trigger it, old and new owner alike.
+    pub fn owns<T: Kind>(self) -> Self {
+        self.relate(owns::owns::<K, T>(), Rule::on::<T>("", WRITE))
+    }
+
+    /// Like [`owns`](Self::owns), keeping only metadata in memory: for kinds the reconciler writes but never reads.
+    pub fn owns_metadata<T: Kind>(self) -> Self
+    where
+        Metadata<T>: Kind,
+    {
+        self.relate(owns::owns::<K, Metadata<T>>(), Rule::owned_metadata::<T>())
+    }
+
+    /// Objects of kind `T` that `map` relates to ours; it is asked about the old and the new state of each.
+    pub fn watches<T: Kind, I>(self, map: impl Fn(&T) -> I + Send + Sync + 'static) -> Self
+    where
+        I: IntoIterator<Item: Into<Target>>,
+    {
+        self.relate(watches::watches::<K, T, I>(map), Rule::on::<T>("", READ))
+    }
+
+    /// Objects of kind `T` that ours names: when one appears, changes or goes, ours is reconciled.
+    pub fn references<T: Kind, I>(self, names: impl Fn(&K) -> I + Send + Sync + 'static) -> Self
+    where
+        I: IntoIterator<Item: Into<Target>>,
+    {
+        self.relate(references::references::<K, T, I>(names), Rule::on::<T>("", READ))
+    }
+
+    /// Objects of kind `T` that the reconciler reads but that trigger nothing.
+    pub fn reads<T: Kind>(self) -> Self {
+        self.relate(reads::<K, T>(), Rule::on::<T>("", READ))
+    }
+
+    /// Triggers from outside the cluster: each item names an object to reconcile. `name` appears in explanations.
+    pub fn on(
+        mut self,
+        name: impl Into<Cow<'static, str>>,
+        stream: impl Stream<Item: Into<Target>> + Send + 'static,
+    ) -> Self {
+        self.streams.push(Outside { name: name.into(), targets: stream.map(Into::into).boxed() });
+        self
+    }
+
+    /// Reconciles at a time (32 unless told).
+    pub fn concurrency(self, limit: usize) -> Self {
+        Self { concurrency: limit.max(1), ..self }
+    }
+
+    /// Reconciles at a time in one namespace (unlimited unless told).
+    pub fn per_namespace(mut self, limit: u32) -> Self {
+        self.config.per_namespace = Some(limit.max(1));
+        self
+    }
+
+    /// The retry schedule of failed reconciles (1 s, 2 s, 4 s … 5 min unless told).
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.config.backoff = backoff;
+        self
+    }
+
+    /// The period after which an object is reconciled without any cause (10 h unless told); none switches it off.
+    pub fn resync(mut self, period: impl Into<Option<Duration>>) -> Self {
+        self.config.resync = period.into();
+        self
+    }
+
+    /// What to do before the object may go. With it every object carries our finalizer; `await_change` means done.
+    pub fn cleanup<F, Fut>(self, cleanup: F) -> Self
+    where
+        F: Fn(Arc<K>, Context<K>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Action>> + Send + 'static,
+    {
+        Self { cleanup: Some(handler(cleanup)), ..self }
+    }
+
+    /// Completes the controller with its reconcile function.
+    pub fn reconcile<F, Fut>(self, reconcile: F) -> Control
+    where
+        F: Fn(Arc<K>, Context<K>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Action>> + Send + 'static,
+    {
+        Control(Box::new(Complete { controller: self, reconcile: handler(reconcile) }))
+    }
+
+    fn relate(mut self, relation: Relation<K>, rule: Rule) -> Self {
+        self.relations.push(relation);
+        self.rules.push(rule);
+        self
+    }
+}
+
+fn handler<K, F, Fut>(function: F) -> Handler<K>
+where
+    K: Kind,
+    F: Fn(Arc<K>, Context<K>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Action>> + Send + 'static,
+{
+    Arc::new(move |object, context| Box::pin(function(object, context)))
+}
+
+/// A complete controller, ready for [`Operator::control`](crate::Operator::control).
+#[must_use = "a controller does nothing until it is given to an operator"]
+pub struct Control(pub(crate) Box<dyn Part>);
+
+/// A complete controller without its type.
+pub(crate) trait Part: Send {
+    fn rules(&self) -> &[Rule];
+    fn assemble(self: Box<Self>, ground: &Arc<Ground>, grace: Duration) -> Assembled;
+}
+
+/// A controller connected to the caches and ready to be started.
+pub(crate) struct Assembled {
+    pub(crate) name: Source,
+    pub(crate) inbox: Inbox,
+    pub(crate) pump: Pump,
+    /// The main kind first, then the others.
+    pub(crate) freshness: Vec<watch::Receiver<Freshness>>,
+    pub(crate) streams: Vec<BoxFuture<'static, ()>>,
+    /// Lists every object of the main kind again.
+    pub(crate) relist: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Assembled {
+    /// The controller as the election sees it.
+    pub(crate) fn constituent(&self) -> Constituent {
+        Constituent { inbox: self.inbox.clone(), relist: self.relist.clone() }
+    }
+}
+
+struct Complete<K: Kind> {
+    controller: Controller<K>,
+    reconcile: Handler<K>,
+}
+
+impl<K: Kind> Part for Complete<K> {
+    fn rules(&self) -> &[Rule] {
+        &self.controller.rules
+    }
+
+    fn assemble(self: Box<Self>, ground: &Arc<Ground>, grace: Duration) -> Assembled {
+        let Self { controller, reconcile } = *self;
+        let source = Source::from(controller.name.as_str());
+        let scope = Scope { labels: controller.labels, ..ground.scope.clone() };
+        let cache = ground.caches.declare::<K>(&scope);
+        let (journal, fence) = (ground.journal.clone(), ground.fence.clone());
+        let inbox =
+            Inbox::new(controller.config, ground.entropy.clone(), journal, source.clone(), fence.clone());
+        main::follow(&cache, &inbox, controller.predicate);
+        let mut freshness = vec![cache.watch_freshness()];
+        let wire = Wire { caches: &ground.caches, scope: &ground.scope, main: &cache, inbox: &inbox };
+        freshness.extend(controller.relations.into_iter().map(|relation| relation(&wire)));
+        let streams =
+            controller.streams.into_iter().map(|outside| listen::<K>(outside, inbox.clone())).collect();
+        let engine = Arc::new(Engine {
+            finalizer: format!("{}/{}", ground.name, controller.name),
+            source: source.clone(),
+            ground: ground.clone(),
+            scope,
+            cache: cache.clone(),
+            reconcile,
+            cleanup: controller.cleanup,
+            memo: Memo::default(),
+        });
+        forget_gone(&engine);
+        let relist = relist(&engine, &inbox);
+        let runner = Arc::new(Bench(engine));
+        let pump = Pump { inbox: inbox.clone(), runner, fence, concurrency: controller.concurrency, grace };
+        Assembled { name: source, inbox, pump, freshness, streams, relist }
+    }
+}
+
+fn forget_gone<K: Kind>(engine: &Arc<Engine<K>>) {
+    let keeper = Arc::downgrade(engine);
+    engine.cache.subscribe(move |delta| {
+        if let (None, Some(engine)) = (&delta.new, keeper.upgrade()) {
+            engine.memo.forget(&delta.key);
+        }
+    });
+}
+
+fn relist<K: Kind>(engine: &Arc<Engine<K>>, inbox: &Inbox) -> Arc<dyn Fn() + Send + Sync> {
+    let (cache, inbox) = (engine.cache.clone(), inbox.clone());
+    Arc::new(move || {
+        for object in cache.list() {
+            inbox.add(&crate::kind::key_of(&*object), Cause::Listed, Urgency::Background);
+        }
+    })
+}
+
+fn listen<K: Kind>(mut outside: Outside, inbox: Inbox) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        while let Some(target) = outside.targets.next().await {
+            let cause = Cause::Outside { source: outside.name.clone() };
+            inbox.add(&target.key::<K>("default"), cause, Urgency::Event);
+        }
+    })
+}

@@ -1,0 +1,102 @@
+//! When a Lease may be taken, sans I/O: the rules of Kubernetes' leader election.
+//!
+//! Clocks of replicas are not compared: a candidate measures with its own clock how long it has seen no renewal. The
+//! holder's right ends [`RENEW_WITHIN`] after it *sent* its last successful renewal, and another may take the lease
+//! [`LEASE`] after it *saw* it, so between the two lie at least five seconds in which nobody writes.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::LeaseSpec;
+use tokio::time::Instant;
+
+/// How long others wait without a renewal before they take over. Kubernetes' own controllers use these three.
+pub(super) const LEASE: Duration = Duration::from_secs(15);
+/// How long a renewal gives the right to act.
+pub(super) const RENEW_WITHIN: Duration = Duration::from_secs(10);
+/// The pause between two looks.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// What a candidate should do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Move {
+    /// Write itself in as the holder, for the n-th time the holder changes.
+    Take { transitions: i32 },
+    /// Renew what it holds.
+    Renew { transitions: i32 },
+    /// Somebody else holds it.
+    Wait,
+}
+
+/// One replica's view of one lease.
+#[derive(Debug, Default)]
+pub(super) struct Candidate {
+    seen: Option<(LeaseSpec, Instant)>,
+}
+
+impl Candidate {
+    /// Looks at the lease as it is now.
+    pub(super) fn judge(&mut self, identity: &str, lease: Option<&LeaseSpec>, now: Instant) -> Move {
+        let Some(lease) = lease else { return Move::Take { transitions: 0 } };
+        let transitions = lease.lease_transitions.unwrap_or(0);
+        let holder = lease.holder_identity.as_deref().unwrap_or_default();
+        if holder == identity {
+            return Move::Renew { transitions };
+        }
+        let next = Move::Take { transitions: transitions.saturating_add(1) };
+        if holder.is_empty() {
+            return next;
+        }
+        if self.is_alive(lease, now) { Move::Wait } else { next }
+    }
+
+    /// Was the lease renewed within its time, as far as we could see?
+    pub(super) fn is_alive(&mut self, lease: &LeaseSpec, now: Instant) -> bool {
+        let since = match &self.seen {
+            Some((seen, since)) if seen == lease => *since,
+            _ => {
+                self.seen = Some((lease.clone(), now));
+                now
+            }
+        };
+        let seconds = lease.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        now.saturating_duration_since(since) < seconds.map_or(LEASE, Duration::from_secs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+
+    use super::*;
+
+    fn lease(holder: &str, renewed: i64) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(holder.into()),
+            lease_duration_seconds: Some(15),
+            lease_transitions: Some(4),
+            renew_time: Some(MicroTime(jiff::Timestamp::from_second(renewed).unwrap())),
+            ..LeaseSpec::default()
+        }
+    }
+
+    #[test]
+    fn free_leases_are_taken_and_own_ones_renewed() {
+        let mut candidate = Candidate::default();
+        let now = Instant::now();
+        assert_eq!(candidate.judge("me", None, now), Move::Take { transitions: 0 });
+        assert_eq!(candidate.judge("me", Some(&lease("", 1)), now), Move::Take { transitions: 5 });
+        assert_eq!(candidate.judge("me", Some(&lease("me", 1)), now), Move::Renew { transitions: 4 });
+    }
+
+    #[test]
+    fn another_holder_is_replaced_only_when_it_stops_renewing() {
+        let mut candidate = Candidate::default();
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        // The holder's clock may be a year off: only changes count.
+        assert_eq!(candidate.judge("me", Some(&lease("you", 1)), after(0)), Move::Wait);
+        assert_eq!(candidate.judge("me", Some(&lease("you", 2)), after(14)), Move::Wait);
+        assert_eq!(candidate.judge("me", Some(&lease("you", 2)), after(28)), Move::Wait);
+        assert_eq!(candidate.judge("me", Some(&lease("you", 2)), after(29)), Move::Take { transitions: 5 });
+    }
+}

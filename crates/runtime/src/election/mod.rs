@@ -1,0 +1,167 @@
+//! Who acts when several replicas run: one leader, or each its shards. The result is the fence, which every write and
+//! every worker asks; nothing else in the runtime knows about elections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_core::journal::Entry;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+mod holder;
+mod lease;
+mod shards;
+
+use holder::Holder;
+use lease::{Candidate, LOOK_EVERY};
+use shards::{Shards, shard_name};
+
+use crate::fence::Right;
+use crate::ground::Ground;
+use crate::inbox::Inbox;
+use crate::manifests::object_name;
+
+/// How long running reconciles of a shard may take before it is given back without them: the lease would expire soon
+/// after anyway.
+const DRAIN_MAX: Duration = Duration::from_secs(8);
+
+/// How the replicas of an operator share the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Election {
+    /// There is one replica.
+    None,
+    /// One acts, the others wait.
+    Leader,
+    /// Each acts on its shards, of this many.
+    Shards(u32),
+}
+
+impl Election {
+    pub(crate) fn initial_right(self) -> Right {
+        match self {
+            Self::None => Right::Unlimited,
+            Self::Leader | Self::Shards(_) => Right::None,
+        }
+    }
+}
+
+/// A controller as the election sees it.
+#[derive(Clone)]
+pub(crate) struct Constituent {
+    pub(crate) inbox: Inbox,
+    /// Queues every object of the main kind: for shards that came to us.
+    pub(crate) relist: Arc<dyn Fn() + Send + Sync>,
+}
+
+/// Keeps the fence true until `stop` came and the controllers have ended, then gives the leases back.
+pub(crate) async fn hold(
+    election: Election,
+    ground: Arc<Ground>,
+    constituents: Vec<Constituent>,
+    stop: CancellationToken,
+    controllers: TaskTracker,
+) {
+    let identity = format!("{}-{:08x}", host_name(), ground.entropy.next_u64() >> 32);
+    let operator = object_name(ground.name.as_str());
+    let holder = Holder { client: ground.client.clone(), operator, identity, clock: ground.clock };
+    let ended = async {
+        stop.cancelled().await;
+        controllers.wait().await;
+    };
+    match election {
+        Election::None => {}
+        Election::Leader => {
+            tokio::select! {
+                () = lead(&holder, &ground) => {}
+                () = ended => {}
+            }
+            ground.fence.set(Right::None);
+            if let Err(error) = holder.release(&holder.operator).await {
+                tracing::debug!(%error, "lease not given back; it expires by itself");
+            }
+        }
+        Election::Shards(count) => {
+            let mut shards = Shards::new(count);
+            tokio::select! {
+                () = share(&holder, &ground, &mut shards, &constituents) => {}
+                () = ended => {}
+            }
+            ground.fence.set(Right::None);
+            shards.leave(&holder).await;
+        }
+    }
+}
+
+/// The leader's loop. An unanswered renewal leaves the right to end by itself.
+async fn lead(holder: &Holder, ground: &Ground) {
+    let mut candidate = Candidate::default();
+    let mut was_leader = false;
+    loop {
+        let looked =
+            tokio::time::timeout(LOOK_EVERY * 2, holder.look(&holder.operator, &mut candidate)).await;
+        match looked {
+            Ok(Ok(Some(until))) => ground.fence.set(Right::Until(until)),
+            Ok(Ok(None)) => ground.fence.set(Right::None),
+            Ok(Err(error)) => tracing::warn!(%error, "lease not renewed"),
+            Err(_) => tracing::warn!("lease not renewed: the server does not answer"),
+        }
+        let is_leader = ground.fence.is_open();
+        if is_leader != was_leader {
+            note(ground, &holder.operator, is_leader);
+            was_leader = is_leader;
+        }
+        tokio::time::sleep(jittered(ground)).await;
+    }
+}
+
+/// The loop of a replica that shares.
+async fn share(holder: &Holder, ground: &Ground, shards: &mut Shards, constituents: &[Constituent]) {
+    loop {
+        match shards.look(holder).await {
+            Err(error) => tracing::warn!(%error, "shards not renewed"),
+            Ok(look) => {
+                ground.fence.set(look.right);
+                for &shard in &look.gained {
+                    note(ground, &shard_name(holder, shard), true);
+                }
+                if !look.gained.is_empty() {
+                    constituents.iter().for_each(|one| (one.relist)());
+                }
+                for shard in look.leaving {
+                    drain(constituents, shard).await;
+                    note(ground, &shard_name(holder, shard), false);
+                    if let Err(error) = holder.release(&shard_name(holder, shard)).await {
+                        tracing::debug!(%error, shard, "shard not given back; it expires by itself");
+                    }
+                }
+            }
+        }
+        tokio::time::sleep(jittered(ground)).await;
+    }
+}
+
+/// Waits until no key of the shard runs; its fence is closed, so none starts.
+async fn drain(constituents: &[Constituent], shard: u32) {
+    const LOOK: Duration = Duration::from_millis(50);
+    let drained = async {
+        while constituents.iter().any(|one| one.inbox.is_running(shard)) {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN_MAX, drained).await;
+}
+
+fn note(ground: &Ground, lease: &str, is_leader: bool) {
+    tracing::info!(lease, is_leader, "lease changed hands");
+    ground.journal.record(&ground.name, Entry::Led { lease: lease.to_owned(), is_leader });
+}
+
+/// Replicas that started together should not look together.
+fn jittered(ground: &Ground) -> Duration {
+    LOOK_EVERY.mul_f64(0.8 + 0.4 * ground.entropy.unit())
+}
+
+fn host_name() -> String {
+    // In a Pod this is its name.
+    std::env::var("HOSTNAME").map_or_else(|_| "replica".to_owned(), |name| object_name(&name))
+}

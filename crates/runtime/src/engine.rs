@@ -1,0 +1,122 @@
+//! One reconcile of one object, from the cache to the verdict: look it up, mind its finalizer, call the user's
+//! function, write the status once, and turn whatever happened, a panic included, into a verdict.
+//!
+//! **Invariant:** the finalizer is on an object exactly when a cleanup is registered and not yet done. It is added
+//! before the first reconcile and removed only after the cleanup said it is through, so a crash between any two steps
+//! is repaired by doing the step again.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use homeostat_core::Key;
+use homeostat_core::journal::Source;
+use tracing::Instrument;
+
+use crate::action::Action;
+use crate::cache::Cache;
+use crate::context::{Context, Memo};
+use crate::fault::{Fault, Result};
+use crate::ground::Ground;
+use crate::kind::Kind;
+use crate::queue::Work;
+use crate::watch::Scope;
+use crate::worker::{Runner, Verdict};
+
+/// The user's reconcile or cleanup function.
+pub(crate) type Handler<K> =
+    Arc<dyn Fn(Arc<K>, Context<K>) -> BoxFuture<'static, Result<Action>> + Send + Sync>;
+
+/// Everything a controller needs to reconcile an object of its kind.
+pub(crate) struct Engine<K: Kind> {
+    pub(crate) source: Source,
+    pub(crate) ground: Arc<Ground>,
+    pub(crate) scope: Scope,
+    pub(crate) cache: Cache<K>,
+    pub(crate) finalizer: String,
+    pub(crate) reconcile: Handler<K>,
+    pub(crate) cleanup: Option<Handler<K>>,
+    /// What was applied last to each child, so that applying it again costs nothing.
+    pub(crate) memo: Memo,
+}
+
+/// A controller's engine as the worker sees it.
+pub(crate) struct Bench<K: Kind>(pub(crate) Arc<Engine<K>>);
+
+impl<K: Kind> Runner for Bench<K> {
+    fn run<'a>(&'a self, work: &'a Work) -> BoxFuture<'a, Verdict> {
+        let span = tracing::debug_span!("reconcile", controller = %self.0.source, object = %work.key, causes = ?work.causes);
+        Box::pin(self.0.run(work).instrument(span))
+    }
+}
+
+impl<K: Kind> Engine<K> {
+    async fn run(self: &Arc<Self>, work: &Work) -> Verdict {
+        let Some(object) = self.cache.get(&work.key) else { return Verdict::Gone };
+        let step = self.step(object, work);
+        let result = AssertUnwindSafe(step).catch_unwind().await;
+        match result.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic)))) {
+            Ok(action) => Verdict::Settled(action),
+            Err(fault) => Verdict::Failed(fault),
+        }
+    }
+
+    async fn step(self: &Arc<Self>, object: Arc<K>, work: &Work) -> Result<Action> {
+        let is_dying = object.meta().deletion_timestamp.is_some();
+        let is_held = has_finalizer(&*object, &self.finalizer);
+        match (&self.cleanup, is_dying) {
+            (Some(cleanup), true) if is_held => self.clean_up(object, work, cleanup).await,
+            (None, _) if is_held => {
+                // A former version registered a cleanup; nobody would ever take its finalizer off.
+                self.context(object, work).release().await?;
+                Ok(Action::await_change())
+            }
+            (_, true) => Ok(Action::await_change()),
+            (Some(_), false) if !is_held => {
+                let object = self.context(object, work).hold().await?;
+                self.call(object, work, &self.reconcile).await
+            }
+            (_, false) => self.call(object, work, &self.reconcile).await,
+        }
+    }
+
+    async fn clean_up(self: &Arc<Self>, object: Arc<K>, work: &Work, cleanup: &Handler<K>) -> Result<Action> {
+        let action = self.call(object.clone(), work, cleanup).await?;
+        if action.is_settled() {
+            self.context(object, work).release().await?;
+        }
+        Ok(action)
+    }
+
+    /// Calls the user's function and writes the status it asked for, also when it failed.
+    async fn call(self: &Arc<Self>, object: Arc<K>, work: &Work, handler: &Handler<K>) -> Result<Action> {
+        let context = self.context(object.clone(), work);
+        let result = handler(object, context.clone()).await;
+        let written = context.write_status(result.as_ref().err()).await;
+        let action = result?;
+        written?;
+        Ok(action)
+    }
+
+    fn context(self: &Arc<Self>, object: Arc<K>, work: &Work) -> Context<K> {
+        Context::new(self.clone(), object, work.key.clone(), work.failures)
+    }
+
+    /// May this controller write on behalf of `key` now?
+    pub(crate) fn is_admitted(&self, key: &Key) -> bool {
+        self.ground.fence.admits(key)
+    }
+}
+
+pub(crate) fn has_finalizer<K: Kind>(object: &K, finalizer: &str) -> bool {
+    object.meta().finalizers.as_deref().unwrap_or_default().iter().any(|name| name == finalizer)
+}
+
+/// What a panic said.
+fn words_of(panic: &(dyn Any + Send)) -> String {
+    let words = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("the reconciler panicked: {}", words.as_deref().unwrap_or("without words"))
+}

@@ -1,0 +1,86 @@
+//! What can go wrong in the runtime itself, a variant per thing a caller can do about it.
+
+use homeostat_core::Key;
+use kube::core::Status;
+
+/// An error of the runtime.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The API server refused. `code` and `reason` tell why.
+    #[error("{} {}: {} ({})", .verb, .target, .status.message, .status.code)]
+    Api {
+        /// What was tried.
+        verb: &'static str,
+        /// On what.
+        target: String,
+        /// The server's words.
+        status: Box<Status>,
+    },
+    /// The API server could not be reached, or its answer not be read.
+    #[error("{verb} {target} got no answer")]
+    Transport {
+        /// What was tried.
+        verb: &'static str,
+        /// On what.
+        target: String,
+        /// Why.
+        #[source]
+        source: crate::fault::BoxError,
+    },
+    /// A kind is read that no controller declared.
+    #[error("{resource} is not watched: declare it with owns, watches, references or reads")]
+    NotDeclared {
+        /// `group/resource`.
+        resource: String,
+    },
+    /// A kind is read whose watch has not yet seen the whole state.
+    #[error("the cache of {resource} is not complete: {reason}")]
+    NotSynced {
+        /// `group/resource`.
+        resource: String,
+        /// What its watch says.
+        reason: String,
+    },
+    /// The operator lost the lease under which this reconcile began; nothing was sent.
+    #[error("{target} was not written: this operator no longer holds its lease")]
+    Fenced {
+        /// What would have been written.
+        target: Key,
+    },
+    /// An object to be written is incomplete.
+    #[error("{0}")]
+    Invalid(String),
+    /// No cluster is configured.
+    #[error("no cluster: {0}")]
+    NoCluster(String),
+    /// A local resource failed: an address in use, a signal handler.
+    #[error("{what}")]
+    Local {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// The HTTP code of the server's refusal.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Api { status, .. } => Some(status.code),
+            _ => None,
+        }
+    }
+
+    /// Does the object not exist?
+    pub fn is_not_found(&self) -> bool {
+        self.code() == Some(404)
+    }
+
+    /// Did somebody else write in between, or is the name taken?
+    pub fn is_conflict(&self) -> bool {
+        self.code() == Some(409)
+    }
+}

@@ -1,0 +1,176 @@
+//! Which events are sent, sans I/O: the same event again is counted on the first one, and an object that talks too
+//! much is silenced for a while.
+//!
+//! Memory is bounded: the correlator keeps at most [`KNOWN_MAX`] events and forgets the oldest half when full.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use homeostat_core::Entropy;
+use tokio::time::Instant;
+
+use super::{Note, Severity};
+
+/// The same event within this time is counted, later it is a new one: Kubernetes' own choice.
+const SAME_WITHIN: Duration = Duration::from_mins(10);
+
+/// Events one object may send at once, and the time after which it may send one more: Kubernetes' spam filter.
+const BURST: u32 = 25;
+const REFILL: Duration = Duration::from_mins(5);
+
+/// Events remembered.
+const KNOWN_MAX: usize = 4096;
+
+/// What to do with a note.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// Create an Event of this name.
+    Create { name: String },
+    /// Set the count of the Event of this name.
+    Count { name: String, count: i32 },
+    /// Too many.
+    Drop,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Same {
+    uid: String,
+    severity: Severity,
+    reason: String,
+    message: String,
+}
+
+struct Known {
+    name: String,
+    count: i32,
+    last: Instant,
+}
+
+struct Budget {
+    left: u32,
+    refilled: Instant,
+}
+
+/// What was sent lately.
+pub(super) struct Correlator {
+    known: HashMap<Same, Known>,
+    budgets: HashMap<String, Budget>,
+    entropy: Entropy,
+}
+
+impl Correlator {
+    pub(super) fn new(entropy: Entropy) -> Self {
+        Self { known: HashMap::new(), budgets: HashMap::new(), entropy }
+    }
+
+    pub(super) fn judge(&mut self, note: &Note, now: Instant) -> Decision {
+        self.shrink();
+        let same = same(note);
+        if !self.spend(&same.uid, now) {
+            return Decision::Drop;
+        }
+        if let Some(known) = self.known.get_mut(&same)
+            && now.saturating_duration_since(known.last) < SAME_WITHIN
+        {
+            known.count = known.count.saturating_add(1);
+            known.last = now;
+            return Decision::Count { name: known.name.clone(), count: known.count };
+        }
+        let object = note.about.name.as_deref().unwrap_or("unnamed");
+        let name = format!("{object}.{:016x}", self.entropy.next_u64());
+        self.known.insert(same, Known { name: name.clone(), count: 1, last: now });
+        Decision::Create { name }
+    }
+
+    /// The event was not recorded: the next one like it is created anew.
+    pub(super) fn forget(&mut self, note: &Note) {
+        self.known.remove(&same(note));
+    }
+
+    fn spend(&mut self, uid: &str, now: Instant) -> bool {
+        let budget = self.budgets.entry(uid.to_owned()).or_insert(Budget { left: BURST, refilled: now });
+        let elapsed = now.saturating_duration_since(budget.refilled);
+        let earned = u32::try_from(elapsed.as_secs() / REFILL.as_secs()).unwrap_or(BURST);
+        if earned > 0 {
+            budget.left = budget.left.saturating_add(earned).min(BURST);
+            budget.refilled += REFILL * earned;
+        }
+        budget.left.checked_sub(1).map(|left| budget.left = left).is_some()
+    }
+
+    fn shrink(&mut self) {
+        if self.known.len() < KNOWN_MAX {
+            return;
+        }
+        let mut times: Vec<Instant> = self.known.values().map(|known| known.last).collect();
+        times.sort_unstable();
+        let middle = times[times.len() / 2];
+        self.known.retain(|_, known| known.last > middle);
+        let alive: HashSet<&str> = self.known.keys().map(|same| same.uid.as_str()).collect();
+        self.budgets.retain(|uid, _| alive.contains(uid.as_str()));
+    }
+}
+
+fn same(note: &Note) -> Same {
+    Same {
+        uid: note.about.uid.clone().unwrap_or_default(),
+        severity: note.severity,
+        reason: note.reason.clone(),
+        message: note.message.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ObjectReference;
+
+    use super::*;
+
+    fn note(uid: &str, message: &str) -> Note {
+        Note {
+            about: ObjectReference {
+                uid: Some(uid.into()),
+                name: Some("x".into()),
+                ..ObjectReference::default()
+            },
+            severity: Severity::Normal,
+            reason: "Testing".into(),
+            message: message.into(),
+        }
+    }
+
+    #[test]
+    fn repeats_are_counted_for_ten_minutes() {
+        let mut correlator = Correlator::new(Entropy::seeded(1));
+        let mut now = Instant::now();
+        let Decision::Create { name } = correlator.judge(&note("a", "m"), now) else {
+            panic!("the first is new")
+        };
+        now += Duration::from_secs(1);
+        assert_eq!(correlator.judge(&note("a", "m"), now), Decision::Count { name, count: 2 });
+        now += SAME_WITHIN;
+        assert!(matches!(correlator.judge(&note("a", "m"), now), Decision::Create { .. }));
+    }
+
+    #[test]
+    fn a_flood_is_cut_for_its_object_only() {
+        let mut correlator = Correlator::new(Entropy::seeded(1));
+        let now = Instant::now();
+        let sent = (0..100)
+            .filter(|number| correlator.judge(&note("loud", &number.to_string()), now) != Decision::Drop);
+        assert_eq!(sent.count(), 25);
+        assert!(matches!(correlator.judge(&note("quiet", "m"), now), Decision::Create { .. }));
+        assert!(matches!(correlator.judge(&note("loud", "m"), now + REFILL), Decision::Create { .. }));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut correlator = Correlator::new(Entropy::seeded(1));
+        let now = Instant::now();
+        for number in 0..20_000_u32 {
+            let at = now + Duration::from_millis(number.into());
+            correlator.judge(&note(&(number / 20).to_string(), &number.to_string()), at);
+        }
+        assert!(correlator.known.len() <= KNOWN_MAX && correlator.budgets.len() <= KNOWN_MAX);
+    }
+}

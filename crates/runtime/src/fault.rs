@@ -1,0 +1,134 @@
+//! Why a reconcile failed, and what follows. Any error becomes a fault with `?` and is retried with backoff; two
+//! functions say otherwise: [`terminal`] and [`retry_after`].
+//!
+//! ```
+//! use std::time::Duration;
+//! use homeostat_runtime::{Fault, retry_after, terminal};
+//!
+//! fn classify(error: std::io::Error) -> Fault {
+//!     match error.kind() {
+//!         std::io::ErrorKind::TimedOut => retry_after(Duration::from_secs(10), error), // transient
+//!         std::io::ErrorKind::InvalidInput => terminal(error),                         // permanent
+//!         _ => error.into(),                                                           // unknown: backoff
+//!     }
+//! }
+//! # classify(std::io::Error::other("x"));
+//! ```
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::queue::Outcome;
+
+/// Any error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What reconcilers return.
+pub type Result<T = crate::Action, E = Fault> = std::result::Result<T, E>;
+
+/// A failed reconcile. Deliberately not an `Error` itself, so that every error converts into it.
+pub struct Fault {
+    class: Class,
+    error: BoxError,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Backoff,
+    After(Duration),
+    Terminal,
+    Panic,
+}
+
+/// An error that only a change of the object can cure: no retry until it is edited, and its status says so.
+pub fn terminal(error: impl Into<BoxError>) -> Fault {
+    Fault { class: Class::Terminal, error: error.into() }
+}
+
+/// An error that says itself when to try again.
+pub fn retry_after(after: Duration, error: impl Into<BoxError>) -> Fault {
+    Fault { class: Class::After(after), error: error.into() }
+}
+
+impl Fault {
+    pub(crate) fn panic(message: String) -> Self {
+        Self { class: Class::Panic, error: message.into() }
+    }
+
+    /// Is a retry pointless until the object changes?
+    pub fn is_terminal(&self) -> bool {
+        self.class == Class::Terminal
+    }
+
+    /// Did the reconciler panic?
+    pub fn is_panic(&self) -> bool {
+        self.class == Class::Panic
+    }
+
+    /// The error itself.
+    pub fn error(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
+        &*self.error
+    }
+
+    /// The error and its causes in one line.
+    pub fn chain(&self) -> String {
+        let mut text = self.error.to_string();
+        let mut cause = self.error.source();
+        while let Some(error) = cause {
+            let next = error.to_string();
+            // Some libraries repeat the cause in their own message.
+            if !text.contains(&next) {
+                text = format!("{text}: {next}");
+            }
+            cause = error.source();
+        }
+        text
+    }
+
+    pub(crate) fn outcome(&self) -> Outcome {
+        match self.class {
+            Class::Backoff | Class::Panic => Outcome::Failed,
+            Class::After(after) => Outcome::RetryAfter(after),
+            Class::Terminal => Outcome::Terminal,
+        }
+    }
+}
+
+impl<E: Into<BoxError>> From<E> for Fault {
+    fn from(error: E) -> Self {
+        Self { class: Class::Backoff, error: error.into() }
+    }
+}
+
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.class, self.chain())
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.chain())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_error_converts() {
+        fn parse() -> Result<i32> {
+            Ok("x".parse::<i32>()?)
+        }
+        fn text() -> Result<()> {
+            Err("just words")?;
+            Ok(())
+        }
+        assert_eq!(parse().unwrap_err().outcome(), Outcome::Failed);
+        assert_eq!(text().unwrap_err().to_string(), "just words");
+        assert_eq!(terminal("no").outcome(), Outcome::Terminal);
+        let minute = Duration::from_mins(1);
+        assert_eq!(retry_after(minute, "busy").outcome(), Outcome::RetryAfter(minute));
+    }
+}

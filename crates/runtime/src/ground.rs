@@ -1,0 +1,45 @@
+//! What all controllers of an operator stand on: one client, the shared caches, the journal, time and chance, the
+//! user's state, the event recorder and the right to write.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use homeostat_core::journal::Source;
+use homeostat_core::{Clock, Entropy};
+use kube::Client;
+
+use crate::caches::Caches;
+use crate::events::Recorder;
+use crate::fence::Fence;
+use crate::journal::Journal;
+use crate::watch::Scope;
+
+/// The common ground.
+pub(crate) struct Ground {
+    /// The operator's name: field manager, lease, finalizer prefix, event source.
+    pub(crate) name: Source,
+    pub(crate) client: Client,
+    pub(crate) caches: Caches,
+    pub(crate) scope: Scope,
+    pub(crate) journal: Journal,
+    pub(crate) clock: Clock,
+    pub(crate) entropy: Entropy,
+    pub(crate) states: States,
+    pub(crate) recorder: Recorder,
+    pub(crate) fence: Fence,
+}
+
+/// The user's shared values, one per type.
+#[derive(Clone, Default)]
+pub(crate) struct States(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
+
+impl States {
+    pub(crate) fn insert<S: Send + Sync + 'static>(&mut self, state: S) {
+        self.0.insert(TypeId::of::<S>(), Arc::new(state));
+    }
+
+    pub(crate) fn get<S: Send + Sync + 'static>(&self) -> Option<Arc<S>> {
+        self.0.get(&TypeId::of::<S>())?.clone().downcast().ok()
+    }
+}

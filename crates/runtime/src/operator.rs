@@ -1,0 +1,176 @@
+//! The operator: a set of controllers that run together, described. `run` has the order in which they start and stop.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use homeostat_core::journal::Source;
+use homeostat_core::{Clock, Entropy};
+use kube::{Client, CustomResourceExt};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::connect::connect;
+use crate::controller::Control;
+use crate::election::Election;
+use crate::error::Error;
+use crate::fault::BoxError;
+use crate::ground::States;
+use crate::journal::Journal;
+use crate::launch::{Launch, parse};
+use crate::manifests::{Description, as_yaml, manifests};
+use crate::rule::Rule;
+use crate::run;
+use crate::watch::Scope;
+
+/// How long running reconciles may take after the stop: below the 30 s after which Kubernetes kills a Pod.
+const GRACE: Duration = Duration::from_secs(25);
+
+/// A set of controllers that run together.
+#[must_use = "an operator does nothing until it runs"]
+pub struct Operator {
+    pub(crate) name: Source,
+    pub(crate) scope: Scope,
+    pub(crate) controls: Vec<Control>,
+    pub(crate) definitions: Vec<Value>,
+    pub(crate) states: States,
+    pub(crate) clock: Clock,
+    pub(crate) entropy: Entropy,
+    pub(crate) journal: Journal,
+    pub(crate) grace: Duration,
+    pub(crate) admin: Option<SocketAddr>,
+    pub(crate) election: Election,
+}
+
+impl Operator {
+    /// An operator of this name, which should be a domain you own (`webpage.demo.dev`): it becomes the field manager,
+    /// the finalizer's prefix, the lease and the source of events.
+    pub fn new(name: impl AsRef<str>) -> Self {
+        let clock = Clock::system();
+        Self {
+            name: name.as_ref().into(),
+            scope: Scope::default(),
+            controls: Vec::new(),
+            definitions: Vec::new(),
+            states: States::default(),
+            clock,
+            entropy: Entropy::system(),
+            journal: Journal::new(clock),
+            grace: GRACE,
+            admin: None,
+            election: Election::None,
+        }
+    }
+
+    /// Adds a controller.
+    pub fn control(mut self, control: Control) -> Self {
+        self.controls.push(control);
+        self
+    }
+
+    /// Brings this custom kind along: applied at start where the operator may, and part of its manifests.
+    pub fn crd<K: CustomResourceExt>(mut self) -> Self {
+        let definition =
+            serde_json::to_value(K::crd()).expect("a definition made by the derive is plain data");
+        self.definitions.push(definition);
+        self
+    }
+
+    /// Only this namespace (all unless told).
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.scope.namespace = Some(namespace.into());
+        self
+    }
+
+    /// A value for the reconcilers: [`Context::state`](crate::Context::state) gives it out by its type.
+    pub fn state<S: Send + Sync + 'static>(mut self, state: S) -> Self {
+        self.states.insert(state);
+        self
+    }
+
+    /// Serves `/metrics`, `/healthz`, `/readyz` and `/debug/why/{kind}/{namespace}/{name}` on this address.
+    pub fn serve(self, address: SocketAddr) -> Self {
+        Self { admin: Some(address), ..self }
+    }
+
+    /// Of several replicas only one acts: the holder of a Lease named after the operator.
+    pub fn leader_election(self) -> Self {
+        Self { election: Election::Leader, ..self }
+    }
+
+    /// Several replicas share the work: the objects are dealt into this many shards, each held by a Lease.
+    pub fn sharded(self, shards: u32) -> Self {
+        Self { election: Election::Shards(shards.max(1)), ..self }
+    }
+
+    /// How long running reconciles may take after the stop (25 s unless told).
+    pub fn grace(self, grace: Duration) -> Self {
+        Self { grace, ..self }
+    }
+
+    /// Another source of time and chance: for tests and the simulator.
+    pub fn time_and_chance(self, clock: Clock, entropy: Entropy) -> Self {
+        Self { clock, entropy, journal: Journal::new(clock), ..self }
+    }
+
+    /// What the operator did and does. Take it before it runs.
+    pub fn journal(&self) -> Journal {
+        self.journal.clone()
+    }
+
+    /// Does what the command line says: runs until SIGTERM or ctrl-c against the cluster of `--kubeconfig`,
+    /// `KUBECONFIG` or the Pod's account; or prints manifests.
+    pub async fn run(self) -> Result<(), Error> {
+        let nowhere =
+            || Error::NoCluster("give --kubeconfig FILE, set KUBECONFIG, or run in a Pod".to_owned());
+        self.run_or(|| Box::pin(async move { Err(nowhere().into()) })).await
+    }
+
+    /// Like [`run`](Self::run); where no cluster is configured, `otherwise` gives the client.
+    pub async fn run_or(
+        self,
+        otherwise: impl FnOnce() -> BoxFuture<'static, Result<Client, BoxError>>,
+    ) -> Result<(), Error> {
+        match parse(std::env::args().skip(1))? {
+            Launch::Manifests { image } => {
+                let image = image.unwrap_or_else(|| format!("{}:latest", self.name));
+                print!("{}", self.manifests(&image));
+                Ok(())
+            }
+            Launch::Run { kubeconfig } => {
+                let client = match connect(kubeconfig.as_deref()).await? {
+                    Some(client) => client,
+                    None => otherwise().await.map_err(|error| Error::NoCluster(error.to_string()))?,
+                };
+                let stop = CancellationToken::new();
+                let signals = run::stop_on_signal(stop.clone())?;
+                let result = self.run_on(client, stop).await;
+                drop(signals);
+                result
+            }
+        }
+    }
+
+    /// Runs against the server behind `client` until `stop`. Dropping the future cuts running reconciles off where
+    /// they wait; `stop` lets them end.
+    pub async fn run_on(self, client: Client, stop: CancellationToken) -> Result<(), Error> {
+        run::run(self, client, stop).await
+    }
+
+    /// What `kubectl apply` needs to run this operator as `image`: definitions, least rights, a Deployment.
+    pub fn manifests(&self, image: &str) -> String {
+        as_yaml(&manifests(&Description {
+            name: self.name.as_str(),
+            namespace: self.scope.namespace.as_deref(),
+            image,
+            definitions: &self.definitions,
+            rules: &self.rules(),
+            uses_leases: self.election != Election::None,
+            admin_port: self.admin.map(|address| address.port()),
+        }))
+    }
+
+    pub(crate) fn rules(&self) -> Vec<Rule> {
+        self.controls.iter().flat_map(|control| control.0.rules()).cloned().collect()
+    }
+}

@@ -1,0 +1,63 @@
+//! How long to wait after the n-th failure in a row: exponential, capped, jittered.
+//!
+//! Jitter only ever lengthens, so "at least 1 s, 2 s, 4 s" is a promise, and a herd that failed together spreads.
+
+use std::time::Duration;
+
+use homeostat_core::Entropy;
+
+/// A retry schedule.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Backoff {
+    first: Duration,
+    max: Duration,
+    jitter: f64,
+}
+
+impl Backoff {
+    /// `first`, doubled with each failure in a row, never above `max`; a tenth of jitter on top.
+    pub const fn exponential(first: Duration, max: Duration) -> Self {
+        Self { first, max, jitter: 0.1 }
+    }
+
+    /// The share of the delay (0 to 1) added at most by chance.
+    #[must_use]
+    pub const fn jitter(self, share: f64) -> Self {
+        Self { jitter: share.clamp(0.0, 1.0), ..self }
+    }
+
+    /// The delay after `failures` failures in a row (1 is the first).
+    pub fn delay(&self, failures: u32, entropy: &Entropy) -> Duration {
+        let doublings = failures.saturating_sub(1).min(31);
+        let plain = self.first.saturating_mul(1 << doublings).min(self.max);
+        plain + plain.mul_f64(self.jitter * entropy.unit())
+    }
+}
+
+impl Default for Backoff {
+    /// 1 s, 2 s, 4 s … 5 min: quick enough for a blip, gentle enough for an outage.
+    fn default() -> Self {
+        Self::exponential(Duration::from_secs(1), Duration::from_mins(5))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_doubles_up_to_five_minutes() {
+        let plain = Backoff::default().jitter(0.0);
+        let delays = [1, 2, 3, 4, 9, 10, 40].map(|n| plain.delay(n, &Entropy::seeded(1)).as_secs());
+        assert_eq!(delays, [1, 2, 4, 8, 256, 300, 300]);
+    }
+
+    #[test]
+    fn jitter_only_lengthens() {
+        let entropy = Entropy::seeded(3);
+        for _ in 0..1000 {
+            let delay = Backoff::default().delay(3, &entropy).as_secs_f64();
+            assert!((4.0..4.4).contains(&delay), "{delay}");
+        }
+    }
+}

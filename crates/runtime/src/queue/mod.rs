@@ -1,0 +1,326 @@
+//! The work queue, sans I/O: time comes in as an argument, workers live elsewhere.
+//!
+//! **Invariants.** A key runs at most once at a time. A trigger is never lost: one that arrives while its key runs
+//! makes it run again. Waiting is fair (see `ready`). Everything is O(1), timers O(log n).
+//!
+//! **Backoff is not spent by unrelated triggers.** While a failing key waits for its retry, an edit of the object runs
+//! it at once; the first other event of the period may run it once, early; echoes of our own writes, lists and resyncs
+//! wait with it. A failure of such an early run neither lengthens nor shortens the schedule. After a terminal failure
+//! only an edit runs the key.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use homeostat_core::journal::Cause;
+use homeostat_core::{Entropy, Key};
+use tokio::time::Instant;
+
+mod backoff;
+#[cfg(test)]
+mod model;
+mod ready;
+mod slots;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use backoff::Backoff;
+use ready::{Class, Ready, Ticket};
+use slots::Slots;
+use state::{Health, Phase, Timer, TimerReason};
+
+/// A resync is spread over this share of its period, so that a million keys do not come due together.
+const RESYNC_JITTER: f64 = 0.2;
+
+/// How pressing a trigger is, least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// The initial list, a resync: after fresh work, unless aged.
+    Background,
+    /// Our own write coming back through the watch: fresh, but no reason to try a failing key early.
+    Echo,
+    /// Something the object depends on changed.
+    Event,
+    /// The object itself was edited: overrides backoff and a terminal fault.
+    Edit,
+}
+
+impl Urgency {
+    fn class(self) -> Class {
+        match self {
+            Self::Background => Class::Background,
+            Self::Echo | Self::Event | Self::Edit => Class::Fresh,
+        }
+    }
+}
+
+/// How the queue behaves.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The retry schedule.
+    pub backoff: Backoff,
+    /// Runs at a time in one namespace; unlimited when absent.
+    pub per_namespace: Option<u32>,
+    /// The period after which a settled key runs again.
+    pub resync: Option<Duration>,
+}
+
+/// A key handed out to run. Give `ticket` back to [`Queue::done`].
+#[derive(Debug)]
+pub struct Work {
+    /// Identifies the run.
+    pub ticket: u32,
+    /// What to reconcile.
+    pub key: Key,
+    /// Why, merged.
+    pub causes: Vec<Cause>,
+    /// Failures in a row before this run.
+    pub failures: u32,
+    /// How long it was due.
+    pub waited: Duration,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Well: wait for a change.
+    AwaitChange,
+    /// Well: again after this time, or earlier on a change. Zero means now, behind those already waiting.
+    Requeue(Duration),
+    /// In an error: retry on the schedule.
+    Failed,
+    /// In an error that says when to retry.
+    RetryAfter(Duration),
+    /// In an error that only an edit can cure.
+    Terminal,
+    /// The object no longer exists; forget it.
+    Gone,
+}
+
+/// What the queue holds, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// Keys that may run now.
+    pub ready: usize,
+    /// Keys running.
+    pub running: usize,
+    /// Keys that come back by themselves later.
+    pub waiting: usize,
+    /// Keys remembered in any way.
+    pub known: usize,
+}
+
+/// The queue of one controller.
+#[derive(Debug)]
+pub struct Queue {
+    config: Config,
+    entropy: Entropy,
+    slots: Slots,
+    ready: Ready,
+    timers: BTreeSet<(Instant, u32)>,
+    ready_count: usize,
+    running_count: usize,
+}
+
+impl Queue {
+    /// An empty queue.
+    pub fn new(config: Config, entropy: Entropy) -> Self {
+        let ready = Ready::new(config.per_namespace);
+        Self {
+            config,
+            entropy,
+            slots: Slots::default(),
+            ready,
+            timers: BTreeSet::new(),
+            ready_count: 0,
+            running_count: 0,
+        }
+    }
+
+    /// Asks for a reconcile of `key`.
+    pub fn add(&mut self, key: &Key, cause: Cause, urgency: Urgency, now: Instant) {
+        let slot = self.slots.intern(key, now);
+        self.slots[slot].note(cause);
+        self.trigger(slot, urgency, now);
+    }
+
+    /// The next key to run, if any may run now.
+    pub fn next(&mut self, now: Instant) -> Option<Work> {
+        self.tick(now);
+        let slots = &self.slots;
+        let ticket = self.ready.pop(|ticket| slots[ticket.slot].stamp == ticket.stamp)?;
+        self.ready_count -= 1;
+        self.running_count += 1;
+        let slot = &mut self.slots[ticket.slot];
+        slot.stamp = slot.stamp.wrapping_add(1);
+        let is_early = matches!(slot.health, Health::Failing { until, .. } if now < until);
+        slot.phase = Phase::Running { again: None, is_early };
+        Some(Work {
+            ticket: ticket.slot,
+            key: slot.key.clone(),
+            causes: std::mem::take(&mut slot.causes),
+            failures: slot.failures(),
+            waited: now.saturating_duration_since(slot.since),
+        })
+    }
+
+    /// When a key comes due by itself; the caller calls [`Queue::next`] again then.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Ends a run. Returns in how long the key comes back by itself, if it does.
+    pub fn done(&mut self, ticket: u32, outcome: Outcome, now: Instant) -> Option<Duration> {
+        let slot = &mut self.slots[ticket];
+        let Phase::Running { again, is_early } = slot.phase else {
+            unreachable!("only a running key is ended, once: its worker holds the ticket")
+        };
+        slot.phase = Phase::Idle;
+        let namespace = slot.namespace;
+        self.running_count -= 1;
+        self.ready.ended(namespace);
+        let timer = self.judge(ticket, outcome, is_early, now);
+        self.set_timer(ticket, timer);
+        if let Some(urgency) = again {
+            self.trigger(ticket, urgency, now);
+        }
+        if outcome == Outcome::Requeue(Duration::ZERO) && self.slots[ticket].phase == Phase::Idle {
+            self.ring(ticket, TimerReason::Requeue, now);
+        }
+        if self.slots[ticket].is_forgettable() {
+            self.slots.release(ticket);
+        }
+        timer.map(|timer| timer.at.saturating_duration_since(now))
+    }
+
+    /// Is a trigger for this key pending or a run of it under way?
+    pub fn is_active(&self, key: &Key) -> bool {
+        self.slots.get(key).is_some_and(|slot| self.slots[slot].phase != Phase::Idle)
+    }
+
+    /// How much the queue holds.
+    pub fn depth(&self) -> Depth {
+        Depth {
+            ready: self.ready_count,
+            running: self.running_count,
+            waiting: self.timers.len(),
+            known: self.slots.len(),
+        }
+    }
+
+    /// Sets the key's health after a run; returns when it comes back by itself.
+    fn judge(&mut self, ticket: u32, outcome: Outcome, is_early: bool, now: Instant) -> Option<Timer> {
+        let slot = &mut self.slots[ticket];
+        let failures = slot.failures();
+        let (health, timer) = match outcome {
+            Outcome::Gone => (Health::Well, None),
+            Outcome::AwaitChange => {
+                (Health::Well, self.config.resync.map(|period| resync(period, &self.entropy, now)))
+            }
+            Outcome::Requeue(Duration::ZERO) => (Health::Well, None),
+            Outcome::Requeue(after) => {
+                (Health::Well, Some(Timer { at: later(now, after), reason: TimerReason::Requeue }))
+            }
+            Outcome::Terminal => (Health::Terminal { failures: failures.saturating_add(1) }, None),
+            Outcome::RetryAfter(after) => {
+                failing(failures.saturating_add(u32::from(!is_early)), later(now, after), false)
+            }
+            Outcome::Failed => match slot.health {
+                Health::Failing { until, early_used, .. } if is_early && now < until => {
+                    failing(failures, until, early_used)
+                }
+                _ => {
+                    let failures = failures.saturating_add(1);
+                    failing(failures, later(now, self.config.backoff.delay(failures, &self.entropy)), false)
+                }
+            },
+        };
+        slot.health = health;
+        timer
+    }
+
+    /// Brings a trigger to bear on a key, according to where it is and how it fares.
+    fn trigger(&mut self, index: u32, urgency: Urgency, now: Instant) {
+        let slot = &mut self.slots[index];
+        match slot.phase {
+            Phase::Running { ref mut again, .. } => *again = (*again).max(Some(urgency)),
+            Phase::Ready(class) if class >= urgency.class() => {}
+            Phase::Ready(_) => self.promote(index, urgency.class()),
+            Phase::Idle if slot.health.admits(urgency) => {
+                self.set_timer(index, None);
+                self.make_ready(index, urgency.class(), now);
+            }
+            Phase::Idle => {}
+        }
+    }
+
+    fn make_ready(&mut self, index: u32, class: Class, since: Instant) {
+        self.slots[index].since = since;
+        self.ready_count += 1;
+        self.promote(index, class);
+    }
+
+    /// Gives the key a place in this class; a place it had elsewhere is dead by its stamp.
+    fn promote(&mut self, index: u32, class: Class) {
+        let slot = &mut self.slots[index];
+        slot.stamp = slot.stamp.wrapping_add(1);
+        slot.phase = Phase::Ready(class);
+        let ticket = Ticket { slot: index, stamp: slot.stamp, since: slot.since };
+        self.ready.push(slot.namespace, class, ticket);
+    }
+
+    /// Makes the keys ready whose time has come. [`Queue::next`] does it too.
+    pub fn tick(&mut self, now: Instant) {
+        while let Some(&(at, index)) = self.timers.first()
+            && at <= now
+        {
+            let timer = self.slots[index].timer.expect("the timer set mirrors the slots");
+            self.set_timer(index, None);
+            self.ring(index, timer.reason, at);
+        }
+    }
+
+    fn ring(&mut self, index: u32, reason: TimerReason, since: Instant) {
+        self.slots[index].note(reason.cause());
+        self.make_ready(index, reason.class(), since);
+    }
+
+    fn set_timer(&mut self, index: u32, timer: Option<Timer>) {
+        if let Some(old) = std::mem::replace(&mut self.slots[index].timer, timer) {
+            self.timers.remove(&(old.at, index));
+        }
+        if let Some(timer) = timer {
+            self.timers.insert((timer.at, index));
+        }
+    }
+}
+
+impl Health {
+    /// May this trigger run a key that faces its backoff? Spends the one early run of the period.
+    fn admits(&mut self, urgency: Urgency) -> bool {
+        match self {
+            Self::Well => true,
+            Self::Terminal { .. } => urgency == Urgency::Edit,
+            Self::Failing { early_used, .. } => match urgency {
+                Urgency::Edit => true,
+                Urgency::Event => !std::mem::replace(early_used, true),
+                Urgency::Echo | Urgency::Background => false,
+            },
+        }
+    }
+}
+
+fn failing(failures: u32, until: Instant, early_used: bool) -> (Health, Option<Timer>) {
+    (Health::Failing { failures, until, early_used }, Some(Timer { at: until, reason: TimerReason::Retry }))
+}
+
+fn resync(period: Duration, entropy: &Entropy, now: Instant) -> Timer {
+    let jittered = period.mul_f64(1.0 - RESYNC_JITTER * entropy.unit());
+    Timer { at: later(now, jittered), reason: TimerReason::Resync }
+}
+
+/// `now + after`, or a year from now when that overflows: far enough to mean never.
+fn later(now: Instant, after: Duration) -> Instant {
+    const YEAR: Duration = Duration::from_hours(365 * 24);
+    now.checked_add(after).unwrap_or(now + YEAR)
+}

@@ -1,0 +1,127 @@
+//! The keys that may run now: two classes, in each a ring of namespaces, in each namespace a FIFO.
+//!
+//! Fresh work goes before background work, but background ages: after [`AGEING`] it competes by age alone. Inside a
+//! class namespaces take turns, so one tenant's thousand keys delay another's single key by one turn. A namespace at
+//! its limit leaves the ring until one of its runs ends. All operations are O(1) amortised.
+//!
+//! **Invariant:** a namespace is in a class's ring exactly when its FIFO there holds a ticket and it is below its
+//! limit. A ticket whose stamp is not its slot's is dead and is skipped; that is how promotion avoids a search.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A background key this old goes before younger fresh ones: half a minute of delay is invisible in a resync.
+const AGEING: Duration = Duration::from_secs(30);
+
+/// How a ready key ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    Background,
+    Fresh,
+}
+
+impl Class {
+    const ALL: [Self; 2] = [Self::Fresh, Self::Background];
+
+    fn penalty(self) -> Duration {
+        match self {
+            Self::Fresh => Duration::ZERO,
+            Self::Background => AGEING,
+        }
+    }
+}
+
+/// One place in a FIFO.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ticket {
+    pub(super) slot: u32,
+    pub(super) stamp: u32,
+    pub(super) since: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    fifo: VecDeque<Ticket>,
+    is_in_ring: bool,
+}
+
+#[derive(Debug, Default)]
+struct Namespace {
+    lanes: [Lane; 2],
+    running: u32,
+}
+
+/// All ready keys.
+#[derive(Debug)]
+pub(super) struct Ready {
+    namespaces: Vec<Namespace>,
+    rings: [VecDeque<u32>; 2],
+    limit: u32,
+}
+
+impl Ready {
+    pub(super) fn new(per_namespace: Option<u32>) -> Self {
+        Self { namespaces: Vec::new(), rings: Default::default(), limit: per_namespace.unwrap_or(u32::MAX) }
+    }
+
+    pub(super) fn push(&mut self, namespace: u32, class: Class, ticket: Ticket) {
+        let index = namespace as usize;
+        if index >= self.namespaces.len() {
+            self.namespaces.resize_with(index + 1, Namespace::default);
+        }
+        self.namespaces[index].lanes[class as usize].fifo.push_back(ticket);
+        self.enter_ring(namespace, class);
+    }
+
+    /// Takes the key that should run next. `is_alive` tells whether a ticket still stands for its slot.
+    pub(super) fn pop(&mut self, is_alive: impl Fn(Ticket) -> bool) -> Option<Ticket> {
+        let class = Class::ALL
+            .into_iter()
+            .filter_map(|class| Some((self.head(class, &is_alive)?.since + class.penalty(), class)))
+            .min_by_key(|(rank, _)| *rank)?
+            .1;
+        let namespace = self.rings[class as usize].pop_front().expect("head found a namespace in this ring");
+        let state = &mut self.namespaces[namespace as usize];
+        let lane = &mut state.lanes[class as usize];
+        let ticket = lane.fifo.pop_front().expect("head found a ticket in this lane");
+        lane.is_in_ring = false;
+        state.running += 1;
+        self.enter_ring(namespace, class);
+        Some(ticket)
+    }
+
+    /// A run in this namespace ended.
+    pub(super) fn ended(&mut self, namespace: u32) {
+        self.namespaces[namespace as usize].running -= 1;
+        Class::ALL.into_iter().for_each(|class| self.enter_ring(namespace, class));
+    }
+
+    /// The ticket whose turn it is in a class; drops dead tickets and empty or full namespaces on the way.
+    fn head(&mut self, class: Class, is_alive: &impl Fn(Ticket) -> bool) -> Option<Ticket> {
+        while let Some(&namespace) = self.rings[class as usize].front() {
+            let state = &mut self.namespaces[namespace as usize];
+            let is_full = state.running >= self.limit;
+            let lane = &mut state.lanes[class as usize];
+            while lane.fifo.front().is_some_and(|ticket| !is_alive(*ticket)) {
+                lane.fifo.pop_front();
+            }
+            match lane.fifo.front() {
+                Some(ticket) if !is_full => return Some(*ticket),
+                _ => lane.is_in_ring = false,
+            }
+            self.rings[class as usize].pop_front();
+        }
+        None
+    }
+
+    fn enter_ring(&mut self, namespace: u32, class: Class) {
+        let state = &mut self.namespaces[namespace as usize];
+        let lane = &mut state.lanes[class as usize];
+        if !lane.is_in_ring && !lane.fifo.is_empty() && state.running < self.limit {
+            lane.is_in_ring = true;
+            self.rings[class as usize].push_back(namespace);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Keys and namespaces as small numbers: a key that waits, runs or remembers something has a slot; the others cost
+//! nothing. A slot's number is reused, its stamp only grows, so an old ticket never fits a new tenant.
+
+use std::collections::HashMap;
+use std::ops::{Index, IndexMut};
+
+use homeostat_core::Key;
+use tokio::time::Instant;
+
+use super::state::Slot;
+
+/// The slots in use, found by key or by number.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    by_key: HashMap<Key, u32>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    namespaces: Namespaces,
+}
+
+impl Slots {
+    /// The slot of this key, made if it has none.
+    pub(super) fn intern(&mut self, key: &Key, now: Instant) -> u32 {
+        if let Some(&slot) = self.by_key.get(key) {
+            return slot;
+        }
+        let namespace = self.namespaces.intern(key.namespace());
+        let slot = if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize].reuse(key.clone(), namespace);
+            slot
+        } else {
+            self.slots.push(Slot::new(key.clone(), namespace, now));
+            u32::try_from(self.slots.len() - 1).expect("fewer than four billion keys fit in memory")
+        };
+        self.by_key.insert(key.clone(), slot);
+        slot
+    }
+
+    pub(super) fn get(&self, key: &Key) -> Option<u32> {
+        self.by_key.get(key).copied()
+    }
+
+    pub(super) fn release(&mut self, slot: u32) {
+        let key = self.slots[slot as usize].key.clone();
+        self.by_key.remove(&key);
+        self.namespaces.release(key.namespace());
+        self.free.push(slot);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+}
+
+impl Index<u32> for Slots {
+    type Output = Slot;
+    fn index(&self, slot: u32) -> &Slot {
+        &self.slots[slot as usize]
+    }
+}
+
+impl IndexMut<u32> for Slots {
+    fn index_mut(&mut self, slot: u32) -> &mut Slot {
+        &mut self.slots[slot as usize]
+    }
+}
+
+/// Namespaces in use, counted by their keys.
+#[derive(Debug, Default)]
+struct Namespaces {
+    by_name: HashMap<Box<str>, (u32, u32)>,
+    free: Vec<u32>,
+    next: u32,
+}
+
+impl Namespaces {
+    fn intern(&mut self, name: &str) -> u32 {
+        if let Some((number, keys)) = self.by_name.get_mut(name) {
+            *keys += 1;
+            return *number;
+        }
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        });
+        self.by_name.insert(name.into(), (number, 1));
+        number
+    }
+
+    fn release(&mut self, name: &str) {
+        let (number, keys) = self.by_name.get_mut(name).expect("a released key was interned");
+        *keys -= 1;
+        if *keys == 0 {
+            self.free.push(*number);
+            self.by_name.remove(name);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What the queue knows of one key: where it is (idle, ready, running), how it fares (well, failing, terminal), when
+//! it comes back by itself, and the causes gathered for its next run.
+
+use homeostat_core::Key;
+use homeostat_core::journal::Cause;
+use tokio::time::Instant;
+
+use super::Urgency;
+use super::ready::Class;
+
+/// Causes kept per run. More than a screenful explains nothing more; the run itself is the same.
+const CAUSES_MAX: usize = 16;
+
+/// One key.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) key: Key,
+    pub(super) namespace: u32,
+    /// Grows whenever the key gets or leaves a place in a FIFO.
+    pub(super) stamp: u32,
+    pub(super) phase: Phase,
+    pub(super) health: Health,
+    pub(super) timer: Option<Timer>,
+    /// When the oldest cause of the coming run became due.
+    pub(super) since: Instant,
+    pub(super) causes: Vec<Cause>,
+}
+
+/// Where a key is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Phase {
+    Idle,
+    Ready(Class),
+    Running {
+        /// The most urgent trigger since the run began: the key was dirtied under it.
+        again: Option<Urgency>,
+        /// Began before its backoff was over, so its failure is not counted again.
+        is_early: bool,
+    },
+}
+
+/// How a key fares.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Health {
+    Well,
+    Failing { failures: u32, until: Instant, early_used: bool },
+    Terminal { failures: u32 },
+}
+
+/// When a key comes back by itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Timer {
+    pub(super) at: Instant,
+    pub(super) reason: TimerReason,
+}
+
+/// Why it does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum TimerReason {
+    Requeue,
+    Retry,
+    Resync,
+}
+
+impl TimerReason {
+    pub(super) fn cause(self) -> Cause {
+        match self {
+            Self::Requeue => Cause::Requeued,
+            Self::Retry => Cause::Retried,
+            Self::Resync => Cause::Resync,
+        }
+    }
+
+    pub(super) fn class(self) -> Class {
+        match self {
+            Self::Requeue | Self::Retry => Class::Fresh,
+            Self::Resync => Class::Background,
+        }
+    }
+}
+
+impl Slot {
+    pub(super) fn new(key: Key, namespace: u32, since: Instant) -> Self {
+        Self {
+            key,
+            namespace,
+            stamp: 0,
+            phase: Phase::Idle,
+            health: Health::Well,
+            timer: None,
+            since,
+            causes: Vec::new(),
+        }
+    }
+
+    /// A new tenant; only the stamp goes on.
+    pub(super) fn reuse(&mut self, key: Key, namespace: u32) {
+        self.key = key;
+        self.namespace = namespace;
+        self.health = Health::Well;
+        debug_assert!(self.is_forgettable(), "only a slot that remembers nothing is released");
+    }
+
+    /// Nothing of this key needs remembering.
+    pub(super) fn is_forgettable(&self) -> bool {
+        self.phase == Phase::Idle
+            && self.health == Health::Well
+            && self.timer.is_none()
+            && self.causes.is_empty()
+    }
+
+    pub(super) fn note(&mut self, cause: Cause) {
+        if self.causes.len() < CAUSES_MAX && !self.causes.contains(&cause) {
+            self.causes.push(cause);
+        }
+    }
+
+    pub(super) fn failures(&self) -> u32 {
+        match self.health {
+            Health::Well => 0,
+            Health::Failing { failures, .. } | Health::Terminal { failures } => failures,
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The object itself: created, changed, deleted.
+//!
+//! An edit (spec, labels, annotations, deletion) is more than a change: it overrides backoff and terminal faults. Our
+//! own write coming back is a change and never an edit, so a failing reconciler that writes does not run in circles.
+
+use homeostat_core::journal::{Cause, Change};
+
+use crate::cache::{Cache, Delta};
+use crate::inbox::Inbox;
+use crate::kind::Kind;
+use crate::predicate::Predicate;
+use crate::queue::Urgency;
+
+pub(crate) fn follow<K: Kind>(cache: &Cache<K>, inbox: &Inbox, predicate: Option<Predicate<K>>) {
+    let inbox = inbox.clone();
+    cache.subscribe(move |delta| {
+        let matters =
+            predicate.as_ref().is_none_or(|test| test.admits(delta.old.as_deref(), delta.new.as_deref()));
+        if matters {
+            let (cause, urgency) = classify(delta);
+            inbox.add(&delta.key, cause, urgency);
+        }
+    });
+}
+
+fn classify<K: Kind>(delta: &Delta<K>) -> (Cause, Urgency) {
+    match delta.change {
+        Change::Listed => (Cause::Listed, Urgency::Background),
+        Change::Added => (Cause::Created, Urgency::Edit),
+        Change::Deleted | Change::Missed => (Cause::Deleted, Urgency::Edit),
+        Change::Modified if delta.is_echo => (Cause::Changed, Urgency::Echo),
+        Change::Modified if is_edit(delta) => (Cause::Edited, Urgency::Edit),
+        Change::Modified => (Cause::Changed, Urgency::Event),
+    }
+}
+
+fn is_edit<K: Kind>(delta: &Delta<K>) -> bool {
+    let (Some(old), Some(new)) = (&delta.old, &delta.new) else { return true };
+    let (old, new) = (old.meta(), new.meta());
+    // Kinds without generations do not tell status from spec; any foreign change may be an edit.
+    new.generation.is_none()
+        || old.generation != new.generation
+        || old.uid != new.uid
+        || old.labels != new.labels
+        || old.annotations != new.annotations
+        || old.deletion_timestamp != new.deletion_timestamp
+}

@@ -1,0 +1,46 @@
+//! Who must reconcile when something changes: each relation turns changes of one kind into triggers of another.
+//!
+//! One file per relation: [`main`] (the object itself), [`owns`] (owner references, old and new), [`watches`] (a
+//! mapping of the user's, over old and new), [`references`] (what the object names, through a reverse index).
+//! All look at old and new state, so a dropped owner or mapping is heard of once more.
+
+use homeostat_core::journal::Change;
+use tokio::sync::watch;
+
+pub(crate) mod main;
+pub(crate) mod owns;
+pub(crate) mod references;
+pub(crate) mod watches;
+
+use crate::cache::{Cache, Delta, Freshness};
+use crate::caches::Caches;
+use crate::inbox::Inbox;
+use crate::kind::Kind;
+use crate::queue::Urgency;
+use crate::watch::Scope;
+
+/// What a relation is wired to.
+pub(crate) struct Wire<'a, K: Kind> {
+    pub(crate) caches: &'a Caches,
+    /// Where the other kind is watched.
+    pub(crate) scope: &'a Scope,
+    pub(crate) main: &'a Cache<K>,
+    pub(crate) inbox: &'a Inbox,
+}
+
+/// Connects another kind to a controller of `K`; returns how fresh the other kind's cache is.
+pub(crate) type Relation<K> = Box<dyn FnOnce(&Wire<'_, K>) -> watch::Receiver<Freshness> + Send>;
+
+/// How pressing a change of another object is.
+fn urgency<T>(delta: &Delta<T>) -> Urgency {
+    match delta.change {
+        Change::Listed => Urgency::Background,
+        _ if delta.is_echo => Urgency::Echo,
+        _ => Urgency::Event,
+    }
+}
+
+/// The kind is only read: nothing is triggered by it.
+pub(crate) fn reads<K: Kind, T: Kind>() -> Relation<K> {
+    Box::new(|wire| wire.caches.declare::<T>(wire.scope).watch_freshness())
+}

@@ -1,0 +1,159 @@
+//! Running an operator, in order: definitions, watches, events, election, controllers (each when its caches can be
+//! trusted), admin server. Stopping is one token: watches and streams end where they wait, controllers take no more
+//! keys and let running ones end within the grace, the lease is given back last.
+
+use std::sync::Arc;
+
+use homeostat_core::journal::WatchState;
+use kube::Client;
+use kube::api::{Patch, PatchParams};
+use kube::core::Request as Path;
+use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use crate::admin::{self, Board};
+use crate::cache::Freshness;
+use crate::caches::{Caches, Supply};
+use crate::controller::Assembled;
+use crate::election;
+use crate::error::Error;
+use crate::events::{self, Recorder};
+use crate::fence::Fence;
+use crate::ground::Ground;
+use crate::operator::Operator;
+use crate::rights;
+use crate::talk::{Attempt, call};
+use crate::tasks::Tasks;
+
+pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationToken) -> Result<(), Error> {
+    let rules = operator.rules();
+    let (recorder, notes) = Recorder::new();
+    let ground = Arc::new(Ground {
+        name: operator.name.clone(),
+        client: client.clone(),
+        caches: Caches::default(),
+        scope: operator.scope,
+        journal: operator.journal.clone(),
+        clock: operator.clock,
+        entropy: operator.entropy.clone(),
+        states: operator.states,
+        recorder,
+        fence: Fence::new(operator.election.initial_right()),
+    });
+    let listener = match operator.admin {
+        Some(address) => Some(admin::bind(address).await?),
+        None => None,
+    };
+    install(&client, ground.name.as_str(), &operator.definitions).await;
+    let parts: Vec<Assembled> =
+        operator.controls.into_iter().map(|control| control.0.assemble(&ground, operator.grace)).collect();
+    let board = Board::new(&ground, &parts, listener.is_some());
+    let mut tasks = Tasks::new(stop.clone());
+    tasks.spawn("rights", report_rights(client, ground.scope.namespace.clone(), rules, board.clone()));
+    tasks.spawn("events", send_events(notes, &ground));
+    spawn_watches(&mut tasks, &ground);
+    if let Some(listener) = listener {
+        tasks.spawn("admin", admin::serve(listener, board));
+    }
+    let controllers = TaskTracker::new();
+    let constituents = parts.iter().map(Assembled::constituent).collect();
+    let held =
+        election::hold(operator.election, ground.clone(), constituents, stop.clone(), controllers.clone());
+    tasks.spawn_heeding("election", held);
+    for part in parts {
+        start(&mut tasks, part, &controllers, &stop);
+    }
+    controllers.close();
+    tasks.join().await;
+    Ok(())
+}
+
+/// Cancels `stop` on SIGTERM or ctrl-c.
+pub(crate) fn stop_on_signal(stop: CancellationToken) -> Result<AbortOnDropHandle<()>, Error> {
+    let listen = |kind| {
+        signal(kind).map_err(|source| Error::Local { what: "cannot listen for signals".to_owned(), source })
+    };
+    let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    Ok(AbortOnDropHandle::new(tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping");
+        stop.cancel();
+    })))
+}
+
+/// Applies the definitions. In a cluster the operator usually may not, and they are there already.
+async fn install(client: &Client, manager: &str, definitions: &[Value]) {
+    for definition in definitions {
+        let name = definition["metadata"]["name"].as_str().unwrap_or_default();
+        let path = Path::new("/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
+        let request = path.patch(name, &PatchParams::apply(manager).force(), &Patch::Apply(definition));
+        let attempt = Attempt { verb: "apply the definition", target: name };
+        if let Err(error) = call::<Value>(client, attempt, request).await {
+            tracing::info!(%error, "definition not applied; expecting it in the cluster");
+        }
+    }
+}
+
+async fn report_rights(
+    client: Client,
+    namespace: Option<String>,
+    rules: Vec<crate::rule::Rule>,
+    board: Arc<Board>,
+) {
+    let missing = rights::missing(&client, namespace.as_deref(), &rules).await;
+    for lacking in &missing {
+        tracing::warn!("this operator {lacking}; its `manifests` command prints the rights it needs");
+    }
+    board.set_missing_rights(missing);
+}
+
+fn send_events(
+    notes: tokio::sync::mpsc::Receiver<events::Note>,
+    ground: &Ground,
+) -> impl Future<Output = ()> + use<> {
+    events::send(notes, ground.client.clone(), ground.name.to_string(), ground.clock, ground.entropy.clone())
+}
+
+fn spawn_watches(tasks: &mut Tasks, ground: &Ground) {
+    let supply = Supply {
+        client: ground.client.clone(),
+        journal: ground.journal.clone(),
+        source: ground.name.clone(),
+        entropy: ground.entropy.clone(),
+    };
+    for (scope, cache) in ground.caches.all() {
+        tasks.spawn(format!("watch {}", cache.resource()), cache.feed(&supply, scope));
+    }
+}
+
+/// Starts a controller: its streams at once, its workers when its caches can be trusted.
+fn start(tasks: &mut Tasks, part: Assembled, controllers: &TaskTracker, stop: &CancellationToken) {
+    for stream in part.streams {
+        tasks.spawn(format!("stream of {}", part.name), stream);
+    }
+    let (pump, freshness, stop) = (part.pump, part.freshness, stop.clone());
+    let work = controllers.track_future(async move {
+        if stop.run_until_cancelled(settled(freshness)).await.is_some() {
+            pump.run(stop).await;
+        }
+    });
+    tasks.spawn_heeding(format!("controller {}", part.name), work);
+}
+
+/// Waits until the main cache is complete and every other one is complete or known to be cut off: one missing kind
+/// or right must not keep the others from working, and reading from its cache is an error until it heals.
+async fn settled(freshness: Vec<watch::Receiver<Freshness>>) {
+    for (index, mut receiver) in freshness.into_iter().enumerate() {
+        let is_enough = |freshness: &Freshness| {
+            freshness.is_synced || (index > 0 && matches!(freshness.state, WatchState::Failing { .. }))
+        };
+        // The sender lives in the cache, which lives as long as the operator.
+        let _ = receiver.wait_for(is_enough).await;
+    }
+}

@@ -1,0 +1,57 @@
+//! The tasks of an operator: each has a name and an owner that awaits it; one token stops them all.
+
+use std::future::Future;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Named tasks under one stop.
+pub(crate) struct Tasks {
+    set: JoinSet<String>,
+    stop: CancellationToken,
+}
+
+impl Tasks {
+    pub(crate) fn new(stop: CancellationToken) -> Self {
+        Self { set: JoinSet::new(), stop }
+    }
+
+    /// Runs the future until it ends or the stop comes; at the stop it is dropped where it waits.
+    pub(crate) fn spawn(
+        &mut self,
+        name: impl Into<String>,
+        future: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let (name, stop) = (name.into(), self.stop.clone());
+        self.set.spawn(async move {
+            stop.run_until_cancelled(future).await;
+            name
+        });
+    }
+
+    /// Runs the future to its own end; it must heed the stop itself.
+    pub(crate) fn spawn_heeding(
+        &mut self,
+        name: impl Into<String>,
+        future: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let name = name.into();
+        self.set.spawn(async move {
+            future.await;
+            name
+        });
+    }
+
+    /// Waits until every task has ended. A task that panics is our bug: it is logged, and the rest is stopped.
+    pub(crate) async fn join(mut self) {
+        while let Some(ended) = self.set.join_next().await {
+            match ended {
+                Ok(name) => tracing::debug!(name, "task ended"),
+                Err(error) => {
+                    tracing::error!(%error, "a task of the runtime failed; stopping");
+                    self.stop.cancel();
+                }
+            }
+        }
+    }
+}

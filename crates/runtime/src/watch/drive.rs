@@ -1,0 +1,264 @@
+//! The async shell around the list/watch machine: sends its requests, cuts the answers into objects, feeds the cache,
+//! writes the journal. It never returns; dropping it closes the connection and leaves the cache as it was.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use homeostat_core::Entropy;
+use homeostat_core::journal::{Entry, Source, WatchState};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::api::{ListParams, WatchParams};
+use kube::client::Body;
+use kube::core::{Request as Path, Status};
+use tokio::time::timeout;
+
+use super::lines::Lines;
+use super::machine::{Effect, Machine, Request, Signal};
+use super::wire::{self, Item, Line};
+use crate::cache::{Cache, Delta};
+use crate::journal::Journal;
+use crate::kind::{Kind, resource_of};
+
+/// Objects per page: what client-go asks for, and what servers are tuned to.
+const PAGE_OBJECTS: u32 = 500;
+
+/// A watch is renewed this often, so that a server can shed connections.
+const WATCH_SECONDS: u32 = 290;
+
+/// Bookmarks come about once a minute; three missed ones mean a dead connection or a server without bookmarks, and a
+/// new watch settles which.
+const SILENCE_MAX: Duration = Duration::from_secs(200);
+
+/// Between two objects of a streaming list a healthy server does not pause this long.
+const STREAM_STALL_MAX: Duration = Duration::from_secs(20);
+
+/// An answer to a request begins, and a page is read, within this time.
+const ANSWER_MAX: Duration = Duration::from_mins(1);
+
+/// The longest line held before its end: ten times the largest object a server accepts.
+const LINE_BYTES_MAX: usize = 32 << 20;
+
+/// Which objects of a kind are watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Scope {
+    pub(crate) namespace: Option<String>,
+    pub(crate) labels: Option<String>,
+}
+
+/// Everything one watch needs.
+pub(crate) struct Feed<K: Kind> {
+    pub(crate) client: Client,
+    pub(crate) cache: Cache<K>,
+    pub(crate) scope: Scope,
+    pub(crate) journal: Journal,
+    pub(crate) source: Source,
+    pub(crate) entropy: Entropy,
+}
+
+/// Keeps the cache in step with the server for as long as it is polled.
+pub(crate) async fn drive<K: Kind>(feed: Feed<K>) {
+    let mut machine = Machine::new(feed.entropy.clone());
+    loop {
+        let (request, effect) = machine.request();
+        feed.obey(effect);
+        match request {
+            Request::Pause(pause) => tokio::time::sleep(pause).await,
+            Request::List { continue_token } => feed.list(&mut machine, continue_token).await,
+            Request::StreamList => feed.watch(&mut machine, "", true).await,
+            Request::Watch { revision } => feed.watch(&mut machine, &revision, false).await,
+        }
+    }
+}
+
+/// A failed exchange, as far as the machine cares.
+struct Trouble(Signal);
+
+impl<K: Kind> Feed<K> {
+    async fn list(&self, machine: &mut Machine, continue_token: Option<String>) {
+        let signal = match self.read_page(continue_token).await {
+            Ok(page) => {
+                page.items.into_iter().for_each(|item| self.take(item, true));
+                Signal::Page { revision: page.revision, continue_token: page.continue_token }
+            }
+            Err(Trouble(signal)) => signal,
+        };
+        self.obey(machine.on(signal));
+    }
+
+    async fn read_page(&self, continue_token: Option<String>) -> Result<wire::Page<K>, Trouble> {
+        let params = ListParams {
+            limit: Some(PAGE_OBJECTS),
+            continue_token,
+            label_selector: self.scope.labels.clone(),
+            ..ListParams::default()
+        };
+        let path = self.path();
+        let request = if K::metadata_api() { path.list_metadata(&params) } else { path.list(&params) };
+        let body = self.send(request).await?;
+        let body = timeout(ANSWER_MAX, body.collect())
+            .await
+            .map_err(|_| failed("the list was not sent in time"))?
+            .map_err(|error| failed(format!("the list broke off: {error}")))?;
+        wire::page(&body.to_bytes()).map_err(|error| failed(format!("the list is not readable: {error}")))
+    }
+
+    async fn watch(&self, machine: &mut Machine, revision: &str, is_list: bool) {
+        let params = WatchParams {
+            timeout: Some(WATCH_SECONDS),
+            label_selector: self.scope.labels.clone(),
+            send_initial_events: is_list,
+            ..WatchParams::default()
+        };
+        let path = self.path();
+        let request = if K::metadata_api() {
+            path.watch_metadata(&params, revision)
+        } else {
+            path.watch(&params, revision)
+        };
+        let signal = match self.send(request).await {
+            Ok(body) => {
+                self.obey(machine.on(Signal::Opened));
+                self.follow(machine, body, is_list).await
+            }
+            Err(Trouble(signal)) => signal,
+        };
+        self.obey(machine.on(signal));
+    }
+
+    /// Reads watch lines until there are no more; returns how it ended.
+    async fn follow(&self, machine: &mut Machine, mut body: Body, mut is_list: bool) -> Signal {
+        let mut lines = Lines::default();
+        loop {
+            let patience = if is_list { STREAM_STALL_MAX } else { SILENCE_MAX };
+            let chunk = match timeout(patience, body.frame()).await {
+                Err(_) => return Signal::Silent,
+                Ok(None) => return Signal::Ended,
+                Ok(Some(Err(error))) => return failed(format!("the watch broke off: {error}")).0,
+                Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+            };
+            lines.feed(chunk);
+            while let Some(text) = lines.next() {
+                match self.read_line(&text, is_list) {
+                    Ok(signal) => {
+                        is_list &= !matches!(signal, Signal::Bookmark { ends_initial: true, .. });
+                        self.obey(machine.on(signal));
+                    }
+                    Err(Trouble(signal)) => return signal,
+                }
+            }
+            if lines.pending_bytes() > LINE_BYTES_MAX {
+                return failed("the server sent a line without an end").0;
+            }
+        }
+    }
+
+    fn read_line(&self, text: &Bytes, is_list: bool) -> Result<Signal, Trouble> {
+        match wire::line(text) {
+            Line::Applied { item, revision } => {
+                self.take(item, is_list);
+                Ok(Signal::Event { revision })
+            }
+            Line::Deleted { key, revision } => {
+                self.note(self.cache.observe_deleted(key, wire::revision(&revision)));
+                Ok(Signal::Event { revision })
+            }
+            Line::Bookmark { revision, ends_initial } => {
+                self.cache.reached(wire::revision(&revision));
+                Ok(Signal::Bookmark { revision, ends_initial })
+            }
+            Line::Error(status) => Err(trouble(&status, false)),
+            Line::Garbage(error) => Err(failed(format!("the server sent what is no watch event: {error}"))),
+        }
+    }
+
+    fn take(&self, item: Item<K>, is_list: bool) {
+        match item {
+            Item::Good(object) => self.note(self.cache.observe(object, is_list)),
+            Item::Poison { key, error } => {
+                tracing::warn!(object = %key, %error, "object does not decode and is left out until it changes");
+                self.cache.quarantine(key.clone(), error.clone());
+                self.journal.record(&self.source, Entry::Quarantined { object: key, error });
+            }
+        }
+    }
+
+    fn note(&self, delta: Option<Delta<K>>) {
+        if let Some(Delta { key: object, revision, change, .. }) = delta {
+            self.journal.record(&self.source, Entry::Observed { object, revision, change });
+        }
+    }
+
+    fn obey(&self, effect: Effect) {
+        match effect {
+            Effect::None => {}
+            Effect::ListBegins => self.cache.begin_list(),
+            Effect::ListEnds { revision } => {
+                for delta in self.cache.end_list(wire::revision(&revision)) {
+                    self.note(Some(delta));
+                }
+                self.note_state(WatchState::Fresh);
+            }
+            Effect::Resumed => {
+                self.cache.set_state(WatchState::Fresh);
+                self.note_state(WatchState::Fresh);
+            }
+            Effect::Failing { error, retry } => {
+                let error = format!("cannot watch {}: {error}", resource_of::<K>().trim_start_matches('/'));
+                tracing::warn!(%error, ?retry, "watch is cut off");
+                let state = WatchState::Failing { error, retry };
+                self.cache.set_state(state.clone());
+                self.note_state(state);
+            }
+        }
+    }
+
+    fn note_state(&self, state: WatchState) {
+        self.journal.record(&self.source, Entry::Watched { resource: resource_of::<K>(), state });
+    }
+
+    fn path(&self) -> Path {
+        Path::new(K::url_path(&(), self.scope.namespace.as_deref()))
+    }
+
+    /// Sends a request; anything but success becomes trouble.
+    async fn send(
+        &self,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<Body, Trouble> {
+        let request = request.map_err(|error| failed(format!("the request cannot be built: {error}")))?;
+        let is_stream_list = request.uri().query().is_some_and(|query| query.contains("sendInitialEvents"));
+        let response = timeout(ANSWER_MAX, self.client.send(request.map(Body::from)))
+            .await
+            .map_err(|_| failed("the server does not answer"))?
+            .map_err(|error| failed(format!("the server is not reachable: {error}")))?;
+        if response.status().is_success() {
+            return Ok(response.into_body());
+        }
+        let code = response.status().as_u16();
+        let text = response.into_body().collect_bytes().await.unwrap_or_default();
+        let status = serde_json::from_slice::<Status>(&text)
+            .unwrap_or_else(|_| Status::failure(&String::from_utf8_lossy(&text), "Unknown").with_code(code));
+        Err(trouble(&status, is_stream_list))
+    }
+}
+
+fn failed(error: impl Into<String>) -> Trouble {
+    Trouble(Signal::Failed { error: error.into(), retry_after: None })
+}
+
+/// What a Status means to a watch.
+fn trouble(status: &Status, is_stream_list: bool) -> Trouble {
+    match status.code {
+        410 => Trouble(Signal::Expired),
+        // Servers without the feature call the parameter invalid or the request bad.
+        400 | 422 if is_stream_list => Trouble(Signal::StreamRefused),
+        404 => failed(format!("{} (is its CustomResourceDefinition installed?)", status.message.trim())),
+        code => {
+            let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+            let error = format!("{} ({code})", status.message.trim());
+            let retry_after = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+            Trouble(Signal::Failed { error, retry_after })
+        }
+    }
+}

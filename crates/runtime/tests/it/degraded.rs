@@ -1,0 +1,125 @@
+//! One thing is wrong and the rest goes on: a poison object, a missing definition, a forbidden watch.
+
+use homeostat_core::journal::{Entry, WatchState};
+use homeostat_runtime::{Action, Controller};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{DynamicObject, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, CustomResourceExt};
+use serde_json::json;
+
+use crate::lab::{Breakage, Lab, Running, Widget, widget_key};
+
+/// The last state of the watch of a resource.
+fn state(running: &Running, name: &str) -> Option<WatchState> {
+    running.journal.records().into_iter().rev().find_map(|record| match record.entry {
+        Entry::Watched { resource, state } if resource == name => Some(state),
+        _ => None,
+    })
+}
+
+/// Loosens the schema, so that the server accepts what our type does not decode.
+async fn accept_anything(lab: &Lab) {
+    let mut crd = serde_json::to_value(Widget::crd()).unwrap();
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let crds: Api<
+        k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    > = Api::all(lab.client.clone());
+    crds.create(&PostParams::default(), &serde_json::from_value(crd).unwrap()).await.unwrap();
+    lab.rest().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poison_object_is_left_out_and_heals() {
+    let mut lab = Lab::bare().await;
+    accept_anything(&lab).await;
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("test.dev", "v1", "Widget"));
+    let api: Api<DynamicObject> = Api::namespaced_with(lab.client.clone(), "default", &kind);
+    let poison = DynamicObject::new("bad", &kind).data(json!({"spec": {"size": "not a number"}}));
+    api.create(&PostParams::default(), &poison).await.unwrap();
+    lab.widget("good").await;
+    let running = lab.run_logging(|controller| controller).await;
+    assert_eq!(lab.log.take(), ["good"]);
+    let quarantined = running.journal.about(&widget_key("bad"));
+    assert!(
+        matches!(&quarantined[0].entry, Entry::Quarantined { error, .. } if error.contains("expected i64"))
+    );
+    lab.patch::<Widget>("good", json!({"spec": {"size": 2}})).await;
+    assert_eq!(lab.log.take(), ["good"], "the watch goes on");
+    lab.patch::<Widget>("bad", json!({"spec": {"size": 1}})).await;
+    assert_eq!(lab.log.take(), ["bad"], "and the healed object joins");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_definition_is_awaited() {
+    let mut lab = Lab::bare().await;
+    let log = lab.log.clone();
+    let maps = Controller::<ConfigMap>::new().labels("test=yes").reconcile(move |map, _| {
+        log.say(map.metadata.name.clone().unwrap_or_default());
+        async { Ok(Action::await_change()) }
+    });
+    let log = lab.log.clone();
+    let widgets = Controller::<Widget>::new().reconcile(move |widget, _| {
+        log.say(widget.metadata.name.clone().unwrap_or_default());
+        async { Ok(Action::await_change()) }
+    });
+    let running = lab.run(|operator| operator.control(maps).control(widgets));
+    lab.pass(5).await;
+    let Some(WatchState::Failing { error, .. }) = state(&running, "test.dev/widgets") else {
+        panic!("it fails")
+    };
+    assert!(
+        error.contains("cannot watch test.dev/widgets") && error.contains("CustomResourceDefinition"),
+        "{error}"
+    );
+    let mut map = crate::lab::config("map", &[]);
+    map.metadata.labels = Some([("test".to_owned(), "yes".to_owned())].into());
+    lab.create(&map).await;
+    assert_eq!(lab.log.take(), ["map"], "the other controller works");
+    lab.install_widgets().await;
+    lab.widget("w").await;
+    lab.pass(60).await;
+    assert_eq!(lab.log.take(), ["w"], "and this one as soon as it can");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forbidden_watch_degrades_what_needs_it_only() {
+    let mut lab = Lab::new().await;
+    lab.faults.set(|request| {
+        request
+            .uri()
+            .path()
+            .ends_with("/secrets")
+            .then_some(Breakage::Refuse(403, "secrets is forbidden: no right"))
+    });
+    let log = lab.log.clone();
+    let control =
+        Controller::<Widget>::new().owns::<ConfigMap>().reads::<Secret>().reconcile(move |widget, cx| {
+            log.say(widget.metadata.name.clone().unwrap_or_default());
+            async move {
+                if widget.spec.size > 0 {
+                    cx.get::<Secret>("x")?;
+                }
+                Ok(Action::await_change())
+            }
+        });
+    let running = lab.run(|operator| operator.control(control));
+    lab.rest().await;
+    let Some(WatchState::Failing { error, .. }) = state(&running, "/secrets") else { panic!("it fails") };
+    assert_eq!(error, "cannot watch secrets: secrets is forbidden: no right (403)");
+    lab.widget("w").await;
+    assert_eq!(lab.log.take(), ["w"]);
+    lab.patch::<Widget>("w", json!({"spec": {"size": 1}})).await;
+    let failed =
+        running.journal.about(&widget_key("w")).into_iter().rev().find_map(|record| match record.entry {
+            Entry::Failed { error, .. } => Some(error),
+            _ => None,
+        });
+    let error = failed.expect("reading what is not known is an error, not an empty answer");
+    assert!(error.contains("not complete") && error.contains("no right"), "{error}");
+    lab.faults.clear();
+    lab.pass(60).await;
+    assert_eq!(state(&running, "/secrets"), Some(WatchState::Fresh));
+    assert!(matches!(running.journal.about(&widget_key("w")).last().unwrap().entry, Entry::Settled { .. }));
+}

@@ -1,0 +1,101 @@
+//! The finalizer is there exactly when a cleanup is registered, and goes only when the cleanup is through.
+
+use std::time::Duration;
+
+use homeostat_runtime::{Action, Controller};
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use crate::lab::{Lab, Widget};
+
+const FINALIZER: &str = "widgets.test.dev/widget";
+
+async fn finalizers(lab: &Lab, name: &str) -> Option<Vec<String>> {
+    let widget = lab.api::<Widget>().get_opt(name).await.unwrap()?;
+    Some(widget.metadata.finalizers.unwrap_or_default())
+}
+
+/// An operator whose cleanup ends when the widget's size is zero.
+async fn run_with_cleanup(lab: &mut Lab) -> crate::lab::Running {
+    let (log, cleanup_log) = (lab.log.clone(), lab.log.clone());
+    let control = Controller::<Widget>::new()
+        .cleanup(move |widget, _| {
+            cleanup_log.say("cleanup");
+            async move {
+                Ok(if widget.spec.size == 0 {
+                    Action::await_change()
+                } else {
+                    Action::requeue(Duration::from_secs(5))
+                })
+            }
+        })
+        .reconcile(move |widget, _| {
+            log.say(format!("reconcile {}", widget.metadata.finalizers.as_ref().map_or(0, Vec::len)));
+            async { Ok(Action::await_change()) }
+        });
+    let running = lab.run(|operator| operator.control(control));
+    lab.rest().await;
+    running
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_put_on_before_the_first_reconcile_and_taken_off_after_the_cleanup() {
+    let mut lab = Lab::new().await;
+    run_with_cleanup(&mut lab).await;
+    lab.widget("w").await;
+    assert_eq!(lab.log.take()[0], "reconcile 1", "the reconciler sees it");
+    assert_eq!(finalizers(&lab, "w").await.unwrap(), [FINALIZER]);
+    lab.delete::<Widget>("w").await;
+    assert_eq!(lab.log.take(), ["cleanup"]);
+    assert_eq!(finalizers(&lab, "w").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cleanup_that_is_not_through_keeps_the_object() {
+    let mut lab = Lab::new().await;
+    run_with_cleanup(&mut lab).await;
+    lab.widget("w").await;
+    lab.patch::<Widget>("w", json!({"spec": {"size": 1}})).await;
+    lab.log.take();
+    lab.delete::<Widget>("w").await;
+    lab.pass(11).await;
+    assert_eq!(lab.log.take(), ["cleanup", "cleanup", "cleanup"]);
+    assert_eq!(finalizers(&lab, "w").await.unwrap(), [FINALIZER]);
+    lab.patch::<Widget>("w", json!({"spec": {"size": 0}})).await;
+    assert_eq!(finalizers(&lab, "w").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn others_finalizers_are_left_alone() {
+    let mut lab = Lab::new().await;
+    run_with_cleanup(&mut lab).await;
+    lab.widget("w").await;
+    lab.patch::<Widget>("w", json!({"metadata": {"finalizers": [FINALIZER, "other.dev/x"]}})).await;
+    lab.api::<Widget>().delete("w", &DeleteParams::default()).await.unwrap();
+    lab.rest().await;
+    assert_eq!(finalizers(&lab, "w").await.unwrap(), ["other.dev/x"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_without_a_cleanup_takes_off_what_its_former_self_put_on() {
+    let mut lab = Lab::new().await;
+    let running = run_with_cleanup(&mut lab).await;
+    lab.widget("w").await;
+    running.stop.cancel();
+    lab.rest().await;
+    lab.run_logging(|controller| controller).await;
+    assert_eq!(finalizers(&lab, "w").await.unwrap(), [] as [&str; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_while_the_operator_was_down_is_cleaned_up_at_start() {
+    let mut lab = Lab::new().await;
+    let running = run_with_cleanup(&mut lab).await;
+    lab.widget("w").await;
+    running.stop.cancel();
+    lab.rest().await;
+    lab.delete::<Widget>("w").await;
+    assert_eq!(finalizers(&lab, "w").await.unwrap(), [FINALIZER]);
+    run_with_cleanup(&mut lab).await;
+    assert_eq!(finalizers(&lab, "w").await, None);
+}

@@ -1,0 +1,94 @@
+//! What happens while nobody watches: deletions in a gap, expired revisions, a server that goes away.
+
+use homeostat_core::Revision;
+use homeostat_core::journal::{Cause, Change, Entry};
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::json;
+
+use crate::lab::{Breakage, Lab, Widget, config, entries};
+
+fn causes(entry: Entry) -> Option<Vec<Cause>> {
+    match entry {
+        Entry::Started { causes, .. } => Some(causes),
+        _ => None,
+    }
+}
+
+/// Cuts the operator off, does something, forgets the history, and reconnects: a gap that only a list can close.
+async fn in_a_gap(lab: &Lab, deed: impl Future<Output = ()>) {
+    lab.faults.set(|_| Some(Breakage::Unreachable));
+    lab.faults.cut();
+    deed.await;
+    let newest = lab.store.snapshot().revision();
+    lab.store.compact(Revision::new(newest.get())).await.expect("history can be dropped");
+    lab.faults.clear();
+    lab.pass(60).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_deleted_in_a_gap_is_missed_and_found() {
+    let mut lab = Lab::new().await;
+    let running = lab.run_logging(|controller| controller.owns::<ConfigMap>()).await;
+    let owner = lab.widget("owner").await;
+    let child = lab.create(&config("child", &[&owner])).await;
+    lab.log.take();
+    in_a_gap(&lab, lab.delete::<ConfigMap>("child")).await;
+    assert_eq!(lab.log.take(), ["owner"]);
+    let expected = Cause::Owned { child: homeostat_runtime::kind::key_of(&child), change: Change::Missed };
+    assert_eq!(entries(&running, "owner", causes).last(), Some(&vec![expected]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_deleted_in_a_gap_is_found_gone() {
+    let mut lab = Lab::new().await;
+    let running = lab.run_logging(|controller| controller).await;
+    lab.widget("w").await;
+    in_a_gap(&lab, lab.delete::<Widget>("w")).await;
+    assert_eq!(entries(&running, "w", causes).last(), Some(&vec![Cause::Deleted]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_changed_in_a_gap_is_reconciled() {
+    let mut lab = Lab::new().await;
+    lab.run_logging(|controller| controller).await;
+    lab.widget("same").await;
+    lab.widget("w").await;
+    lab.log.take();
+    in_a_gap(&lab, async {
+        lab.patch::<Widget>("w", json!({"spec": {"size": 9}})).await;
+    })
+    .await;
+    assert_eq!(lab.log.take(), ["w"], "only what changed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_returns_is_followed_from_where_it_was() {
+    let mut lab = Lab::new().await;
+    lab.run_logging(|controller| controller).await;
+    lab.widget("w").await;
+    lab.log.take();
+    lab.faults.set(|_| Some(Breakage::Unreachable));
+    lab.faults.cut();
+    lab.patch::<Widget>("w", json!({"spec": {"size": 9}})).await;
+    lab.pass(100).await;
+    assert!(lab.log.take().is_empty());
+    lab.faults.clear();
+    lab.pass(60).await;
+    assert_eq!(lab.log.take(), ["w"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_streaming_lists_is_paged() {
+    let mut lab = Lab::new().await;
+    for number in 0..3 {
+        lab.widget(&format!("w{number}")).await;
+    }
+    lab.faults.set(|request| {
+        let query = request.uri().query().unwrap_or_default();
+        query.contains("sendInitialEvents").then_some(Breakage::Refuse(422, "sendInitialEvents is forbidden"))
+    });
+    lab.run_logging(|controller| controller).await;
+    assert_eq!(lab.log.take(), ["w0", "w1", "w2"]);
+    lab.widget("late").await;
+    assert_eq!(lab.log.take(), ["late"]);
+}

@@ -1,0 +1,142 @@
+//! Writing through the context: apply, prune, status, events; and nothing at rest.
+
+use std::sync::Arc;
+
+use homeostat_core::journal::{Entry, Verb, WriteOutcome};
+use homeostat_runtime::{Action, Context, Result, Severity, condition};
+use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use kube::api::ListParams;
+use serde_json::json;
+
+use crate::lab::{Lab, Running, Widget, config, entries};
+
+/// As many ConfigMaps as the widget's size, a status, an event.
+async fn reconcile(widget: Arc<Widget>, cx: Context<Widget>) -> Result<Action> {
+    let name = widget.metadata.name.as_deref().unwrap_or_default();
+    let mut maps = Vec::new();
+    for number in 0..widget.spec.size {
+        let mut map = config(&format!("{name}-{number}"), &[]);
+        map.metadata.namespace = None;
+        map.data = Some([("number".to_owned(), number.to_string())].into());
+        maps.push(cx.apply(map).await?);
+    }
+    cx.prune(&maps).await?;
+    let owned = cx.owned::<ConfigMap>()?.len();
+    cx.status(|status| status.seen = i64::try_from(owned).unwrap_or_default());
+    cx.condition(condition("Ready", true, "Up", format!("{owned} maps")));
+    cx.event(Severity::Normal, "Reconciled", "all maps are there");
+    Ok(Action::await_change())
+}
+
+fn sent(running: &Running, name: &str) -> Vec<Verb> {
+    entries(running, name, |entry| match entry {
+        Entry::Wrote { verb, outcome: WriteOutcome::Done { .. }, .. } => Some(verb),
+        _ => None,
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn children_follow_the_spec_and_rest_is_quiet() {
+    let mut lab = Lab::new().await;
+    let running = lab.run_with(reconcile).await;
+    lab.widget("w").await;
+    lab.patch::<Widget>("w", json!({"spec": {"size": 3}})).await;
+    lab.pass(1).await;
+    assert_eq!(lab.names::<ConfigMap>().await.into_iter().filter(|name| name.starts_with("w-")).count(), 3);
+    let widget = lab.api::<Widget>().get("w").await.unwrap();
+    let status = widget.status.expect("a status");
+    assert_eq!(
+        (status.seen, status.base.observed_generation),
+        (3, Some(2)),
+        "own creations are seen at once"
+    );
+    assert_eq!(status.base.conditions[0].message, "3 maps");
+    lab.patch::<Widget>("w", json!({"spec": {"size": 1}})).await;
+    lab.pass(1).await;
+    assert_eq!(lab.names::<ConfigMap>().await.into_iter().filter(|name| name.starts_with("w-")).count(), 1);
+    let written = sent(&running, "w").len();
+    lab.patch::<Widget>("w", json!({"metadata": {"annotations": {"poke": "1"}}})).await;
+    lab.pass(1).await;
+    assert_eq!(sent(&running, "w").len(), written, "nothing is written when nothing changed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_is_repaired_and_noted() {
+    let mut lab = Lab::new().await;
+    let running = lab.run_with(reconcile).await;
+    lab.widget("w").await;
+    lab.patch::<Widget>("w", json!({"spec": {"size": 1}})).await;
+    lab.patch::<ConfigMap>("w-0", json!({"data": {"number": "seven", "extra": "theirs"}})).await;
+    lab.pass(1).await;
+    let map = lab.api::<ConfigMap>().get("w-0").await.unwrap();
+    let data = map.data.unwrap();
+    assert_eq!((data["number"].as_str(), data["extra"].as_str()), ("0", "theirs"), "only our field is ours");
+    let drifts = entries(&running, "w", |entry| match entry {
+        Entry::Drifted { diff, .. } => Some(diff),
+        _ => None,
+    });
+    assert_eq!(drifts, [["/data/number"]]);
+    lab.delete::<ConfigMap>("w-0").await;
+    lab.pass(1).await;
+    assert!(lab.names::<ConfigMap>().await.contains(&"w-0".to_owned()), "a deleted child comes back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn children_go_with_their_owner() {
+    let mut lab = Lab::new().await;
+    lab.run_with(reconcile).await;
+    lab.widget("w").await;
+    lab.patch::<Widget>("w", json!({"spec": {"size": 2}})).await;
+    lab.delete::<Widget>("w").await;
+    lab.pass(5).await;
+    assert!(!lab.names::<ConfigMap>().await.iter().any(|name| name.starts_with("w-")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_operator_changes_nothing() {
+    let mut lab = Lab::new().await;
+    let running = lab.run_with(reconcile).await;
+    lab.widget("w").await;
+    lab.patch::<Widget>("w", json!({"spec": {"size": 2}})).await;
+    lab.pass(1).await;
+    let before = (lab.version::<Widget>("w").await, lab.version::<ConfigMap>("w-0").await);
+    running.stop.cancel();
+    lab.rest().await;
+    lab.run_with(reconcile).await;
+    lab.pass(5).await;
+    assert_eq!((lab.version::<Widget>("w").await, lab.version::<ConfigMap>("w-0").await), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_are_counted_not_repeated() {
+    let mut lab = Lab::new().await;
+    lab.run_with(reconcile).await;
+    lab.widget("w").await;
+    for number in 0..5 {
+        lab.patch::<Widget>("w", json!({"metadata": {"annotations": {"poke": number.to_string()}}})).await;
+    }
+    lab.pass(1).await;
+    let events = lab.api::<Event>().list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(events.len(), 1);
+    assert!(events[0].count >= Some(5), "{:?}", events[0].count);
+    assert_eq!(events[0].involved_object.name.as_deref(), Some("w"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_in_another_namespace_is_refused() {
+    let mut lab = Lab::new().await;
+    let running = lab
+        .run_with(|_, cx| async move {
+            let mut map = config("elsewhere", &[]);
+            map.metadata.namespace = Some("kube-system".into());
+            cx.apply(map).await?;
+            Ok(Action::await_change())
+        })
+        .await;
+    lab.widget("w").await;
+    let errors = entries(&running, "w", |entry| match entry {
+        Entry::Failed { error, .. } => Some(error),
+        _ => None,
+    });
+    assert!(errors[0].contains("cannot own") && errors[0].contains("apply_unowned"), "{errors:?}");
+}
