@@ -145,6 +145,8 @@ mod tests {
         let Kind::Object(map) = &limits.schema.kind else { panic!("limits is a map") };
         let value = map.additional.as_ref().expect("limits is a map");
         assert!(matches!(&value.schema.kind, Kind::String(format) if &**format == "quantity"));
+        let protocol = below(&deployment, &["spec", "template", "spec", "containers", "ports", "protocol"]);
+        assert_eq!(protocol.schema.default, Some("TCP".into()));
         let surge = below(&deployment, &["spec", "strategy", "rollingUpdate", "maxSurge"]);
         assert!(matches!(surge.schema.kind, Kind::IntOrString));
     }

@@ -20,6 +20,12 @@ const RAW: &[&str] = &[
     "io.k8s.apimachinery.pkg.runtime.RawExtension",
 ];
 
+/// Fields that identify list elements although they may be left out: server-side apply needs their defaults.
+const KEY_DEFAULTS: &[(&str, &str, &str)] = &[
+    ("io.k8s.api.core.v1.ContainerPort", "protocol", "TCP"),
+    ("io.k8s.api.core.v1.ServicePort", "protocol", "TCP"),
+];
+
 /// The schema of the built-in type `owner`.
 pub(super) fn built_in(owner: &str, json: &Value, facts: &Facts) -> Schema {
     let kind = match SPECIAL.iter().find(|(name, _)| *name == owner) {
@@ -70,7 +76,11 @@ fn place(owner: &str, field: &str, json: &Value, facts: &Facts) -> Property {
     let target = json["$ref"].as_str().and_then(|path| path.rsplit('/').next());
     let schema = match target {
         Some(name) => Ref::Named(intern(name)),
-        None => Schema { kind: kind(owner, json, facts), ..Schema::default() }.into(),
+        None => {
+            let default = KEY_DEFAULTS.iter().find(|row| (row.0, row.1) == (owner, field));
+            let default = default.map(|row| Value::from(row.2));
+            Schema { kind: kind(owner, json, facts), default, ..Schema::default() }.into()
+        }
     };
     let merge =
         if field.is_empty() { facts.merge("", "", target) } else { facts.merge(owner, field, target) };
