@@ -206,4 +206,20 @@ mod tests {
         assert_eq!(body(deep.as_bytes(), Media::Json, false).expect_err("too deep").code, 400);
         assert_eq!(body(b"{not: [yaml", Media::Yaml, false).expect_err("broken").code, 400);
     }
+
+    #[test]
+    fn no_bytes_are_too_odd() {
+        const LETTERS: &[u8] = b"{}[]\":,0189.eE+-ab\\un\n \t&*!<|>#%@'?~\xff\xc3\x28\0";
+        let entropy = homeostat_core::Entropy::seeded(3);
+        for _ in 0..2000 {
+            let length = entropy.below(60);
+            let letter = || LETTERS[usize::try_from(entropy.below(LETTERS.len() as u64)).expect("small")];
+            let bytes: Vec<u8> = (0..length).map(|_| letter()).collect();
+            for media in [Media::Json, Media::Yaml] {
+                if let Err(status) = object(&bytes, media, true, "ConfigMap") {
+                    assert_eq!(status.code, 400);
+                }
+            }
+        }
+    }
 }

@@ -35,3 +35,6 @@ pub use rules::Rules;
 pub use typecheck::{cannot_be_handled, decode, decode_metadata};
 pub use unknown::prune;
 pub use validate::validate;
+
+#[cfg(test)]
+mod chaos;
