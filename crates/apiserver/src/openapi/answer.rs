@@ -58,7 +58,7 @@ pub(super) fn kept(mut answer: Response<Body>, now: Timestamp) -> Response<Body>
 /// A small document without a tag.
 pub(super) fn json(value: &Value) -> Response<Body> {
     let answer =
-        Response::builder().header(header::CONTENT_TYPE, "application/json").body(bytes(value).into());
+        Response::builder().header(header::CONTENT_TYPE, "application/json").body(value.to_string().into());
     answer.expect("constant headers are valid")
 }
 
@@ -82,9 +82,4 @@ fn bare(status: StatusCode) -> Response<Body> {
     let mut answer = Response::new(Body::Empty);
     *answer.status_mut() = status;
     answer
-}
-
-/// The JSON of a document.
-pub(super) fn bytes(value: &Value) -> Vec<u8> {
-    serde_json::to_vec(value).expect("JSON values can be written")
 }

@@ -26,6 +26,8 @@ pub(super) const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.De
 pub(super) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 /// The metadata of every list.
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
+/// Built-in types that every document needs.
+const COMMON: [&str; 3] = ["DeleteOptions", "Status", "ObjectMeta"];
 /// Types that hold whatever JSON they are given: they are published without a type.
 const UNTYPED: [&str; 4] = [
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
@@ -86,32 +88,30 @@ pub(super) fn reference(name: &str) -> Value {
 }
 
 /// All schemas the documents of these rows refer to.
-pub(super) fn of<'a>(rows: impl Iterator<Item = &'a Resource>) -> Map<String, Value> {
-    let mut schemas = Map::new();
-    let mut kinds =
-        vec![(DELETE_OPTIONS.to_owned(), json!({"group": "", "version": "v1", "kind": "DeleteOptions"}))];
-    kinds.push((STATUS.to_owned(), json!({"group": "", "version": "v1", "kind": "Status"})));
-    let rows: Vec<_> = rows.collect();
-    for common in ["DeleteOptions", "Status", "ObjectMeta"] {
-        schemas.extend(schema::raw("", "v1", common).into_iter().flatten());
-    }
-    for row in &rows {
-        for kind in bodies(row) {
-            schemas.extend(schema::raw(kind.group, kind.version, kind.kind).into_iter().flatten());
-            kinds.extend(kind.schema_name(row).map(|name| (name, kind.to_json())));
-        }
-    }
+pub(super) fn of<'a>(rows: impl Iterator<Item = &'a Resource> + Clone) -> Map<String, Value> {
+    let every = COMMON.into_iter().map(|kind| ("", "v1", kind));
+    let own = rows.clone().flat_map(bodies).map(|kind| (kind.group, kind.version, kind.kind));
+    let mut schemas = schema::raw_all(every.chain(own));
     publish(&mut schemas);
-    for row in rows {
-        add_custom_and_list(row, &mut schemas, &mut kinds);
-    }
     schemas.insert(PATCH.into(), json!({ "description": "The body of a patch.", "type": "object" }));
-    for (name, kind) in kinds {
-        if let Some(schema) = schemas.get_mut(&name) {
-            schema["x-kubernetes-group-version-kind"] = json!([kind]);
+    for row in rows.clone() {
+        add_custom_and_list(row, &mut schemas);
+    }
+    for (name, kind) in [(DELETE_OPTIONS, "DeleteOptions"), (STATUS, "Status")] {
+        name_kind(&mut schemas, name, KindName { group: "", version: "v1", kind });
+    }
+    for row in rows {
+        for kind in bodies(row) {
+            kind.schema_name(row).inspect(|name| name_kind(&mut schemas, name, kind));
         }
     }
     schemas
+}
+
+fn name_kind(schemas: &mut Map<String, Value>, name: &str, kind: KindName<'_>) {
+    if let Some(schema) = schemas.get_mut(name) {
+        schema["x-kubernetes-group-version-kind"] = json!([kind.to_json()]);
+    }
 }
 
 /// The kinds of bodies a resource and its subresources have.
@@ -120,15 +120,15 @@ fn bodies(row: &Resource) -> impl Iterator<Item = KindName<'_>> {
     std::iter::once(KindName::of(row)).chain(subresources)
 }
 
-fn add_custom_and_list(row: &Resource, schemas: &mut Map<String, Value>, kinds: &mut Vec<(String, Value)>) {
+fn add_custom_and_list(row: &Resource, schemas: &mut Map<String, Value>) {
     let Some(name) = KindName::of(row).schema_name(row) else { return };
-    if let Some(definition) = row.custom() {
-        schemas.insert(name.clone(), custom::v3(definition));
-    }
     if let Some(list) = list_name(row).filter(|_| row.allows("list")) {
         let kind = row.list_kind();
-        kinds.push((list.clone(), KindName { kind: &kind, ..KindName::of(row) }.to_json()));
-        schemas.insert(list, list_schema(row, &name));
+        schemas.insert(list.clone(), list_schema(row, &name));
+        name_kind(schemas, &list, KindName { kind: &kind, ..KindName::of(row) });
+    }
+    if let Some(definition) = row.custom() {
+        schemas.insert(name, custom::v3(definition));
     }
 }
 

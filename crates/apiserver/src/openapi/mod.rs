@@ -12,6 +12,7 @@ mod parameters;
 mod paths;
 mod protobuf;
 mod v2;
+mod write;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -84,7 +85,7 @@ impl Documents {
                 Some(answer::document(request, self.tag(), Kind::Protobuf, render))
             }
             _ if !negotiate::prefers(request.accept, "json") => Some(answer::not_acceptable()),
-            "v2" => Some(answer::document(request, self.tag(), Kind::Json, || answer::bytes(&self.v2()))),
+            "v2" => Some(answer::document(request, self.tag(), Kind::Json, || self.v2())),
             "v3" => Some(answer::json(&self.index())),
             path => path.strip_prefix("v3/").map(|path| self.version(request, path)),
         }
@@ -101,12 +102,12 @@ impl Documents {
     }
 
     /// The version 3 document of a path as `apis/apps/v1`.
-    pub fn v3(&self, path: &str) -> Option<Value> {
+    pub fn v3(&self, path: &str) -> Option<Vec<u8>> {
         self.versions.iter().find(|version| &*version.path == path).map(Version::document)
     }
 
     /// The version 2 document of everything.
-    pub fn v2(&self) -> Value {
+    pub fn v2(&self) -> Vec<u8> {
         v2::document(self.rows())
     }
 
@@ -118,7 +119,7 @@ impl Documents {
         let Some(version) = self.versions.iter().find(|version| &*version.path == path) else {
             return answer::not_found();
         };
-        let render = || answer::bytes(&version.document());
+        let render = || version.document();
         match parameter(request.query, "hash").filter(|hash| !hash.is_empty()) {
             Some(hash) if hash != version.tag() => answer::moved(&version.url()),
             Some(_) => {
@@ -148,18 +149,26 @@ impl Version {
         format!("/openapi/v3/{}?hash={}", self.path, self.tag())
     }
 
-    fn document(&self) -> Value {
+    fn document(&self) -> Vec<u8> {
         let rows = self.rows.iter().map(|row| &**row);
-        let security = json!({ "BearerToken": {
-            "type": "apiKey", "in": "header", "name": "authorization", "description": "Bearer token authentication",
-        } });
-        json!({
-            "openapi": "3.0.0",
-            "info": { "title": "Kubernetes", "version": VERSION },
-            "paths": paths::of(rows.clone()),
-            "components": { "schemas": components::of(rows), "securitySchemes": security },
-        })
+        let mut out =
+            format!(r#"{{"openapi":"3.0.0","info":{{"title":"Kubernetes","version":"{VERSION}"}},"paths":"#)
+                .into();
+        write::map(&mut out, paths::of(rows.clone()));
+        out.extend_from_slice(br#","components":{"schemas":"#);
+        write::map(&mut out, components::of(rows));
+        out.extend_from_slice(br#","securitySchemes":"#);
+        write::value(&mut out, &security());
+        out.extend_from_slice(b"}}");
+        out
     }
+}
+
+/// How clients prove who they are.
+fn security() -> Value {
+    json!({ "BearerToken": {
+        "type": "apiKey", "in": "header", "name": "authorization", "description": "Bearer token authentication",
+    } })
 }
 
 /// `api/v1` or `apis/apps/v1`.
@@ -209,6 +218,10 @@ mod tests {
         Documents::new(&rows)
     }
 
+    fn parsed(document: &[u8]) -> Value {
+        serde_json::from_slice(document).expect("is JSON")
+    }
+
     fn request(path: &str) -> Request<'_> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         Request { path, query, accept: None, if_none_match: None, now: Timestamp::UNIX_EPOCH }
@@ -216,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_core_document_is_as_recorded() {
-        let document = documents().v3("api/v1").expect("is served");
+        let document = parsed(&documents().v3("api/v1").expect("is served"));
         let schemas = &document["components"]["schemas"];
         let kind = &schemas["io.k8s.api.core.v1.ConfigMap"]["x-kubernetes-group-version-kind"];
         assert_eq!(*kind, json!([{"group": "", "kind": "ConfigMap", "version": "v1"}]));
@@ -234,11 +247,11 @@ mod tests {
     fn every_reference_of_every_document_leads_somewhere() {
         let documents = documents();
         for version in &documents.versions {
-            let document = version.document();
+            let document = parsed(&version.document());
             let schemas = document["components"]["schemas"].as_object().expect("schemas");
             check_references(&document, schemas, "#/components/schemas/");
         }
-        let document = documents.v2();
+        let document = parsed(&documents.v2());
         let definitions = document["definitions"].as_object().expect("definitions");
         check_references(&document, definitions, "#/definitions/");
         assert!(definitions.contains_key("io.k8s.api.apps.v1.DeploymentList"));

@@ -17,8 +17,8 @@ const PATCHES: [&str; 3] =
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 /// The paths of these rows.
-pub(super) fn of<'a>(rows: impl Iterator<Item = &'a Resource>) -> Map<String, Value> {
-    rows.flat_map(items).collect()
+pub(super) fn of<'a>(rows: impl Iterator<Item = &'a Resource>) -> impl Iterator<Item = (String, Value)> {
+    rows.flat_map(items)
 }
 
 /// One operation in the making.
@@ -252,7 +252,8 @@ mod tests {
     use super::*;
 
     fn paths(kind: &str) -> Map<String, Value> {
-        of(Resource::built_in().iter().filter(|row| &*row.kind == kind && &*row.version == "v1"))
+        let rows = Resource::built_in();
+        of(rows.iter().filter(|row| &*row.kind == kind && &*row.version == "v1")).collect()
     }
 
     #[test]

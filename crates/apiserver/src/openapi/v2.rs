@@ -3,26 +3,26 @@
 use serde_json::{Map, Value, json};
 
 use super::components::{self, KindName, for_each_below};
-use super::{VERSION, custom, paths};
+use super::{VERSION, custom, paths, security, write};
 use crate::resource::Resource;
 
 const PREFIX: &str = "#/definitions/";
 
 /// Everything in one document.
-pub(super) fn document<'a>(rows: impl Iterator<Item = &'a Resource> + Clone) -> Value {
-    let mut paths = paths::of(rows.clone());
-    paths.values_mut().for_each(path);
-    let security = json!({ "BearerToken": {
-        "type": "apiKey", "in": "header", "name": "authorization", "description": "Bearer token authentication",
-    } });
-    json!({
-        "swagger": "2.0",
-        "info": { "title": "Kubernetes", "version": VERSION },
-        "paths": paths,
-        "definitions": definitions(rows),
-        "securityDefinitions": security,
-        "security": [{ "BearerToken": [] }],
-    })
+pub(super) fn document<'a>(rows: impl Iterator<Item = &'a Resource> + Clone) -> Vec<u8> {
+    let paths = paths::of(rows.clone()).map(|(name, mut item)| {
+        path(&mut item);
+        (name, item)
+    });
+    let mut out =
+        format!(r#"{{"swagger":"2.0","info":{{"title":"Kubernetes","version":"{VERSION}"}},"paths":"#).into();
+    write::map(&mut out, paths);
+    out.extend_from_slice(br#","definitions":"#);
+    write::map(&mut out, definitions(rows));
+    out.extend_from_slice(br#","securityDefinitions":"#);
+    write::value(&mut out, &security());
+    out.extend_from_slice(br#","security":[{"BearerToken":[]}]}"#);
+    out
 }
 
 /// The definitions alone.
@@ -133,6 +133,7 @@ mod tests {
     fn the_same_facts_stand_in_other_places() {
         let rows = Resource::built_in();
         let document = document(rows.iter().filter(|row| &*row.kind == "Deployment"));
+        let document: Value = serde_json::from_slice(&document).expect("is JSON");
         let patch = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
         assert_eq!(
             patch["parameters"][0]["schema"]["$ref"],

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock};
 
+use k8s_openapi::schemars::SchemaGenerator;
 use k8s_openapi::schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
@@ -59,12 +60,25 @@ fn position(group: &str, version: &str, kind: &str) -> Option<usize> {
     ROOTS.iter().position(|root| root.kind == kind && root.group == group && root.version == version)
 }
 
+/// The JSON schemas of several built-in kinds, as [`raw`] gives them for one; types they share are made once.
+pub fn raw_all<'a>(kinds: impl IntoIterator<Item = (&'a str, &'a str, &'a str)>) -> Map<String, Value> {
+    let mut generator = generator();
+    for at in kinds.into_iter().filter_map(|(group, version, kind)| position(group, version, kind)) {
+        (ROOTS[at].generate)(&mut generator);
+    }
+    generator.take_definitions(false)
+}
+
 fn definitions(root: &Root) -> Map<String, Value> {
-    let mut settings = SchemaSettings::draft2020_12();
-    settings.definitions_path = DEFINITIONS_PATH.into();
-    let mut generator = settings.into_generator();
+    let mut generator = generator();
     (root.generate)(&mut generator);
     generator.take_definitions(false)
+}
+
+fn generator() -> SchemaGenerator {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.definitions_path = DEFINITIONS_PATH.into();
+    settings.into_generator()
 }
 
 fn make(root: &Root) -> Ref {

@@ -23,7 +23,7 @@ mod typecheck;
 mod unknown;
 mod validate;
 
-pub use built_in::{built_in, built_in_type, object_meta, raw, type_name};
+pub use built_in::{built_in, built_in_type, object_meta, raw, raw_all, type_name};
 pub use complete::complete;
 pub use custom::custom;
 pub use default::default;
