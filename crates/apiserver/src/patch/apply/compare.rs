@@ -200,6 +200,7 @@ fn without_self(node: Value) -> Option<Value> {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "rows are written in place with json!")]
 mod tests {
     use serde_json::json;
 

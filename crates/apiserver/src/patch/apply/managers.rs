@@ -198,6 +198,7 @@ pub(super) fn cap(entries: &mut Vec<Entry>) {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "rows are written in place with json!")]
 mod tests {
     use serde_json::json;
 

@@ -150,6 +150,7 @@ impl<'a> Weaver<'a> {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "rows are written in place with json!")]
 mod tests {
     use serde_json::json;
 

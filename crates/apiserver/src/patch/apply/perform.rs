@@ -209,5 +209,6 @@ fn refusal(conflicts: &[Conflict]) -> Status {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "rows are written in place with json!")]
 #[path = "tests.rs"]
 mod tests;

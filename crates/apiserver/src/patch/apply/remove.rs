@@ -45,6 +45,7 @@ fn stays(value: &mut Value, node: Option<&Value>, place: Place<'_>) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "rows are written in place with json!")]
 mod tests {
     use serde_json::json;
 

@@ -78,6 +78,7 @@ fn steps(dotted: &str) -> Vec<String> {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "rows are written in place with json!")]
 mod tests {
     use serde_json::json;
 

@@ -190,6 +190,7 @@ pub(super) fn parse(given: &Value) -> Result<Fields, String> {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "rows are written in place with json!")]
 mod tests {
     use homeostat_core::Entropy;
     use serde_json::json;

@@ -94,7 +94,7 @@ impl Story {
         drop_empty(&mut object);
         let reset = if name.contains('/') { &["metadata", "spec"][..] } else { &["status"][..] };
         self.with(name, |schema, live, manager| {
-            track_update(Some(schema), live, &mut object, manager, reset)
+            track_update(Some(schema), live, &mut object, manager, reset);
         });
         self.settle(object);
     }

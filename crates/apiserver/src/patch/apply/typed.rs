@@ -82,6 +82,7 @@ pub(super) fn reconcile(set: &mut Fields, place: Place<'_>) {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "rows are written in place with json!")]
 mod tests {
     use serde_json::json;
 
@@ -171,5 +172,22 @@ mod tests {
         reconcile(set.as_object_mut().expect("a set"), Place::root(Some(&schema)));
         let expected = json!({"f:spec": {"f:atomicMap": {}, "f:atomic": {}, "f:granular": {"f:a": {}}, "f:any": {"f:a": {}}}});
         assert_eq!(set, expected);
+    }
+
+    #[test]
+    fn built_in_kinds_bring_their_keys_and_defaults() {
+        let schema = crate::schema::built_in("", "v1", "Service").expect("a built-in kind");
+        let object = json!({
+            "metadata": {"finalizers": ["f"], "ownerReferences": [{"uid": "u", "name": "o"}]},
+            "spec": {"selector": {"a": "b"}, "ports": [{"name": "a", "port": 80}, {"port": 53, "protocol": "UDP"}]}
+        });
+        let expected = json!({
+            "f:metadata": {"f:finalizers": {"v:\"f\"": {}}, "f:ownerReferences": {"k:{\"uid\":\"u\"}": {}}},
+            "f:spec": {"f:selector": {}, "f:ports": {
+                "k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:name": {}, "f:port": {}},
+                "k:{\"port\":53,\"protocol\":\"UDP\"}": {".": {}, "f:port": {}, "f:protocol": {}}
+            }}
+        });
+        assert_eq!(Value::Object(field_set(&object, Place::root(Some(&schema)))), expected);
     }
 }

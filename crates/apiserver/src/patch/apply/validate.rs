@@ -110,6 +110,7 @@ fn check_items(items: &[Value], place: Place<'_>, path: &mut String, errors: &mu
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "rows are written in place with json!")]
 mod tests {
     use serde_json::json;
 

@@ -66,7 +66,7 @@ fn merge_maps(target: &mut Vec<Value>, patch: &[Value], place: &Place<'_>) -> Re
         let found = before.position(element).or_else(|| appended(target, before.count(), element, key));
         match (found.and_then(|at| target.get_mut(at)), element) {
             (Some(Value::Object(present)), Value::Object(change)) => {
-                merge_map(present, change, place.items())?
+                merge_map(present, change, place.items())?;
             }
             _ => target.push(element.clone()),
         }

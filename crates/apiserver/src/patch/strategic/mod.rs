@@ -62,7 +62,7 @@ fn merge_map(target: &mut Fields, patch: &Fields, schema: Option<&Schema>) -> Re
 fn follow_directive(target: &mut Fields, patch: &Fields, directive: &Value) -> Result<(), Status> {
     match directive.as_str() {
         Some("replace") => {
-            *target = patch.clone();
+            target.clone_from(patch);
             target.remove(DIRECTIVE);
         }
         Some("delete") => target.clear(),
@@ -198,4 +198,5 @@ fn wrong_type(expected: &Value, found: &Value) -> Status {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "rows are written in place with json!")]
 mod tests;
