@@ -69,6 +69,7 @@ async fn answer(request: Request<RequestBody>) -> Result<Response<Body>, Infalli
     let name = request.extensions().get::<Identity>().map(|who| who.name.clone()).unwrap();
     let body = match request.uri().path() {
         "/panic" => panic!("asked to"),
+        "/hold" => std::future::pending().await,
         "/watch" => {
             let first = futures::stream::iter([name.into_bytes().into()]);
             Body::stream(first.chain(futures::stream::pending()))
@@ -339,4 +340,39 @@ async fn who_is_slow_is_cut_off_in_time() {
     assert!(started.elapsed() <= limits::BODY_TIME + limits::LEFTOVER_TIME + Duration::from_secs(1));
     assert_eq!(server.get(None, "/who", "").await.0, 200);
     server.stop().await;
+}
+
+#[tokio::test]
+async fn requests_beyond_the_limit_are_told_to_come_back_and_watches_take_no_room() {
+    let server = start();
+    let stream = server.tls("h2", None).await.unwrap();
+    let (sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let send = |path: &str| {
+        let request = Request::get(format!("https://localhost{path}"));
+        let request = request.body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap();
+        let mut sender = sender.clone();
+        async move { sender.send_request(request).await.unwrap() }
+    };
+    let mut held = tokio::task::JoinSet::new();
+    for _ in 0..limits::READS_MAX {
+        held.spawn(send("/hold"));
+    }
+    let refused = loop {
+        // Streams are taken up in order, but beside each other: until the last is, there is room.
+        let answer = send("/who").await;
+        if answer.status() != 200 {
+            break answer;
+        }
+    };
+    assert_eq!(refused.status(), 429);
+    assert_eq!(refused.headers()["retry-after"], "1");
+    assert_eq!(send("/watch?watch=1").await.status(), 200);
+    drop(held);
+    while send("/who").await.status() != 200 {}
+    server.stop.cancel();
+    drop(sender);
+    server.task.await.unwrap();
+    let _ = connection.await.unwrap();
 }
