@@ -24,8 +24,8 @@ use crate::status::{About, Status};
 
 /// Who issues the tokens, and the audience they are for unless another is asked.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
-/// Where [`Issuer::keys`] is served, as the discovery document says.
-pub const KEYS_PATH: &str = "/openid/v1/jwks";
+/// Where the public keys are served, as the discovery document says.
+const KEYS_PATH: &str = "/openid/v1/jwks";
 
 const GROUP: &str = "authentication.k8s.io";
 const KIND: &str = "TokenRequest";
@@ -149,16 +149,19 @@ impl Issuer {
         Ok(Accepted { identity: identity(&claims), audiences })
     }
 
-    /// The keys tokens are signed with, for those who verify them themselves.
-    pub fn keys(&self) -> Value {
-        json!({"keys": [self.key.public_jwk()]})
-    }
-
-    /// The discovery document of the issuer; `server` is where this server is reached.
-    pub fn discovery(&self, server: &str) -> Value {
-        json!({"issuer": ISSUER, "jwks_uri": format!("{server}{KEYS_PATH}"),
-            "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": ["ES256"]})
+    /// The documents by which others learn to verify our tokens: media type and value; `None` for other paths.
+    /// `host` is where the asking client reached this server.
+    pub fn document(&self, path: &str, host: &str) -> Option<(&'static str, Value)> {
+        match path {
+            "/.well-known/openid-configuration" => Some((
+                "application/json",
+                json!({"issuer": ISSUER, "jwks_uri": format!("https://{host}{KEYS_PATH}"),
+                    "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
+                    "id_token_signing_alg_values_supported": ["ES256"]}),
+            )),
+            KEYS_PATH => Some(("application/jwk-set+json", json!({"keys": [self.key.public_jwk()]}))),
+            _ => None,
+        }
     }
 
     fn claims(&self, token: &str) -> Option<Arc<Claims>> {
@@ -345,4 +348,71 @@ fn check_pod_account(snapshot: &Snapshot, namespace: &str, pod: &str, account: &
     Err(Status::bad_request(format!(
         "cannot bind token for serviceaccount {account:?} to pod running with different serviceaccount name."
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_store::{Expect, Memory, Op, Txn, Value as Bytes};
+
+    use super::*;
+
+    async fn put(store: &SharedStore, resource: &str, name: &str, object: Option<Value>) {
+        let op = object.map_or(Op::Delete, |object| Op::Put(Bytes::plain(object.to_string())));
+        store.commit(Txn::one(Key::new("", resource, "a", name), Expect::Any, op)).await.unwrap();
+    }
+
+    async fn issuer() -> (Issuer, SharedStore) {
+        let store: SharedStore = Arc::new(Memory::new());
+        put(&store, "serviceaccounts", "bot", Some(json!({"metadata": {"uid": "u1"}}))).await;
+        put(&store, "secrets", "s", Some(json!({"metadata": {"uid": "u2"}}))).await;
+        let key = SigningKey::from_pkcs8(&SigningKey::generate()).unwrap();
+        let clock = Clock::virtual_from(Timestamp::from_second(1_800_000_000).unwrap());
+        (Issuer::new(key, store.clone(), clock, Entropy::seeded(1)), store)
+    }
+
+    fn token(issuer: &Issuer, spec: Value) -> String {
+        let answer = issuer.request("a", "bot", json!({"spec": spec})).unwrap();
+        answer["status"]["token"].as_str().unwrap().to_owned()
+    }
+
+    fn ours() -> Vec<String> {
+        vec![ISSUER.to_owned()]
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_names_its_account_until_it_expires() {
+        let (issuer, _store) = issuer().await;
+        let token = token(&issuer, json!({"expirationSeconds": 600}));
+        let accepted = issuer.verify(&token, &ours()).unwrap();
+        assert_eq!(accepted.identity.name, "system:serviceaccount:a:bot");
+        assert_eq!(accepted.identity.uid, "u1");
+        tokio::time::advance(std::time::Duration::from_secs(599)).await;
+        assert!(issuer.verify(&token, &ours()).is_ok());
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        assert_eq!(issuer.verify(&token, &ours()).unwrap_err(), "service account token has expired");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_is_good_for_its_audience_only() {
+        let (issuer, _store) = issuer().await;
+        let token = token(&issuer, json!({"audiences": ["app"]}));
+        assert!(issuer.verify(&token, &ours()).is_err());
+        assert_eq!(issuer.verify(&token, &["app".into(), "x".into()]).unwrap().audiences, ["app"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_dies_with_what_it_is_bound_to() {
+        let (issuer, store) = issuer().await;
+        let plain = token(&issuer, json!({}));
+        let bound =
+            token(&issuer, json!({"boundObjectRef": {"kind": "Secret", "apiVersion": "v1", "name": "s"}}));
+        let are_good = || [&plain, &bound].map(|token| issuer.verify(token, &ours()).is_ok());
+        assert_eq!(are_good(), [true, true]);
+        put(&store, "secrets", "s", Some(json!({"metadata": {"uid": "another"}}))).await;
+        assert_eq!(are_good(), [true, false]);
+        put(&store, "serviceaccounts", "bot", None).await;
+        assert_eq!(are_good(), [false, false]);
+        put(&store, "serviceaccounts", "bot", Some(json!({"metadata": {"uid": "u3"}}))).await;
+        assert_eq!(are_good(), [false, false], "the same name is another account");
+    }
 }
