@@ -71,16 +71,16 @@ impl Backend {
         }
         let committed = self.store.commit(txn).await?;
         let new = committed.entries.first().and_then(Option::as_ref);
-        self.release_addresses(&key, old, new);
+        self.settle_addresses(&key, old, new);
         self.notices.observe(&key, old, new);
         Ok(committed)
     }
 
-    /// What a Service no longer holds is free again.
-    fn release_addresses(&self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
-        if let (Some(old), "services", "") = (old, key.resource(), key.group()) {
-            let new = new.map(|entry| encode::decode(entry));
-            self.services.release(&encode::decode(old), new.as_ref());
+    /// What a Service no longer holds is free again; what it holds now is taken.
+    fn settle_addresses(&self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
+        if let ("services", "") = (key.resource(), key.group()) {
+            let decode = |entry: Option<&Arc<Entry>>| entry.map(|entry| encode::decode(entry));
+            self.services.settle(decode(old).as_ref(), decode(new).as_ref());
         }
     }
 

@@ -1,10 +1,11 @@
 //! Gives out addresses and node ports.
 //!
 //! **Invariant:** an address or port is given to one Service at a time. The allocator lives in memory and is fed from
-//! the stored Services at start ([`Allocator::observe`]); who allocates must say how it ended
-//! ([`Allocator::release`]). IPv4 only: this is a single-stack cluster.
+//! the stored Services at start ([`Allocator::observe`]) and told of every write that succeeds
+//! ([`Allocator::settle`]). What a failed write was given comes back by itself, so a client that tries to create what is
+//! there already cannot use up the ports. IPv4 only: this is a single-stack cluster.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +20,10 @@ const NODE_PORT_MIN: u16 = 30_000;
 const NODE_PORT_MAX: u16 = 32_767;
 /// What a dry run shows for a node port: one that no real allocation can give.
 const DRY_RUN_PORT: u16 = 32_769;
+/// How many allocations later the write a value was given to must have ended: far more than may be in flight at once.
+const RESERVATIONS_MAX: u64 = 1024;
+/// Twice what live reservations of one address and one port each come to.
+const PRUNE_AT: usize = 4096;
 /// Random tries before the search becomes linear; at half a range taken the chance to need it is 2^-16.
 const RANDOM_TRIES: usize = 16;
 
@@ -49,35 +54,85 @@ pub enum Mode {
     DryRun,
 }
 
+/// What is given out: for good, or to a write that has not ended yet.
+#[derive(Debug, Default)]
+struct Taken {
+    held: Held,
+    /// The allocation, counted from the first, that each reserved value was given out by.
+    reserved_addresses: BTreeMap<Ipv4Addr, u64>,
+    reserved_ports: BTreeMap<u16, u64>,
+    allocations: u64,
+}
+
+impl Taken {
+    fn has_address(&self, address: Ipv4Addr) -> bool {
+        self.held.addresses.contains(&address) || self.is_live(self.reserved_addresses.get(&address))
+    }
+
+    fn has_port(&self, port: u16) -> bool {
+        self.held.ports.contains(&port) || self.is_live(self.reserved_ports.get(&port))
+    }
+
+    fn is_live(&self, reservation: Option<&u64>) -> bool {
+        reservation.is_some_and(|allocation| allocation + RESERVATIONS_MAX > self.allocations)
+    }
+
+    fn reserve(&mut self, fresh: Held) {
+        self.allocations += 1;
+        // Pruned only when half of it may be stale, so that an allocation costs little on average.
+        if self.reserved_addresses.len() + self.reserved_ports.len() > PRUNE_AT {
+            let oldest = self.allocations.saturating_sub(RESERVATIONS_MAX);
+            self.reserved_addresses.retain(|_, allocation| *allocation > oldest);
+            self.reserved_ports.retain(|_, allocation| *allocation > oldest);
+        }
+        self.reserved_addresses
+            .extend(fresh.addresses.into_iter().map(|address| (address, self.allocations)));
+        self.reserved_ports.extend(fresh.ports.into_iter().map(|port| (port, self.allocations)));
+    }
+
+    fn forget(&mut self, held: &Held) {
+        for address in &held.addresses {
+            self.held.addresses.remove(address);
+            self.reserved_addresses.remove(address);
+        }
+        for port in &held.ports {
+            self.held.ports.remove(port);
+            self.reserved_ports.remove(port);
+        }
+    }
+
+    fn hold(&mut self, held: Held) {
+        self.forget(&held);
+        self.held.addresses.extend(held.addresses);
+        self.held.ports.extend(held.ports);
+    }
+}
+
 /// Gives out addresses and node ports.
 #[derive(Debug, Default)]
 pub struct Allocator {
-    taken: Mutex<Held>,
+    taken: Mutex<Taken>,
 }
 
 impl Allocator {
-    fn taken(&self) -> MutexGuard<'_, Held> {
+    fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes what a stored Service holds; call it for each one at start.
     pub fn observe(&self, service: &Value) {
-        let held = Held::of(service);
-        let mut taken = self.taken();
-        taken.addresses.extend(held.addresses);
-        taken.ports.extend(held.ports);
+        self.settle(None, Some(service));
     }
 
-    /// Frees what `gone` held and `kept` does not: after a delete (`kept` is `None`), after an update (old, new) and
-    /// after a refused write (new, old).
-    pub fn release(&self, gone: &Value, kept: Option<&Value>) {
-        let (gone, kept) = (Held::of(gone), kept.map(Held::of).unwrap_or_default());
+    /// Notes that a write succeeded: what `old` held is free unless `new` holds it. A write that fails needs no call;
+    /// what it was given is free again some hundred allocations later.
+    pub fn settle(&self, old: Option<&Value>, new: Option<&Value>) {
         let mut taken = self.taken();
-        for address in gone.addresses.difference(&kept.addresses) {
-            taken.addresses.remove(address);
+        if let Some(old) = old {
+            taken.forget(&Held::of(old));
         }
-        for port in gone.ports.difference(&kept.ports) {
-            taken.ports.remove(port);
+        if let Some(new) = new {
+            taken.hold(Held::of(new));
         }
     }
 
@@ -100,8 +155,7 @@ impl Allocator {
         claim.ports(spec)?;
         let fresh = claim.fresh;
         if mode == Mode::Real {
-            taken.addresses.extend(fresh.addresses);
-            taken.ports.extend(fresh.ports);
+            taken.reserve(fresh);
         }
         Ok(())
     }
@@ -131,7 +185,7 @@ fn check_families(spec: &Fields) -> Result<(), Vec<Error>> {
 
 /// One allocation under way.
 struct Claim<'a> {
-    taken: &'a Held,
+    taken: &'a Taken,
     held: &'a Held,
     fresh: Held,
     mode: Mode,
@@ -156,7 +210,7 @@ impl Claim<'_> {
         }
         let detail = if !is_in_network(address) {
             "the provided network does not match the current range"
-        } else if self.taken.addresses.contains(&address) {
+        } else if self.taken.has_address(address) {
             "provided IP is already allocated"
         } else {
             self.fresh.addresses.insert(address);
@@ -172,7 +226,7 @@ impl Claim<'_> {
         // Without the network itself, the address of this server and the broadcast address.
         let count = (1_u32 << (32 - bits)) - 3;
         let address = |offset: u32| Ipv4Addr::from(u32::from(base) + 2 + offset);
-        let is_free = |offset: &u32| !self.taken.addresses.contains(&address(*offset));
+        let is_free = |offset: &u32| !self.taken.has_address(address(*offset));
         if self.mode == Mode::DryRun {
             return Ok(address(0));
         }
@@ -219,7 +273,7 @@ impl Claim<'_> {
             format!(
                 "provided port is not in the valid range. The range of valid ports is {NODE_PORT_MIN}-{NODE_PORT_MAX}"
             )
-        } else if self.taken.ports.contains(&number) {
+        } else if self.taken.has_port(number) {
             "provided port is already allocated".into()
         } else {
             self.fresh.ports.insert(number);
@@ -237,7 +291,7 @@ impl Claim<'_> {
             return Ok(number);
         }
         let count = u64::from(NODE_PORT_MAX - NODE_PORT_MIN) + 1;
-        let is_free = |port: &u16| !self.taken.ports.contains(port) && !self.fresh.ports.contains(port);
+        let is_free = |port: &u16| !self.taken.has_port(*port) && !self.fresh.ports.contains(port);
         let drawn = |_| NODE_PORT_MIN + u16::try_from(self.entropy.below(count)).expect("below 2768");
         let found = (0..RANDOM_TRIES).map(drawn).find(is_free);
         let found = found.or_else(|| (NODE_PORT_MIN..=NODE_PORT_MAX).find(is_free));
@@ -315,7 +369,7 @@ mod tests {
         let plain = allocated(&allocator, plain, Some(&node));
         assert_eq!(plain["spec"]["ports"][0].get("nodePort"), None);
         assert_eq!(plain["spec"].get("externalTrafficPolicy"), None);
-        allocator.release(&node, Some(&plain));
+        allocator.settle(Some(&node), Some(&plain));
         let again = json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": number}]}});
         allocated(&allocator, again, None);
     }
@@ -329,8 +383,25 @@ mod tests {
         let errors =
             allocator.allocate(&mut second, None, Mode::Real, &Entropy::seeded(2)).expect_err("taken");
         assert!(errors[0].body.ends_with("provided IP is already allocated"), "{}", errors[0]);
-        allocator.release(&first, None);
+        allocator.settle(Some(&first), None);
         allocator.allocate(&mut second, None, Mode::Real, &Entropy::seeded(2)).expect("free again");
+    }
+
+    #[test]
+    fn writes_that_fail_do_not_use_up_the_ports() {
+        let allocator = Allocator::default();
+        let kept =
+            allocated(&allocator, json!({"spec": {"type": "NodePort", "ports": [{"port": 80}]}}), None);
+        allocator.observe(&kept);
+        let number = kept["spec"]["ports"][0]["nodePort"].as_u64().expect("a node port");
+        let entropy = Entropy::seeded(9);
+        let wanted = prepared(json!({"spec": {"type": "NodePort", "ports": [{"port": 80}]}}), None);
+        for _ in 0..3 * RESERVATIONS_MAX {
+            let mut failed = wanted.clone();
+            allocator.allocate(&mut failed, None, Mode::Real, &entropy).expect("there is always a port");
+            assert_ne!(failed["spec"]["ports"][0]["nodePort"], json!(number));
+        }
+        assert!(allocator.taken().reserved_ports.len() <= PRUNE_AT);
     }
 
     #[test]
@@ -339,7 +410,7 @@ mod tests {
         let allocator = Allocator::default();
         allocator.allocate(&mut service, None, Mode::DryRun, &Entropy::seeded(1)).expect("allocates");
         assert_eq!(service["spec"]["ports"][0]["nodePort"], json!(DRY_RUN_PORT));
-        assert!(allocator.taken().addresses.is_empty() && allocator.taken().ports.is_empty());
+        assert_eq!(allocator.taken().allocations, 0);
     }
 
     #[test]
