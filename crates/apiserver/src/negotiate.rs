@@ -1,15 +1,14 @@
 //! Content negotiation: what a client wants an answer to look like, and what the body it sends is.
 //!
 //! **Invariant:** pure functions of header and query text; the common cases (no `Accept`, or plain
-//! `application/json`) allocate nothing. Protobuf is accepted as a wish, since its clients also read JSON, and
-//! answered in JSON; as a request body it is reported to the caller, who knows whether it can be decoded.
-//! Encoding the answer is [`encode`]'s business only for bodies that are not stored bytes already.
+//! `application/json`) allocate nothing. Protobuf is a wish the caller grants where it can: its clients
+//! read JSON too, so [`encode`] and [`Media::content_type`] stand in with JSON. As a request body it is reported to the
+//! caller, who knows whether it can be decoded.
 
 mod accept;
 mod content;
 mod query;
 
-use bytes::Bytes;
 use serde_json::Value;
 
 use self::accept::{Clause, clauses};
@@ -124,7 +123,7 @@ pub enum Media {
     Json,
     /// YAML.
     Yaml,
-    /// Protobuf was preferred; answered in JSON.
+    /// Protobuf is preferred; JSON will do.
     Protobuf,
 }
 
@@ -245,17 +244,6 @@ pub(crate) fn prefers(accept: Option<&str>, subtype: &str) -> bool {
     clauses.iter().find_map(|clause| {
         if clause.matches("json") { Some(false) } else { clause.matches(subtype).then_some(true) }
     }) == Some(true)
-}
-
-/// Re-encodes JSON that is ready as decided: itself, unless YAML or indentation is wanted.
-pub fn encode_json(json: Bytes, representation: &Representation) -> Bytes {
-    if representation.media != Media::Yaml && !representation.pretty {
-        return json;
-    }
-    match serde_json::from_slice::<Value>(&json) {
-        Ok(value) => encode(&value, representation).into(),
-        Err(_) => json,
-    }
 }
 
 impl Asked<'_> {

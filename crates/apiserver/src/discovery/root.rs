@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Group, Version, order};
 
 /// Paths that are there whatever is served.
-const FIXED_PATHS: [&str; 13] = [
+const FIXED_PATHS: [&str; 12] = [
     "/api",
     "/api/v1",
     "/apis",
@@ -13,7 +13,6 @@ const FIXED_PATHS: [&str; 13] = [
     "/healthz/ping",
     "/livez",
     "/livez/ping",
-    "/metrics",
     "/openapi/v2",
     "/openapi/v3",
     "/readyz",
