@@ -18,6 +18,29 @@ const OPERATIONS_MAX: usize = 10_000;
 /// beyond what a client could have sent.
 const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
+/// List elements that operations may push aside in sum: 10 000 insertions at the front of a list of a million would
+/// otherwise keep a processor busy for half a minute. This many take a fraction of a second.
+const SHIFTED_ELEMENTS_MAX: usize = 50_000_000;
+
+/// What one run of a patch has spent of its limits.
+#[derive(Default)]
+struct Spent {
+    copied_bytes: usize,
+    shifted_elements: usize,
+}
+
+impl Spent {
+    fn copy(&mut self, bytes: usize) -> Result<(), Failed> {
+        self.copied_bytes += bytes;
+        holds(self.copied_bytes <= COPIED_BYTES_MAX)
+    }
+
+    fn shift(&mut self, elements: usize) -> Result<(), Failed> {
+        self.shifted_elements += elements;
+        holds(self.shifted_elements <= SHIFTED_ELEMENTS_MAX)
+    }
+}
+
 /// The fields an operation may have.
 const FIELDS: [&str; 4] = ["op", "path", "from", "value"];
 
@@ -75,9 +98,9 @@ impl Patch {
 
     /// Performs the operations one after another. After a refusal the document is half changed: discard it.
     pub fn apply(&self, document: &mut Value) -> Result<(), Status> {
-        let mut copied_bytes = 0;
+        let mut spent = Spent::default();
         for operation in &self.0 {
-            operation.apply(document, &mut copied_bytes)?;
+            operation.apply(document, &mut spent)?;
         }
         Ok(())
     }
@@ -98,17 +121,17 @@ impl Operation {
         })
     }
 
-    fn apply(&self, document: &mut Value, copied_bytes: &mut usize) -> Result<(), Failed> {
+    fn apply(&self, document: &mut Value, spent: &mut Spent) -> Result<(), Failed> {
         let path = self.path.as_deref().ok_or(Failed)?;
         match (&*self.verb, path) {
             ("replace", "") => self.replace_document(document),
             ("test", "") => holds(*document == self.value()),
-            ("add", _) => add(find(document, path)?, self.value()),
-            ("remove", _) => remove(find(document, path)?).map(drop),
+            ("add", _) => add(find(document, path)?, self.value(), spent),
+            ("remove", _) => remove(find(document, path)?, spent).map(drop),
             ("replace", _) => replace(find(document, path)?, self.value()),
             ("test", _) => self.test(document, path),
-            ("move", _) => self.move_value(document, path),
-            ("copy", _) => self.copy(document, path, copied_bytes),
+            ("move", _) => self.move_value(document, path, spent),
+            ("copy", _) => self.copy(document, path, spent),
             _ => Err(Failed),
         }
     }
@@ -132,19 +155,18 @@ impl Operation {
         holds(found.unwrap_or(&Value::Null) == wanted.unwrap_or(&Value::Null))
     }
 
-    fn move_value(&self, document: &mut Value, path: &str) -> Result<(), Failed> {
-        let value = remove(find(document, self.from.as_deref().ok_or(Failed)?)?)?;
-        add(find(document, path)?, value)
+    fn move_value(&self, document: &mut Value, path: &str, spent: &mut Spent) -> Result<(), Failed> {
+        let value = remove(find(document, self.from.as_deref().ok_or(Failed)?)?, spent)?;
+        add(find(document, path)?, value, spent)
     }
 
-    fn copy(&self, document: &mut Value, path: &str, copied_bytes: &mut usize) -> Result<(), Failed> {
+    fn copy(&self, document: &mut Value, path: &str, spent: &mut Spent) -> Result<(), Failed> {
         let from = find(document, self.from.as_deref().ok_or(Failed)?)?;
         let value = get(&from)?.cloned();
         if let Some(value) = &value {
-            *copied_bytes += value.to_string().len();
-            holds(*copied_bytes <= COPIED_BYTES_MAX)?;
+            spent.copy(value.to_string().len())?;
         }
-        add(find(document, path)?, value.unwrap_or_default())
+        add(find(document, path)?, value.unwrap_or_default(), spent)
     }
 }
 
@@ -237,7 +259,7 @@ fn get<'a>(place: &'a Place<'_>) -> Result<Option<&'a Value>, Failed> {
     }
 }
 
-fn add(place: Place<'_>, value: Value) -> Result<(), Failed> {
+fn add(place: Place<'_>, value: Value, spent: &mut Spent) -> Result<(), Failed> {
     match place {
         Place::Field(fields, name) => {
             fields.insert(name, value);
@@ -245,7 +267,7 @@ fn add(place: Place<'_>, value: Value) -> Result<(), Failed> {
         Place::Element(items, segment) if segment == "-" => items.push(value),
         Place::Element(items, segment) => {
             let at = index(&segment, items.len() + 1)?;
-            holds(at <= items.len())?;
+            spent.shift(items.len().checked_sub(at).ok_or(Failed)?)?;
             items.insert(at, value);
         }
     }
@@ -265,12 +287,13 @@ fn replace(place: Place<'_>, value: Value) -> Result<(), Failed> {
     Ok(())
 }
 
-fn remove(place: Place<'_>) -> Result<Value, Failed> {
+fn remove(place: Place<'_>, spent: &mut Spent) -> Result<Value, Failed> {
     match place {
         Place::Field(fields, name) => fields.remove(&name).ok_or(Failed),
         Place::Element(items, segment) => {
             let at = index(&segment, items.len())?;
             holds(at < items.len())?;
+            spent.shift(items.len() - at)?;
             Ok(items.remove(at))
         }
     }
@@ -441,6 +464,16 @@ mod tests {
         let copy = json!({"op": "copy", "from": "/a", "path": "/b"});
         assert!(apply(&object, &json!([copy, copy])).is_ok());
         check_fails(&object, &json!([copy, copy, copy]));
+    }
+
+    #[test]
+    fn a_long_list_cannot_be_pushed_about_for_ever() {
+        let object = json!({"l": vec![0; 60_000]});
+        let insert = json!({"op": "add", "path": "/l/0", "value": 1});
+        assert!(apply(&object, &vec![insert.clone(); 10].into()).is_ok());
+        check_fails(&object, &vec![insert; 900].into());
+        let append = json!({"op": "add", "path": "/l/-", "value": 1});
+        assert!(apply(&object, &vec![append; 900].into()).is_ok());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! **Invariant:** a merged list keeps the order of the patch among the elements the patch names, the old order among
 //! the others, and weaves the two by the old order; new elements come first.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -62,22 +62,21 @@ fn merge_maps(target: &mut Vec<Value>, patch: &[Value], place: &Place<'_>) -> Re
     }
     let before = Order::of(&*target, Some(key))?;
     let wanted = Order::of(elements.iter().copied(), Some(key))?;
+    let mut added = HashMap::new();
     for element in elements {
-        let found = before.position(element).or_else(|| appended(target, before.count(), element, key));
+        let text = key_text(element, Some(key))?;
+        let found = before.position(element).or_else(|| added.get(&text).copied());
         match (found.and_then(|at| target.get_mut(at)), element) {
             (Some(Value::Object(present)), Value::Object(change)) => {
                 merge_map(present, change, place.items())?;
             }
-            _ => target.push(element.clone()),
+            _ => {
+                added.insert(text, target.len());
+                target.push(element.clone());
+            }
         }
     }
     weave(target, &wanted, &before)
-}
-
-/// Where an element of the same key was appended by this very patch.
-fn appended(target: &[Value], from: usize, element: &Value, key: &str) -> Option<usize> {
-    let added = target.get(from..)?;
-    added.iter().position(|one| one.get(key) == element.get(key)).map(|at| from + at)
 }
 
 /// Deletes the elements that `$patch: delete` names. Gives the plain elements, and whether they replace the list.
@@ -87,6 +86,7 @@ fn follow_directives<'a>(
     key: &str,
 ) -> Result<(Vec<&'a Value>, bool), Status> {
     let mut plain = Vec::with_capacity(patch.len());
+    let mut unwanted = HashSet::new();
     let mut must_replace = false;
     for element in patch {
         let Some(directive) = element.get(DIRECTIVE) else {
@@ -95,8 +95,7 @@ fn follow_directives<'a>(
         };
         match directive.as_str() {
             Some("delete") => {
-                let unwanted = element.get(key).ok_or_else(|| missing_key(element, key))?;
-                target.retain(|one| one.get(key) != Some(unwanted));
+                unwanted.insert(element.get(key).ok_or_else(|| missing_key(element, key))?.to_string());
             }
             Some("replace") => must_replace = true,
             Some("merge") => {
@@ -109,6 +108,9 @@ fn follow_directives<'a>(
                 ));
             }
         }
+    }
+    if !unwanted.is_empty() {
+        target.retain(|one| one.get(key).is_none_or(|value| !unwanted.contains(&value.to_string())));
     }
     Ok((plain, must_replace))
 }

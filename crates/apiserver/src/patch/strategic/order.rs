@@ -18,7 +18,6 @@ use crate::status::Status;
 pub(super) struct Order<'a> {
     key: Option<&'a str>,
     positions: HashMap<String, usize>,
-    count: usize,
 }
 
 impl<'a> Order<'a> {
@@ -26,20 +25,15 @@ impl<'a> Order<'a> {
         elements: impl IntoIterator<Item = &'v Value>,
         key: Option<&'a str>,
     ) -> Result<Self, Status> {
-        let mut order = Self { key, positions: HashMap::new(), count: 0 };
-        for element in elements {
-            order.positions.entry(key_text(element, key)?).or_insert(order.count);
-            order.count += 1;
+        let mut positions = HashMap::new();
+        for (at, element) in elements.into_iter().enumerate() {
+            positions.entry(key_text(element, key)?).or_insert(at);
         }
-        Ok(order)
+        Ok(Self { key, positions })
     }
 
     pub(super) fn position(&self, element: &Value) -> Option<usize> {
         self.positions.get(&key_text(element, self.key).ok()?).copied()
-    }
-
-    pub(super) fn count(&self) -> usize {
-        self.count
     }
 }
 
