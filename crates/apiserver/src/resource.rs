@@ -74,10 +74,12 @@ pub enum Source {
 }
 
 /// What a definition says about one version of its kind.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Custom {
     /// The schema; `None`: anything goes.
     pub schema: Option<Arc<crate::schema::Schema>>,
+    /// The rules the schema states in CEL; `None`: none.
+    pub cel: Option<crate::schema::Cel>,
     /// The raw `openAPIV3Schema`, for publishing.
     pub raw_schema: serde_json::Value,
     /// `additionalPrinterColumns` as written.

@@ -387,6 +387,7 @@ fn check_method(resource: &Resource, path: &ResourcePath, method: &Method, verb:
     if !path.subresource.is_empty() {
         return match resource.subresource(&path.subresource) {
             Some(sub) if sub.verbs.iter().any(|one| &**one == verb) => Ok(()),
+            Some(_) if resource.is_custom() => Err(Status::not_supported(&resource.about(""), verb)),
             Some(_) => Err(Status::method_not_allowed()),
             None if resource.is_custom() => Err(Status::not_found(&resource.about(&path.name))),
             None => Err(Status::no_such_resource()),

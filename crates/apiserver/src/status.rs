@@ -241,6 +241,12 @@ impl Status {
         status
     }
 
+    /// The custom resource is there, the verb is not.
+    pub fn not_supported(about: &About<'_>, verb: &str) -> Self {
+        let message = format!("{verb} is not supported on resources of kind {:?}", about.qualified());
+        Self::new(405, "MethodNotAllowed", message).about(&About { name: "", ..*about })
+    }
+
     /// No acceptable representation.
     pub fn not_acceptable(accepted: &str) -> Self {
         Self::new(406, "NotAcceptable", format!("only the following media types are accepted: {accepted}"))

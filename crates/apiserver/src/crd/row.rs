@@ -83,6 +83,7 @@ fn custom(definition: &Value, version: &Value, storage: &str, is_terminating: bo
     let fields = version["selectableFields"].as_array().into_iter().flatten();
     Custom {
         schema: raw_schema.is_object().then(|| schema::custom(&raw_schema)),
+        cel: schema::Cel::compile(&raw_schema),
         columns,
         selectable_fields: fields
             .map(|field| text(field, "jsonPath").trim_start_matches('.').into())

@@ -217,6 +217,7 @@ mod tests {
             }],
             source: Source::Custom(Arc::new(Custom {
                 schema: None,
+                cel: None,
                 raw_schema: Value::Null,
                 columns: Vec::new(),
                 selectable_fields: Vec::new(),

@@ -21,11 +21,12 @@ pub(super) async fn look_at(backend: &Backend, name: &str) -> Result<(), Status>
     if !meta::is_deleting(&definition) || !meta::has_finalizer(&definition, crd::CLEANUP_FINALIZER) {
         return Ok(());
     }
-    let (group, plural) = (text(&definition, "group"), text(&definition["names"], "plural"));
-    backend.notices.set_resource_ending(&group, &plural, Some(name));
+    let spec = &definition["spec"];
+    let (group, plural) = (text(spec, "group"), text(&spec["names"], "plural"));
+    backend.notices.set_resource_ending(group, plural, Some(name));
     let resource = bare_resource(&definition);
     if remove_all(backend, &resource).await? {
-        backend.notices.set_resource_ending(&group, &plural, None);
+        backend.notices.set_resource_ending(group, plural, None);
         let table = backend.registry.table();
         let definitions = table.get(crd::GROUP, "v1", crd::PLURAL).expect("a built-in kind");
         rewrite(backend, definitions, &key, |object| {
@@ -40,9 +41,8 @@ pub(super) async fn look_at(backend: &Backend, name: &str) -> Result<(), Status>
     Ok(())
 }
 
-fn text(value: &Value, field: &str) -> String {
-    let value = if value.get("spec").is_some() { &value["spec"] } else { value };
-    value[field].as_str().unwrap_or_default().to_owned()
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
 }
 
 /// Deletes every object of a resource; are they all gone?
@@ -77,16 +77,6 @@ fn bare_resource(definition: &Value) -> Resource {
         short_names: Vec::new(),
         categories: Vec::new(),
         subresources: Vec::new(),
-        source: Source::Custom(Arc::new(Custom {
-            schema: None,
-            raw_schema: Value::Null,
-            columns: Vec::new(),
-            selectable_fields: Vec::new(),
-            has_status: false,
-            scale: None,
-            storage_version: "".into(),
-            deprecation_warning: None,
-            is_terminating: true,
-        })),
+        source: Source::Custom(Arc::new(Custom { is_terminating: true, ..Custom::default() })),
     }
 }

@@ -123,6 +123,7 @@ mod tests {
     fn custom(raw_schema: Value) -> Custom {
         Custom {
             schema: None,
+            cel: None,
             raw_schema,
             columns: Vec::new(),
             selectable_fields: Vec::new(),

@@ -5,6 +5,7 @@
 //! definition.
 
 mod built_in;
+mod cel;
 mod complete;
 mod convert;
 mod custom;
@@ -24,6 +25,7 @@ mod unknown;
 mod validate;
 
 pub use built_in::{built_in, built_in_type, object_meta, raw, raw_all, type_name};
+pub use cel::Cel;
 pub use complete::complete;
 pub use custom::custom;
 pub use default::default;

@@ -249,6 +249,7 @@ mod tests {
     fn custom(columns: Vec<Value>) -> Resource {
         let custom = Custom {
             schema: None,
+            cel: None,
             raw_schema: Value::Null,
             columns,
             selectable_fields: Vec::new(),

@@ -187,6 +187,9 @@ fn errors_of(call: &Call, object: &Value) -> Vec<field::Error> {
             if let Some(schema) = &custom.schema {
                 errors.extend(schema::validate(schema, object, None));
             }
+            if let (Some(cel), true) = (&custom.cel, errors.is_empty()) {
+                errors.extend(cel.judge(object, None));
+            }
         }
         None if is_definition(resource) => errors.extend(schema::validate_definition(object, None)),
         None => errors.extend(kinds::validate::validate_create(&resource.group, &resource.kind, object)),

@@ -1,6 +1,6 @@
 //! Patch: the body describes a change to the stored object, in one of four ways.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::admit::{self, Admitted};
 use super::options::WriteOptions;
@@ -88,7 +88,7 @@ fn check_identity(call: &Call, new: &Value, old: &Value) -> Result<(), Status> {
     for (field, what) in checked.into_iter().filter(|(field, _)| *field == "name" || call.resource.namespaced)
     {
         let (new, old) = (meta::text(new, field), meta::text(old, field));
-        if !new.is_empty() && new != old {
+        if !new.is_empty() && !old.is_empty() && new != old {
             let message =
                 format!("the {what} of the object ({new}) does not match the {what} on the URL ({old})");
             let message =
@@ -136,10 +136,8 @@ async fn create_applied(call: &Call, options: &WriteOptions, config: &Value) -> 
         );
         return Err(Status::conflict(&about, &why));
     }
-    let mut object = merged(call, options, None, config)?;
-    if meta::name(&object).is_empty() {
-        meta::set(&mut object, "name", Some(call.path.name.clone().into()));
-    }
+    let object = merged(call, options, None, config)?;
+    check_identity(call, &object, &json!({"metadata": {"name": call.path.name}}))?;
     let Admitted { object, warnings } = admit::patched(call, object, options.strictness, &[])?;
     let answer = create::create_object(call, options, object).await?;
     Ok(answer.warned(warnings))

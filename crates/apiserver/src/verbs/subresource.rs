@@ -12,6 +12,7 @@ pub(super) async fn run(call: Call, method: &Method, body: Bytes) -> Result<Answ
         ("scale", _) => scale::run(&call, method, &body).await,
         ("binding" | "eviction", &Method::POST) => super::pod::run(&call, &body).await,
         ("log" | "exec" | "attach" | "portforward" | "proxy", _) => {
+            get::get(&call)?;
             Err(Status::bad_request("this server runs no Pods: there is nothing to connect to"))
         }
         (_, &Method::GET) => get::get(&call),

@@ -59,6 +59,9 @@ pub(super) async fn change(
         let mut object = part(call, &old, object);
         check_preconditions(call, &object, &old, entry)?;
         preserve(&mut object, &old);
+        if !call.resource.namespaced {
+            meta::set(&mut object, "namespace", None);
+        }
         if !is_applied {
             track(call, Some(&old), &mut object, &options.manager);
         }
@@ -306,6 +309,9 @@ fn errors_of(call: &Call, new: &Value, old: &Value) -> Vec<field::Error> {
         Some(custom) => {
             if let Some(schema) = &custom.schema {
                 errors.extend(schema::validate(schema, new, Some(old)));
+            }
+            if let (Some(cel), true) = (&custom.cel, errors.is_empty()) {
+                errors.extend(cel.judge(new, Some(old)));
             }
         }
         None if is_definition(resource) => errors.extend(schema::validate_definition(new, Some(old))),
