@@ -1,4 +1,4 @@
-//! The only door to the disk: a flat folder of files that grow at their end.
+//! The only door to the disk: a flat folder of files that are written from start to end.
 //!
 //! Everything the disk store does to its folder is one of these calls, so a test that stands behind [`Files`] can
 //! fail the k-th of them or cut the power after it, for every k. Nothing else is needed: no seeking, no truncating,
@@ -31,10 +31,13 @@ pub trait Files: fmt::Debug + Send + Sync + 'static {
     fn place(&self) -> String;
 }
 
-/// A file that grows at its end.
+/// A file that is written from its start to its end.
 pub trait File: fmt::Debug + Send {
-    /// Writes all of `bytes` at the end. After an error the end of the file is unknown.
+    /// Writes all of `bytes` behind what was written before. After an error the end is unknown.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Extends the file with zeros to `bytes`; what is appended later replaces them. A sync need not record a new
+    /// size then, which is about half of its cost.
+    fn reserve(&mut self, bytes: u64) -> io::Result<()>;
     /// Makes everything written durable. After an error nothing is known, not even by a later success: the kernel
     /// may have dropped the pages it could not write.
     fn sync(&mut self) -> io::Result<()>;
@@ -125,6 +128,10 @@ struct RealFile(fs::File);
 impl File for RealFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all(bytes)
+    }
+
+    fn reserve(&mut self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
     }
 
     fn sync(&mut self) -> io::Result<()> {

@@ -6,8 +6,8 @@
 //! Numbers are little-endian. A header has its own checksum, so that a length is believed only when it is right.
 //!
 //! **A broken frame is a torn write or damage, and the two are told apart.** A power cut leaves sectors of a write
-//! either as written or never written (past the end of the file, or zeros). No frame has a whole piece of zeros:
-//! it starts with the magic, ends with a mark, and JSON has none. So a broken frame without a zero piece was
+//! either as written or never written (past the end of the file, or zeros), a full disk stops a write anywhere. No
+//! frame has a whole piece of zeros or ends in one: it starts with the magic, ends with a mark, and JSON has none. So a broken frame without a zero piece was
 //! written whole, hence may have been acknowledged: that is damage, and so is any frame with a good one behind it,
 //! because a write starts only after the one before it was synced. Everything else never got acknowledged.
 
@@ -159,9 +159,7 @@ pub(super) enum Found<'a> {
 /// Judges what stands at `at`.
 pub(super) fn find(file: &[u8], at: usize) -> Found<'_> {
     let rest = &file[at..];
-    if rest.is_empty() {
-        return Found::End;
-    }
+    let Some(last_written) = rest.iter().rposition(|byte| *byte != 0) else { return Found::End };
     let header = Header::read(rest);
     let whole = header.and_then(|header| {
         let body = rest.get(HEADER_BYTES..HEADER_BYTES + header.body_bytes())?;
@@ -170,9 +168,10 @@ pub(super) fn find(file: &[u8], at: usize) -> Found<'_> {
     if let Some(frame) = whole {
         return Found::Frame(frame);
     }
-    let extent = header.map_or(HEADER_BYTES, |header| HEADER_BYTES + header.body_bytes());
-    let is_cut_short = rest.len() < extent;
-    if !is_cut_short && !has_zero_piece(file, at, extent) {
+    // Of a frame whose header is broken, only the least size is known.
+    let extent = HEADER_BYTES + header.map_or(1, |header| header.body_bytes());
+    let stopped_early = last_written + 1 < extent;
+    if !stopped_early && !has_zero_piece(file, at, extent) {
         return Found::Damage("a record that was written whole fails its checksum");
     }
     if has_frame(&rest[1..]) {
@@ -197,13 +196,12 @@ fn has_zero_piece(file: &[u8], at: usize, extent: usize) -> bool {
 
 /// Is there a whole frame anywhere in `bytes`?
 fn has_frame(bytes: &[u8]) -> bool {
-    (0..bytes.len()).any(|at| {
-        let rest = &bytes[at..];
-        rest[0] == MAGIC[0]
-            && Header::read(rest).is_some_and(|header| {
-                let body = rest.get(HEADER_BYTES..HEADER_BYTES + header.body_bytes());
-                body.and_then(|body| header.with_body(body)).is_some()
-            })
+    let starts = bytes.iter().enumerate().filter(|(_, byte)| **byte == MAGIC[0]);
+    starts.map(|(at, _)| &bytes[at..]).any(|rest| {
+        Header::read(rest).is_some_and(|header| {
+            let body = rest.get(HEADER_BYTES..HEADER_BYTES + header.body_bytes());
+            body.and_then(|body| header.with_body(body)).is_some()
+        })
     })
 }
 
@@ -230,6 +228,16 @@ mod tests {
         let bytes = frame(&[b'x'; 2000]);
         for length in 0..bytes.len() {
             assert_eq!(find(&bytes[..length], 0), Found::End, "{length}");
+        }
+    }
+
+    #[test]
+    fn a_write_that_stops_at_any_byte_of_reserved_room_is_the_end() {
+        let bytes = frame(&[b'x'; 600]);
+        for length in 0..bytes.len() {
+            let mut file = bytes[..length].to_vec();
+            file.resize(4096, 0);
+            assert_eq!(find(&file, 0), Found::End, "{length}");
         }
     }
 

@@ -149,7 +149,8 @@ impl Reading<'_> {
                 Found::End if newest.is_none() => {
                     return Err(self.damaged(&name, "its first record is missing"));
                 }
-                Found::End if is_last || at == contents.len() => return Ok(at),
+                // Behind the last record of a finished file there is only room that was not used.
+                Found::End if is_last || contents[at..].iter().all(|byte| *byte == 0) => return Ok(at),
                 Found::End => return Err(self.damaged(&name, "it ends in the middle of a record")),
                 Found::Damage(what) => return Err(self.damaged(&name, what)),
             }

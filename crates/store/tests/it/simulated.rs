@@ -51,8 +51,13 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Contents {
+    /// What can be read, reserved zeros at the end included.
     seen: Vec<u8>,
+    /// Where the next bytes go.
+    written: usize,
+    /// `written` and the length when it was last synced.
     durable_bytes: usize,
+    durable_length: usize,
     /// A sync failed: nothing more becomes durable.
     is_lost: bool,
 }
@@ -71,7 +76,14 @@ impl Simulated {
         let mut state = simulated.lock();
         for (name, seen) in files {
             let place = state.contents.len();
-            state.contents.push(Contents { durable_bytes: seen.len(), seen, is_lost: false });
+            let length = seen.len();
+            state.contents.push(Contents {
+                seen,
+                written: length,
+                durable_bytes: length,
+                durable_length: length,
+                is_lost: false,
+            });
             state.names.insert(name, place);
         }
         state.durable_names = state.names.clone();
@@ -169,10 +181,10 @@ fn index_below(entropy: &Entropy, bound: usize) -> usize {
     usize::try_from(entropy.below(bound as u64)).expect("below a small number")
 }
 
-/// Unsynced sectors kept or lost by chance; the file may also end early.
+/// Unsynced sectors kept or lost by chance; a length that was not synced may also be lost.
 fn tear(contents: &Contents, entropy: &Entropy) -> Vec<u8> {
-    let unsynced = contents.seen.len() - contents.durable_bytes;
-    let length = contents.durable_bytes + index_below(entropy, unsynced + 1);
+    let grown = contents.seen.len() - contents.durable_length;
+    let length = contents.durable_length + index_below(entropy, grown + 1);
     let length = if entropy.below(2) == 0 { contents.seen.len() } else { length };
     let mut torn = contents.seen[..length].to_vec();
     let mut at = contents.durable_bytes;
@@ -249,8 +261,21 @@ impl File for SimulatedFile {
             Fate::Fails => 0,
             Fate::FailsHalfDone => bytes.len() / 2,
         };
-        state.contents[self.place].seen.extend_from_slice(&bytes[..done]);
+        let contents = &mut state.contents[self.place];
+        let (from, to) = (contents.written, contents.written + done);
+        contents.seen.resize(contents.seen.len().max(to), 0);
+        contents.seen[from..to].copy_from_slice(&bytes[..done]);
+        contents.written = to;
         if done == bytes.len() { Ok(()) } else { Err(no_space()) }
+    }
+
+    fn reserve(&mut self, bytes: u64) -> io::Result<()> {
+        let (mut state, fate) = self.folder.begin()?;
+        if !matches!(fate, Fate::Succeeds) {
+            return Err(no_space());
+        }
+        state.contents[self.place].seen.resize(usize::try_from(bytes).expect("small"), 0);
+        Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -258,7 +283,8 @@ impl File for SimulatedFile {
         let contents = &mut state.contents[self.place];
         contents.is_lost |= !matches!(fate, Fate::Succeeds);
         if !contents.is_lost {
-            contents.durable_bytes = contents.seen.len();
+            contents.durable_bytes = contents.written;
+            contents.durable_length = contents.seen.len();
         }
         if matches!(fate, Fate::Succeeds) { Ok(()) } else { Err(io::Error::other("input/output error")) }
     }
