@@ -1,5 +1,5 @@
 //! The documents follow the code: README and ARCHITECTURE name every crate, CHANGELOG has the current version, and
-//! docs/why/dependencies.md has a word on every dependency.
+//! docs/why/dependencies.md has a row for every dependency; the operator in the README is the example that compiles.
 //!
 //! Only what can be said exactly is checked; whether the words are true is for people.
 
@@ -10,6 +10,11 @@ use super::{Problem, read};
 
 /// A newcomer reads it in one sitting.
 const ARCHITECTURE_LINES_MAX: usize = 300;
+
+/// The operator on the README's first page. It is an example of its package, so every test run compiles it.
+const EXAMPLE: &str = "crates/homeostat/examples/greeting.rs";
+/// It must be taken in at a glance.
+const EXAMPLE_LINES_MAX: usize = 25;
 
 /// What the documents fail to say.
 pub(crate) fn check(root: &Path, workspace: &Workspace) -> Vec<Problem> {
@@ -22,6 +27,8 @@ pub(crate) fn check(root: &Path, workspace: &Workspace) -> Vec<Problem> {
     with("ARCHITECTURE.md", &|text| crates_named("ARCHITECTURE.md", text, workspace));
     with("ARCHITECTURE.md", &|text| short_enough(text));
     with("CHANGELOG.md", &|text| version_present(text, workspace));
+    let example = read(&root.join(EXAMPLE)).unwrap_or_default();
+    with("README.md", &|text| example_shown(text, &example));
     let manifest = read(&root.join("Cargo.toml")).unwrap_or_default();
     with("docs/why/dependencies.md", &|text| dependencies_explained(text, &manifest));
     problems
@@ -36,6 +43,24 @@ fn crates_named(file: &str, text: &str, workspace: &Workspace) -> Vec<Problem> {
             Problem::new(file, 1, what, "add a line that says what it is for, with its name in backquotes")
         })
         .collect()
+}
+
+fn example_shown(text: &str, example: &str) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if !text.contains(&format!("```rust\n{example}```")) {
+        let fix = format!("copy {EXAMPLE} into a ```rust block, word for word");
+        problems.push(Problem::new("README.md", 1, "does not show the example operator as it is", fix));
+    }
+    if example.lines().count() > EXAMPLE_LINES_MAX {
+        let what = format!("has more than {EXAMPLE_LINES_MAX} lines, too many for the README's first page");
+        problems.push(Problem::new(
+            EXAMPLE,
+            EXAMPLE_LINES_MAX,
+            what,
+            "make the API shorter, not the example denser",
+        ));
+    }
+    problems
 }
 
 fn short_enough(text: &str) -> Vec<Problem> {
@@ -108,6 +133,15 @@ mod tests {
     fn every_crate_is_named() {
         assert!(crates_named("README.md", "- `homeostat-core`: words", &workspace()).is_empty());
         assert_eq!(crates_named("README.md", "- `homeostat-core-x`", &workspace()).len(), 1);
+    }
+
+    #[test]
+    fn the_example_is_shown_as_it_is() {
+        let readme = "text\n```rust\nfn main() {}\n```\n";
+        assert_eq!(example_shown(readme, "fn main() {}\n"), []);
+        assert_eq!(example_shown(readme, "fn main() { run() }\n").len(), 1);
+        let long = "a();\n".repeat(26);
+        assert_eq!(example_shown(&format!("```rust\n{long}```"), &long).len(), 1);
     }
 
     #[test]
