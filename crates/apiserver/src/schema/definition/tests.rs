@@ -1,3 +1,5 @@
+//! CRDs as users write them, each row a definition and the fields it is refused for.
+
 use super::*;
 
 fn definition(version: &Value) -> Value {

@@ -1,3 +1,5 @@
+//! Values against schemas, each row a value and the causes it is refused for.
+
 use serde_json::json;
 
 use super::*;
