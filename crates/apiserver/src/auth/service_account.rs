@@ -370,7 +370,7 @@ mod tests {
         (Issuer::new(key, store.clone(), clock, Entropy::seeded(1)), store)
     }
 
-    fn token(issuer: &Issuer, spec: Value) -> String {
+    fn token(issuer: &Issuer, spec: &Value) -> String {
         let answer = issuer.request("a", "bot", json!({"spec": spec})).unwrap();
         answer["status"]["token"].as_str().unwrap().to_owned()
     }
@@ -382,7 +382,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_token_names_its_account_until_it_expires() {
         let (issuer, _store) = issuer().await;
-        let token = token(&issuer, json!({"expirationSeconds": 600}));
+        let token = token(&issuer, &json!({"expirationSeconds": 600}));
         let accepted = issuer.verify(&token, &ours()).unwrap();
         assert_eq!(accepted.identity.name, "system:serviceaccount:a:bot");
         assert_eq!(accepted.identity.uid, "u1");
@@ -395,7 +395,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_token_is_good_for_its_audience_only() {
         let (issuer, _store) = issuer().await;
-        let token = token(&issuer, json!({"audiences": ["app"]}));
+        let token = token(&issuer, &json!({"audiences": ["app"]}));
         assert!(issuer.verify(&token, &ours()).is_err());
         assert_eq!(issuer.verify(&token, &["app".into(), "x".into()]).unwrap().audiences, ["app"]);
     }
@@ -403,9 +403,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_token_dies_with_what_it_is_bound_to() {
         let (issuer, store) = issuer().await;
-        let plain = token(&issuer, json!({}));
+        let plain = token(&issuer, &json!({}));
         let bound =
-            token(&issuer, json!({"boundObjectRef": {"kind": "Secret", "apiVersion": "v1", "name": "s"}}));
+            token(&issuer, &json!({"boundObjectRef": {"kind": "Secret", "apiVersion": "v1", "name": "s"}}));
         let are_good = || [&plain, &bound].map(|token| issuer.verify(token, &ours()).is_ok());
         assert_eq!(are_good(), [true, true]);
         put(&store, "secrets", "s", Some(json!({"metadata": {"uid": "another"}}))).await;
