@@ -74,15 +74,14 @@ fn object(owner: &str, json: &Value, facts: &Facts) -> Kind {
 /// A field, or (without a name) the items or values of one: those merge as their type says.
 fn place(owner: &str, field: &str, json: &Value, facts: &Facts) -> Property {
     let target = json["$ref"].as_str().and_then(|path| path.rsplit('/').next());
-    let schema = match target {
-        Some(name) => Ref::Named(intern(name)),
-        None => {
-            let default = KEY_DEFAULTS.iter().find(|row| (row.0, row.1) == (owner, field));
-            let default = default.map(|row| Value::from(row.2));
-            Schema { kind: kind(owner, json, facts), default, ..Schema::default() }.into()
-        }
-    };
+    let in_place =
+        || Schema { kind: kind(owner, json, facts), default: key_default(owner, field), ..Schema::default() };
+    let schema = target.map_or_else(|| in_place().into(), |name| Ref::Named(intern(name)));
     let merge =
         if field.is_empty() { facts.merge("", "", target) } else { facts.merge(owner, field, target) };
     Property { schema, merge, presence: Presence::Optional }
+}
+
+fn key_default(owner: &str, field: &str) -> Option<Value> {
+    KEY_DEFAULTS.iter().find(|row| (row.0, row.1) == (owner, field)).map(|row| row.2.into())
 }
