@@ -159,7 +159,6 @@ pub(super) enum Found<'a> {
 /// Judges what stands at `at`.
 pub(super) fn find(file: &[u8], at: usize) -> Found<'_> {
     let rest = &file[at..];
-    let Some(last_written) = rest.iter().rposition(|byte| *byte != 0) else { return Found::End };
     let header = Header::read(rest);
     let whole = header.and_then(|header| {
         let body = rest.get(HEADER_BYTES..HEADER_BYTES + header.body_bytes())?;
@@ -168,6 +167,8 @@ pub(super) fn find(file: &[u8], at: usize) -> Found<'_> {
     if let Some(frame) = whole {
         return Found::Frame(frame);
     }
+    // From here on only once per file: this reads to its end.
+    let Some(last_written) = rest.iter().rposition(|byte| *byte != 0) else { return Found::End };
     // Of a frame whose header is broken, only the least size is known.
     let extent = HEADER_BYTES + header.map_or(1, |header| header.body_bytes());
     let stopped_early = last_written + 1 < extent;
