@@ -1,3 +1,28 @@
-//! Benchmarks, ours and side by side with others.
+//! Benchmarks. Each subcommand measures one part in one run and prints a table, or JSON with `--json`.
+//!
+//! Figures of this machine are only comparable within one run: the ratios are what counts.
 
-fn main() {}
+mod figure;
+mod server;
+
+use clap::{Parser, Subcommand};
+
+/// Measures Homeostat.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The API server: over TLS as its own process, then in this process
+    Server(server::Options),
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    match Arguments::parse().command {
+        Command::Server(options) => server::run(options).await,
+    }
+}

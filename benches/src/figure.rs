@@ -1,0 +1,72 @@
+//! A measured figure, beside the anchor it is compared with and the target derived from it.
+
+use serde::Serialize;
+
+/// One line of the result.
+#[derive(Debug, Serialize)]
+pub(crate) struct Figure {
+    /// What was measured.
+    pub(crate) name: String,
+    /// How much.
+    pub(crate) value: f64,
+    /// Of what.
+    pub(crate) unit: &'static str,
+    /// What must be reached, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) target: Option<Target>,
+}
+
+/// A bound.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Target {
+    /// At least this much.
+    AtLeast(f64),
+    /// At most this much.
+    AtMost(f64),
+}
+
+impl Figure {
+    /// A figure without a target.
+    pub(crate) fn new(name: impl Into<String>, value: f64, unit: &'static str) -> Self {
+        Self { name: name.into(), value, unit, target: None }
+    }
+
+    /// Adds the target.
+    pub(crate) fn target(mut self, target: Target) -> Self {
+        self.target = Some(target);
+        self
+    }
+
+    fn is_reached(&self) -> Option<bool> {
+        Some(match self.target? {
+            Target::AtLeast(bound) => self.value >= bound,
+            Target::AtMost(bound) => self.value <= bound,
+        })
+    }
+}
+
+/// Prints the figures: a table for people, or one JSON document.
+pub(crate) fn print(figures: &[Figure], as_json: bool) -> Result<(), serde_json::Error> {
+    if as_json {
+        println!("{}", serde_json::to_string_pretty(figures)?);
+        return Ok(());
+    }
+    for figure in figures {
+        let verdict = match (figure.target, figure.is_reached()) {
+            (Some(Target::AtLeast(bound)), Some(ok)) => format!("≥ {} {}", short(bound), mark(ok)),
+            (Some(Target::AtMost(bound)), Some(ok)) => format!("≤ {} {}", short(bound), mark(ok)),
+            _ => String::new(),
+        };
+        println!("{:<44} {:>10} {:<10} {verdict}", figure.name, short(figure.value), figure.unit);
+    }
+    Ok(())
+}
+
+fn mark(is_reached: bool) -> &'static str {
+    if is_reached { "reached" } else { "MISSED" }
+}
+
+fn short(value: f64) -> String {
+    if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+}

@@ -1,0 +1,211 @@
+//! The load: creates, reads, lists, watches and deletes through a kube client.
+//!
+//! Bodies of lists and watches are counted, not decoded, so that the figure is the server's and not that of a JSON
+//! parser in the client.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use http_body_util::BodyExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{DeleteParams, ObjectMeta, PostParams};
+use kube::client::Body;
+use kube::{Api, Client};
+use tokio::time::Instant;
+
+const NAMESPACE: &str = "bench";
+/// Text in each object, so that it is about a kilobyte when stored.
+const PAYLOAD_BYTES: usize = 560;
+/// Objects are spread over this many values of the label `shard`.
+const SHARDS: usize = 100;
+
+/// How fast a number of calls was.
+pub(crate) struct Rate {
+    pub(crate) per_second: f64,
+    pub(crate) p50: Duration,
+    pub(crate) p99: Duration,
+}
+
+/// Drives one server.
+pub(crate) struct Load {
+    client: Client,
+    maps: Api<ConfigMap>,
+}
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+impl Load {
+    pub(crate) fn new(client: Client) -> Self {
+        let maps = Api::namespaced(client.clone(), NAMESPACE);
+        Self { client, maps }
+    }
+
+    /// The namespace everything happens in.
+    pub(crate) async fn namespace(&self) -> Outcome<()> {
+        let metadata = ObjectMeta { name: Some(NAMESPACE.into()), ..ObjectMeta::default() };
+        let namespace = Namespace { metadata, ..Namespace::default() };
+        Api::<Namespace>::all(self.client.clone()).create(&PostParams::default(), &namespace).await?;
+        Ok(())
+    }
+
+    /// Creates `count` objects named after `prefix`, by `clients` at once.
+    pub(crate) async fn create(&self, clients: usize, count: usize, prefix: &'static str) -> Outcome<Rate> {
+        self.run(clients, count, move |maps, at| async move {
+            maps.create(&PostParams::default(), &object(prefix, at)).await.map(|_| ())
+        })
+        .await
+    }
+
+    /// Reads objects of the many, by `clients` at once.
+    pub(crate) async fn get(&self, clients: usize, count: usize, objects: usize) -> Outcome<Rate> {
+        self.run(clients, count, move |maps, at| async move {
+            // A stride that visits all objects in no order the server could profit from.
+            let name = format!("many-{}", (at * 7919) % objects);
+            maps.get(&name).await.map(|_| ())
+        })
+        .await
+    }
+
+    /// Deletes the many, by `clients` at once.
+    pub(crate) async fn delete(&self, clients: usize, count: usize) -> Outcome<Rate> {
+        self.run(clients, count, |maps, at| async move {
+            maps.delete(&format!("many-{at}"), &DeleteParams::default()).await.map(|_| ())
+        })
+        .await
+    }
+
+    async fn run<F>(
+        &self,
+        clients: usize,
+        count: usize,
+        call: impl Fn(Api<ConfigMap>, usize) -> F + Clone + Send + 'static,
+    ) -> Outcome<Rate>
+    where
+        F: Future<Output = kube::Result<()>> + Send,
+    {
+        let next = Arc::new(AtomicUsize::new(0));
+        let start = Instant::now();
+        let workers = (0..clients).map(|_| {
+            let (next, maps, call) = (Arc::clone(&next), self.maps.clone(), call.clone());
+            tokio::spawn(async move {
+                let mut times = Vec::new();
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    if at >= count {
+                        return Ok::<_, kube::Error>(times);
+                    }
+                    let begun = Instant::now();
+                    call(maps.clone(), at).await?;
+                    times.push(begun.elapsed());
+                }
+            })
+        });
+        let mut times = Vec::with_capacity(count);
+        for worker in try_join_all(workers).await? {
+            times.extend(worker?);
+        }
+        Ok(rate(times, start.elapsed()))
+    }
+
+    /// Lists with this query; the time of the second list, and megabytes.
+    pub(crate) async fn list(&self, query: &str) -> Outcome<(Duration, f64)> {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps?{query}");
+        self.fetch(&path).await?;
+        let start = Instant::now();
+        let bytes = self.fetch(&path).await?;
+        Ok((start.elapsed(), bytes.len() as f64 / 1e6))
+    }
+
+    /// Lists page by page.
+    pub(crate) async fn pages(&self, limit: usize) -> Outcome<Duration> {
+        let start = Instant::now();
+        let mut token = String::new();
+        loop {
+            let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps?limit={limit}&continue={token}");
+            let bytes = self.fetch(&path).await?;
+            match continue_token(&bytes) {
+                Some(next) => token = next,
+                None => return Ok(start.elapsed()),
+            }
+        }
+    }
+
+    async fn fetch(&self, path: &str) -> Outcome<Vec<u8>> {
+        let request = http::Request::get(path).body(Body::empty())?;
+        let response = self.client.send(request).await?;
+        let mut body = response.into_body();
+        let mut bytes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            if let Ok(data) = frame?.into_data() {
+                bytes.extend_from_slice(&data);
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Updates an object `updates` times under the eyes of `watchers`; events delivered per second.
+    pub(crate) async fn watch(&self, watchers: usize, updates: usize) -> Outcome<f64> {
+        let created = self.maps.create(&PostParams::default(), &object("watched", 0)).await?;
+        let from = created.metadata.resource_version.clone().unwrap_or_default();
+        let path = format!(
+            "/api/v1/namespaces/{NAMESPACE}/configmaps?watch=true&resourceVersion={from}&fieldSelector=metadata.name%3Dwatched-0"
+        );
+        let watching = (0..watchers).map(|_| {
+            let (client, path) = (self.client.clone(), path.clone());
+            async move {
+                let request = http::Request::get(path).body(Body::empty())?;
+                let body = client.send(request).await?.into_body();
+                Ok::<_, Box<dyn Error>>(body)
+            }
+        });
+        let bodies = try_join_all(watching).await?;
+        let start = Instant::now();
+        let counting = bodies.into_iter().map(|body| tokio::spawn(count_lines(body, updates))).collect::<Vec<_>>();
+        let mut object = created;
+        for at in 0..updates {
+            object.metadata.labels.get_or_insert_default().insert("at".into(), at.to_string());
+            object = self.maps.replace("watched-0", &PostParams::default(), &object).await?;
+        }
+        for counter in counting {
+            counter.await?.map_err(|error| -> Box<dyn Error> { error })?;
+        }
+        Ok((watchers * updates) as f64 / start.elapsed().as_secs_f64())
+    }
+}
+
+async fn count_lines(mut body: Body, wanted: usize) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let mut lines = 0;
+    while lines < wanted {
+        let frame = body.frame().await.ok_or("the watch ended early")??;
+        if let Ok(data) = frame.into_data() {
+            lines += data.iter().filter(|byte| **byte == b'\n').count();
+        }
+    }
+    Ok(())
+}
+
+fn continue_token(bytes: &[u8]) -> Option<String> {
+    let head = std::str::from_utf8(&bytes[..bytes.len().min(600)]).ok()?;
+    let (_, rest) = head.split_once(r#""continue":""#)?;
+    Some(rest.split('"').next()?.to_owned())
+}
+
+fn object(prefix: &str, at: usize) -> ConfigMap {
+    let labels = [("shard".to_owned(), (at % SHARDS).to_string()), ("app".to_owned(), "bench".to_owned())];
+    let metadata = ObjectMeta {
+        name: Some(format!("{prefix}-{at}")),
+        labels: Some(labels.into()),
+        ..ObjectMeta::default()
+    };
+    let data = [("payload".to_owned(), "x".repeat(PAYLOAD_BYTES))];
+    ConfigMap { metadata, data: Some(data.into()), ..ConfigMap::default() }
+}
+
+fn rate(mut times: Vec<Duration>, elapsed: Duration) -> Rate {
+    times.sort_unstable();
+    let at = |part: usize| times.get(times.len() * part / 100).copied().unwrap_or_default();
+    Rate { per_second: times.len() as f64 / elapsed.as_secs_f64(), p50: at(50), p99: at(99) }
+}

@@ -1,0 +1,109 @@
+//! The API server under load: the calls of the design's table, over TLS against a process of its own and in process.
+//!
+//! The anchors are those of the design: kube-apiserver 1.36.4 with etcd, measured on a machine of two cores. Client and
+//! server share the machine here as there.
+
+mod load;
+mod process;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_apiserver::ApiServer;
+use homeostat_store::Memory;
+use kube::Client;
+
+use crate::figure::{Figure, Target, print};
+use load::Load;
+use process::Process;
+
+/// Clients that write or read at once.
+const CLIENTS: usize = 64;
+
+/// How to measure the server.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Objects to create
+    #[arg(long, default_value_t = 10_000)]
+    objects: usize,
+    /// Leave out the run in process
+    #[arg(long)]
+    tls_only: bool,
+}
+
+/// Measures and prints.
+pub(crate) async fn run(options: Options) -> Result<(), Box<dyn std::error::Error>> {
+    let mut figures = Vec::new();
+    let process = Process::start()?;
+    let client = process.client().await?;
+    eprintln!("server {} is up, measuring over TLS", process.url);
+    let at_rest = process.memory_mb()?;
+    figures.push(
+        Figure::new("start until ready", ms(process.started_in), "ms").target(Target::AtMost(100.0)),
+    );
+    figures.push(Figure::new("memory at rest", at_rest, "MB").target(Target::AtMost(20.0)));
+    over(&client, "tls", &options, &mut figures, Some(&process)).await?;
+    drop(process);
+    if !options.tls_only {
+        eprintln!("measuring in process");
+        let (server, keeper) = ApiServer::builder(Arc::new(Memory::new())).build().await?;
+        let stop = tokio_util::sync::CancellationToken::new();
+        let keeper = tokio::spawn(keeper.run(stop.clone()));
+        over(&Client::new(server, "default"), "in process", &options, &mut figures, None).await?;
+        stop.cancel();
+        keeper.await?;
+    }
+    print(&figures, options.json)?;
+    Ok(())
+}
+
+/// Every call once, through this client.
+async fn over(
+    client: &Client,
+    way: &str,
+    options: &Options,
+    figures: &mut Vec<Figure>,
+    process: Option<&Process>,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let load = Load::new(client.clone());
+    let is_tls = process.is_some();
+    let target = |target: Target| is_tls.then_some(target);
+    let mut push = |name: &str, value: f64, unit: &'static str, target: Option<Target>| {
+        eprintln!("  {name}: {value:.1} {unit}");
+        let figure = Figure::new(format!("{name}, {way}"), value, unit);
+        figures.push(match target {
+            Some(target) => figure.target(target),
+            None => figure,
+        });
+    };
+    load.namespace().await?;
+    let single = load.create(1, options.objects / 10, "single").await?;
+    push("create, 1 client", single.per_second, "/s", target(Target::AtLeast(675.0)));
+    push("create, 1 client, p50", ms(single.p50), "ms", None);
+    let many = load.create(CLIENTS, options.objects, "many").await?;
+    push("create, 64 clients", many.per_second, "/s", target(Target::AtLeast(5.0 * 2544.0)));
+    push("create, 64 clients, p99", ms(many.p99), "ms", None);
+    if let Some(process) = process {
+        push("memory after 10 000 objects", process.memory_mb()?, "MB", target(Target::AtMost(60.0)));
+    }
+    let get = load.get(CLIENTS, options.objects * 3, options.objects).await?;
+    push("get, 64 clients", get.per_second, "/s", target(Target::AtLeast(4.0 * 4910.0)));
+    let list = load.list("").await?;
+    push("list all", ms(list.0), "ms", target(Target::AtMost(17.9)));
+    push("list all, size", list.1, "MB", None);
+    let by_label = load.list("labelSelector=shard%3D7").await?;
+    push("list by label", ms(by_label.0), "ms", target(Target::AtMost(13.0)));
+    push("list paged by 500", ms(load.pages(500).await?), "ms", target(Target::AtMost(19.4)));
+    let events = load.watch(100, 500).await?;
+    push("100 watchers × 500 updates", events, "events/s", target(Target::AtLeast(400_000.0)));
+    let delete = load.delete(CLIENTS, options.objects).await?;
+    push("delete, 64 clients", delete.per_second, "/s", None);
+    Ok(())
+}
+
+fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}

@@ -1,0 +1,80 @@
+//! The server as users run it: the `homeostat` binary, in an empty folder, over TLS.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use tokio::time::Instant;
+
+/// A running server; killed when dropped.
+pub(crate) struct Process {
+    child: Child,
+    folder: PathBuf,
+    kubeconfig: PathBuf,
+    /// Where it listens.
+    pub(crate) url: String,
+    /// From the start of the process to its ready line.
+    pub(crate) started_in: Duration,
+}
+
+impl Process {
+    /// Builds the binary if need be and starts it.
+    pub(crate) fn start() -> Result<Self, Box<dyn std::error::Error>> {
+        let binary = binary()?;
+        let folder = std::env::temp_dir().join(format!("homeostat-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        let start = Instant::now();
+        let mut child = Command::new(binary)
+            .args(["up", "--listen", "127.0.0.1:0"])
+            .current_dir(&folder)
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let stdout = child.stdout.take().ok_or("the server's output is piped")?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        let started_in = start.elapsed();
+        let mut words = line.split_whitespace().skip(1);
+        let url = words.next().ok_or("the server did not get ready")?.to_owned();
+        let kubeconfig = words.next().and_then(|word| word.strip_prefix("kubeconfig="));
+        let kubeconfig = folder.join(kubeconfig.ok_or("the ready line names a kubeconfig")?);
+        Ok(Self { child, folder, kubeconfig, url, started_in })
+    }
+
+    /// A client with the credentials the server wrote.
+    pub(crate) async fn client(&self) -> Result<kube::Client, Box<dyn std::error::Error>> {
+        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        Ok(kube::Client::try_from(config)?)
+    }
+
+    /// Resident memory, as the kernel counts it.
+    pub(crate) fn memory_mb(&self) -> Result<f64, Box<dyn std::error::Error>> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("the kernel says VmRSS")?;
+        let kilobytes = line.split_whitespace().next().ok_or("a number")?.parse::<f64>()?;
+        Ok(kilobytes / 1024.0)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both may fail only if the process or the folder is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The release binary beside this one, built now if it is not there or old.
+fn binary() -> Result<PathBuf, Box<dyn std::error::Error>> {
+    eprintln!("building the server");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo).args(["build", "--release", "--package", "homeostat-cli"]).status()?;
+    if !built.success() {
+        return Err("the server does not build".into());
+    }
+    let here = std::env::current_exe()?;
+    Ok(here.with_file_name("homeostat"))
+}
