@@ -1,8 +1,8 @@
 //! Server-side apply and the bookkeeping of who manages which field (`metadata.managedFields`).
 //!
 //! The verbs call [`track_update`] for every write that is no apply, [`apply()`] for every apply, and after defaulting
-//! [`keep_times`], so that a write that changes nothing but a timestamp is none. [`scale`] carries ownership of the
-//! replicas between an object and its Scale.
+//! [`keep_times`], so that a write that changes nothing but a timestamp is none. A write through a Scale is
+//! tracked on the object it scales, with `scale` as the subresource.
 //!
 //! **Invariant:** sets of fields are kept as `FieldsV1` writes them and are edited in place. All entries are read with
 //! the schema of the request's version: versions of one kind share their stored form.
@@ -15,7 +15,6 @@ mod merge;
 mod perform;
 mod place;
 mod remove;
-pub mod scale;
 mod set;
 mod typed;
 mod update;
@@ -53,7 +52,8 @@ impl Manager<'_> {
             operation,
             api_version: self.api_version.to_owned(),
             subresource: self.subresource.to_owned(),
-            time: Some(self.time_text()),
+            // As in Kubernetes, what came through a Scale has no time.
+            time: (self.subresource != "scale").then(|| self.time_text()),
             fields,
         }
     }

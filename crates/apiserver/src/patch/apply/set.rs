@@ -143,13 +143,6 @@ pub(super) fn has(set: &Fields, path: &[String]) -> bool {
     }
 }
 
-/// The set of one path.
-pub(super) fn of_path(path: &[String]) -> Fields {
-    let Some((first, rest)) = path.split_first() else { return Fields::new() };
-    let below = if rest.is_empty() { leaf() } else { Value::Object(of_path(rest)) };
-    std::iter::once((first.clone(), below)).collect()
-}
-
 /// All paths, as steps, in the order Kubernetes lists them: the members of a level, then what lies below.
 pub(super) fn paths(set: &Fields) -> Vec<Vec<String>> {
     let mut found = Vec::new();
@@ -256,8 +249,6 @@ mod tests {
         assert_eq!(listed, ["f:b", "f:c", "f:ak:{\"n\":1}", "f:ak:{\"n\":1}f:z", "f:bf:x"]);
         assert!(paths(&set).iter().all(|path| has(&set, path)));
         assert!(!has(&set, &["f:a".into()]) && !has(&set, &[]));
-        let path = vec!["f:spec".to_owned(), "f:replicas".to_owned()];
-        assert_eq!(Value::Object(of_path(&path)), json!({"f:spec": {"f:replicas": {}}}));
     }
 
     #[test]

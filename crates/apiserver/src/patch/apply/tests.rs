@@ -460,6 +460,27 @@ fn spec_and_status_have_separate_owners() {
 }
 
 #[test]
+fn replicas_are_handed_over_through_the_scale() {
+    let mut story = Story::of_widget();
+    story.apply("one", spec(json!({"num": 0, "flag": true})));
+    let mut object = story.object.clone().expect("an object");
+    object["spec"]["num"] = json!(2);
+    story.with("two/scale", |schema, live, manager| {
+        track_update(Some(schema), live, &mut object, manager, &[])
+    });
+    story.settle(object);
+    let owners =
+        json!({"one Apply": {"f:spec": {"f:flag": {}}}, "two/scale Update": {"f:spec": {"f:num": {}}}});
+    story.check("spec", json!({"num": 2, "flag": true}), owners.clone());
+    assert_eq!(story.times(), [Some(1), None]);
+    let message =
+        r#"Apply failed with 1 conflict: conflict with "two" with subresource "scale" using t/v1: .spec.num"#;
+    story.refused("one", spec(json!({"num": 0, "flag": true})), 409, message);
+    story.apply("one", spec(json!({"flag": true})));
+    story.check("spec", json!({"num": 2, "flag": true}), owners);
+}
+
+#[test]
 fn configurations_must_fit_the_endpoint() {
     let mut story = Story::of_config_map();
     let config = json!({"metadata": {"name": "a", "managedFields": []}});
