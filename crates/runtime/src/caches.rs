@@ -10,7 +10,7 @@ use homeostat_core::journal::Source;
 use homeostat_core::{Entropy, Key};
 use kube::Client;
 
-use crate::cache::{Cache, Freshness};
+use crate::cache::{Cache, Freshness, Index};
 use crate::error::Error;
 use crate::journal::Journal;
 use crate::kind::{Kind, resource_of};
@@ -71,6 +71,8 @@ pub(crate) struct Caches(Arc<Mutex<Table>>);
 #[derive(Default)]
 struct Table {
     by_type: HashMap<(TypeId, Scope), usize>,
+    /// By kind and value type: the type of the value is the name of the index.
+    indexes: HashMap<(TypeId, TypeId, Scope), Arc<dyn Any + Send + Sync>>,
     all: Vec<(Scope, Arc<dyn AnyCache>)>,
 }
 
@@ -100,6 +102,19 @@ impl Caches {
             Some(&at) => Ok(typed(&table.all[at].1)),
             None => Err(Error::NotDeclared { resource: resource_of::<K>() }),
         }
+    }
+
+    /// Keeps an index of a declared cache.
+    pub(crate) fn keep_index<K: Kind, V: Send + Sync + 'static>(&self, scope: &Scope, index: Index<K, V>) {
+        let id = (TypeId::of::<K>(), TypeId::of::<V>(), scope.clone());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).indexes.insert(id, Arc::new(index));
+    }
+
+    /// The index of this kind by this type of value.
+    pub(crate) fn find_index<K: Kind, V: Send + Sync + 'static>(&self, scope: &Scope) -> Option<Index<K, V>> {
+        let id = (TypeId::of::<K>(), TypeId::of::<V>(), scope.clone());
+        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.indexes.get(&id)?.downcast_ref::<Index<K, V>>().cloned()
     }
 
     pub(crate) fn all(&self) -> Vec<(Scope, Arc<dyn AnyCache>)> {

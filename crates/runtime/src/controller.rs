@@ -23,7 +23,7 @@ use crate::inbox::Inbox;
 use crate::kind::{Kind, Metadata, Target};
 use crate::predicate::Predicate;
 use crate::queue::{Backoff, Config, Urgency};
-use crate::relations::{Relation, Wire, main, owns, reads, references, watches};
+use crate::relations::{Relation, Wire, indexes, main, owns, reads, references, watches};
 use crate::rule::{READ, Rule, WRITE};
 use crate::watch::Scope;
 use crate::worker::Pump;
@@ -32,7 +32,7 @@ use crate::worker::Pump;
 const CONCURRENCY: usize = 32;
 
 /// The periodic pass nobody should need: it repairs what a lost event or a bug left behind.
-const RESYNC: Duration = Duration::from_hours(10);
+const RESYNC: Duration = Duration::from_secs(10 * 3600);
 
 /// A controller of `K` in the making. [`reconcile`](Self::reconcile) completes it.
 #[must_use = "a controller does nothing until it is completed with reconcile and given to an operator"]
@@ -121,6 +121,16 @@ impl<K: Kind> Controller<K> {
     /// Objects of kind `T` that the reconciler reads but that trigger nothing.
     pub fn reads<T: Kind>(self) -> Self {
         self.relate(reads::<K, T>(), Rule::on::<T>("", READ))
+    }
+
+    /// An index of the objects of kind `T` by the values found in each, read with
+    /// [`Context::indexed`]. The type of the value names the index, so give each its own.
+    pub fn index<T: Kind, V, I>(self, values: impl Fn(&T) -> I + Send + Sync + 'static) -> Self
+    where
+        V: std::hash::Hash + Eq + Send + Sync + 'static,
+        I: IntoIterator<Item = V>,
+    {
+        self.relate(indexes::<K, T, V, I>(values), Rule::on::<T>("", READ))
     }
 
     /// Triggers from outside the cluster: each item names an object to reconcile. `name` appears in explanations.

@@ -101,7 +101,7 @@ impl<K: Kind> Engine<K> {
     }
 
     fn context(self: &Arc<Self>, object: Arc<K>, work: &Work) -> Context<K> {
-        Context::new(self.clone(), object, work.key.clone(), work.failures)
+        Context::new(self.clone(), object, work)
     }
 
     /// May this controller write on behalf of `key` now?

@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(parse().unwrap_err().outcome(), Outcome::Failed);
         assert_eq!(text().unwrap_err().to_string(), "just words");
         assert_eq!(terminal("no").outcome(), Outcome::Terminal);
-        let minute = Duration::from_mins(1);
+        let minute = Duration::from_secs(60);
         assert_eq!(retry_after(minute, "busy").outcome(), Outcome::RetryAfter(minute));
     }
 }

@@ -72,6 +72,12 @@ pub(crate) fn is_namespaced<K: Kind>() -> bool {
     std::any::type_name::<K::Scope>() != std::any::type_name::<kube::core::ClusterResourceScope>()
 }
 
+/// Is this a kind of somebody's own, not one of Kubernetes'?
+pub(crate) fn is_custom<K: Kind>() -> bool {
+    let group = K::group(&());
+    group.contains('.') && !group.ends_with(".k8s.io")
+}
+
 impl From<String> for Target {
     fn from(name: String) -> Self {
         Self { namespace: None, name }

@@ -43,6 +43,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
     fn check(arguments: &[&str], expected: Option<Launch>) {
         let parsed = parse(arguments.iter().map(ToString::to_string));
         assert_eq!(parsed.ok(), expected);

@@ -37,7 +37,7 @@ pub(crate) fn manifests(description: &Description<'_>) -> Vec<Value> {
 
 /// The documents as one YAML stream. JSON is YAML, and one object per document stays readable by machines.
 pub(crate) fn as_yaml(documents: &[Value]) -> String {
-    documents.iter().map(|document| format!("---\n{document:#}\n")).collect()
+    documents.iter().flat_map(|document| ["---\n".to_owned(), format!("{document:#}\n")]).collect()
 }
 
 /// Operator names are domains; object names take them as they are, only lower case.
@@ -55,27 +55,27 @@ fn roles(description: &Description<'_>, name: &str) -> Vec<Value> {
     };
     let mut documents = Vec::new();
     if !outside.is_empty() {
-        documents.extend(role("ClusterRole", name, None, policy(&outside)));
+        documents.extend(role("ClusterRole", name, None, &policy(&outside)));
     }
     if let Some(namespace) = description.namespace {
-        documents.extend(role("Role", name, Some(namespace), policy(&inside)));
+        documents.extend(role("Role", name, Some(namespace), &policy(&inside)));
     }
     let mut own = vec![json!({"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]})];
     if description.uses_leases {
         let verbs = ["get", "list", "create", "update", "delete"];
         own.push(json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs}));
-        documents.extend(role("Role", &format!("{name}-leases"), Some(HOME_NAMESPACE), own.split_off(1)));
+        documents.extend(role("Role", &format!("{name}-leases"), Some(HOME_NAMESPACE), &own.split_off(1)));
     }
     let (kind, namespace) = match description.namespace {
         Some(namespace) => ("Role", Some(namespace)),
         None => ("ClusterRole", None),
     };
-    documents.extend(role(kind, &format!("{name}-events"), namespace, own));
+    documents.extend(role(kind, &format!("{name}-events"), namespace, &own));
     documents
 }
 
 /// A role and its binding to the operator's account.
-fn role(kind: &str, name: &str, namespace: Option<&str>, rules: Vec<Value>) -> [Value; 2] {
+fn role(kind: &str, name: &str, namespace: Option<&str>, rules: &[Value]) -> [Value; 2] {
     let account = name.trim_end_matches("-leases").trim_end_matches("-events");
     let mut role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "rules": rules,

@@ -2,6 +2,7 @@
 //!
 //! [`answer`] is a function of the board; the shell around it only moves bytes.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -98,7 +99,7 @@ impl Board {
 
     /// Ready means that every watch is in step with the server. What is not is named, and why.
     fn readiness(&self) -> Page {
-        let mut text = String::new();
+        let mut lines = Vec::new();
         let mut is_ready = true;
         for (_, cache) in self.caches.all() {
             let freshness = cache.freshness();
@@ -109,15 +110,13 @@ impl Board {
             };
             is_ready &= problem.is_none();
             let mark = if problem.is_none() { "[+]" } else { "[-]" };
-            text += &format!("{mark} {} {}\n", cache.resource(), problem.as_deref().unwrap_or("ok"));
-            for (key, error) in cache.quarantined() {
-                text += &format!("[!] {key} does not decode: {error}\n");
-            }
+            lines.push(format!("{mark} {} {}\n", cache.resource(), problem.as_deref().unwrap_or("ok")));
+            let quarantined = cache.quarantined().into_iter();
+            lines.extend(quarantined.map(|(key, error)| format!("[!] {key} does not decode: {error}\n")));
         }
-        for lacking in self.missing_rights.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            text += &format!("[!] this operator {lacking}\n");
-        }
-        Page::text(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
+        let missing = self.missing_rights.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.extend(missing.iter().map(|lacking| format!("[!] this operator {lacking}\n")));
+        Page::text(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, lines.concat())
     }
 
     fn reading(&self) -> Reading {
@@ -158,7 +157,9 @@ pub(crate) async fn serve(listener: TcpListener, board: Arc<Board>) {
                 let Ok((stream, _)) = accepted else { continue };
                 let board = board.clone();
                 connections.spawn(async move {
-                    let service = service_fn(move |request| respond(board.clone(), request));
+                    let service = service_fn(move |request| {
+                        std::future::ready(Ok::<_, Infallible>(respond(&board, &request)))
+                    });
                     let server = auto::Builder::new(TokioExecutor::new());
                     let _ = server.serve_connection(TokioIo::new(stream), service).await;
                 });
@@ -168,13 +169,10 @@ pub(crate) async fn serve(listener: TcpListener, board: Arc<Board>) {
     }
 }
 
-async fn respond<B>(
-    board: Arc<Board>,
-    request: Request<B>,
-) -> Result<Response<Full<Bytes>>, std::convert::Infallible> {
+fn respond<B>(board: &Board, request: &Request<B>) -> Response<Full<Bytes>> {
     let accept = request.headers().get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
     let wants_json = accept.is_some_and(|accept| accept.contains("application/json"));
-    Ok(board.answer(request.uri().path(), wants_json).response())
+    board.answer(request.uri().path(), wants_json).response()
 }
 
 #[cfg(test)]

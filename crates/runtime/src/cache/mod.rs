@@ -198,7 +198,9 @@ impl<K: Kind> Cache<K> {
             keys.sort_unstable();
             keys.into_iter().filter_map(|key| self.sweep(&mut state, key, revision)).collect::<Vec<_>>()
         };
-        missed.iter().for_each(|delta| self.tell(delta));
+        for delta in &missed {
+            self.tell(delta);
+        }
         self.0.freshness.send_modify(|freshness| {
             freshness.is_synced = true;
             freshness.state = WatchState::Fresh;

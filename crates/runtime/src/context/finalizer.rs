@@ -52,12 +52,12 @@ impl<K: Kind> Context<K> {
             "resourceVersion": meta.resource_version,
             "uid": meta.uid,
         }});
-        let path = Path::new(K::url_path(&(), meta.namespace.as_deref()));
+        let url = Path::new(K::url_path(&(), meta.namespace.as_deref()));
         let params = PatchParams {
             field_manager: Some(self.0.engine.ground.name.to_string()),
             ..PatchParams::default()
         };
-        let request = path.patch(self.0.key.name(), &params, &Patch::Merge(patch));
+        let request = url.patch(self.0.key.name(), &params, &Patch::Merge(patch));
         let attempt = Attempt { verb: "set the finalizers of", target: self.0.key.as_str() };
         let answer: Result<K, Error> = call(&self.0.engine.ground.client, attempt, request).await;
         let object = self.noting_failure(verb, &self.0.key, answer)?;

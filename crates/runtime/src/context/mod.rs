@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex};
 
 use homeostat_core::Key;
+use homeostat_core::journal::Cause;
 use kube::Client;
 
 mod apply;
@@ -22,7 +23,8 @@ pub use condition::{StatusBase, condition};
 use status::Draft;
 
 use crate::engine::Engine;
-use crate::kind::Kind;
+use crate::kind::{Kind, is_custom};
+use crate::queue::Work;
 
 /// The context of one reconcile. Cheap to clone.
 pub struct Context<K: Kind>(Arc<Run<K>>);
@@ -38,12 +40,17 @@ struct Run<K: Kind> {
     object: Arc<K>,
     key: Key,
     failures: u32,
+    /// Its status may hold our verdict on a former run.
+    may_be_condemned: bool,
     draft: Mutex<Draft>,
 }
 
 impl<K: Kind> Context<K> {
-    pub(crate) fn new(engine: Arc<Engine<K>>, object: Arc<K>, key: Key, failures: u32) -> Self {
-        Self(Arc::new(Run { engine, object, key, failures, draft: Mutex::default() }))
+    pub(crate) fn new(engine: Arc<Engine<K>>, object: Arc<K>, work: &Work) -> Self {
+        let may_be_condemned =
+            is_custom::<K>() && (work.failures > 0 || work.causes.contains(&Cause::Listed));
+        let (key, failures) = (work.key.clone(), work.failures);
+        Self(Arc::new(Run { engine, object, key, failures, may_be_condemned, draft: Mutex::default() }))
     }
 
     /// The object being reconciled.

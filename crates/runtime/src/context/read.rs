@@ -35,6 +35,21 @@ impl<K: Kind> Context<K> {
         Ok(self.0.object.meta().uid.as_deref().map(|uid| cache.owned_by(uid)).unwrap_or_default())
     }
 
+    /// The objects of this kind with this value in the index declared by
+    /// [`Controller::index`](crate::Controller::index), in order of namespace and name.
+    pub fn indexed<T: Kind, V>(&self, value: &V) -> Result<Vec<Arc<T>>, Error>
+    where
+        V: std::hash::Hash + Eq + Send + Sync + 'static,
+    {
+        self.synced::<T>()?;
+        let ground = &self.0.engine.ground;
+        let index = ground.caches.find_index::<T, V>(&ground.scope);
+        let index = index.ok_or_else(|| Error::NotDeclared {
+            resource: format!("{} by {}", resource_of::<T>(), std::any::type_name::<V>()),
+        })?;
+        Ok(index.get(value))
+    }
+
     /// The cache of this kind, if it can be trusted.
     pub(super) fn synced<T: Kind>(&self) -> Result<Cache<T>, Error> {
         let cache = self.cache::<T>()?;

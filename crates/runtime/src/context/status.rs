@@ -32,6 +32,12 @@ pub(super) struct Draft {
     conditions: Vec<Condition>,
 }
 
+impl Draft {
+    fn is_empty(&self) -> bool {
+        self.status.is_none() && self.conditions.is_empty()
+    }
+}
+
 impl<K: Kind> Context<K> {
     /// Changes the status. It is written once, after the reconciler returned, and only if it differs.
     pub fn status(&self, change: impl FnOnce(&mut K::Status))
@@ -82,10 +88,14 @@ impl<K: Kind> Context<K> {
 
     /// The merge patch from the status that is to the status that shall be.
     fn status_patch(&self, fault: Option<&Fault>) -> Option<Value> {
-        let old = self.current_status();
         let mut draft = std::mem::take(&mut *self.0.draft.lock().unwrap_or_else(PoisonError::into_inner));
+        let is_terminal = fault.is_some_and(Fault::is_terminal);
+        if draft.is_empty() && !is_terminal && !self.0.may_be_condemned {
+            return None;
+        }
+        let old = self.current_status();
         draft.conditions.extend(verdict(&old, fault));
-        if draft.status.is_none() && draft.conditions.is_empty() {
+        if draft.is_empty() {
             return None;
         }
         let mut new = draft.status.unwrap_or_else(|| old.clone());
@@ -99,13 +109,13 @@ impl<K: Kind> Context<K> {
 
     async fn send_status(&self, patch: &Value) -> Result<K, Error> {
         self.admitted(&self.0.key)?;
-        let path = Path::new(K::url_path(&(), self.0.object.meta().namespace.as_deref()));
+        let url = Path::new(K::url_path(&(), self.0.object.meta().namespace.as_deref()));
         let body = json!({"metadata": {"uid": self.0.object.meta().uid}, "status": patch});
         let params = PatchParams {
             field_manager: Some(self.0.engine.ground.name.to_string()),
             ..PatchParams::default()
         };
-        let request = path.patch_subresource("status", self.0.key.name(), &params, &Patch::Merge(body));
+        let request = url.patch_subresource("status", self.0.key.name(), &params, &Patch::Merge(body));
         let attempt = Attempt { verb: "write the status of", target: self.0.key.as_str() };
         let answer = call(&self.0.engine.ground.client, attempt, request).await;
         match answer {

@@ -125,7 +125,9 @@ async fn share(holder: &Holder, ground: &Ground, shards: &mut Shards, constituen
                     note(ground, &shard_name(holder, shard), true);
                 }
                 if !look.gained.is_empty() {
-                    constituents.iter().for_each(|one| (one.relist)());
+                    for one in constituents {
+                        (one.relist)();
+                    }
                 }
                 for shard in look.leaving {
                     drain(constituents, shard).await;

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::fence::{Right, stable_hash};
 
 /// The replica that should hold a shard.
-pub(super) fn owner<'a>(members: &'a BTreeSet<String>, shard: u32) -> Option<&'a String> {
+pub(super) fn owner(members: &BTreeSet<String>, shard: u32) -> Option<&String> {
     members.iter().max_by_key(|member| stable_hash(&format!("{shard}/{member}")))
 }
 

@@ -12,11 +12,11 @@ use tokio::time::Instant;
 use super::{Note, Severity};
 
 /// The same event within this time is counted, later it is a new one: Kubernetes' own choice.
-const SAME_WITHIN: Duration = Duration::from_mins(10);
+const SAME_WITHIN: Duration = Duration::from_secs(10 * 60);
 
 /// Events one object may send at once, and the time after which it may send one more: Kubernetes' spam filter.
 const BURST: u32 = 25;
-const REFILL: Duration = Duration::from_mins(5);
+const REFILL: Duration = Duration::from_secs(5 * 60);
 
 /// Events remembered.
 const KNOWN_MAX: usize = 4096;

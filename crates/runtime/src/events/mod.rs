@@ -79,16 +79,16 @@ pub(crate) async fn send(
         let decision = correlator.judge(&note, clock.instant());
         let now = Time(clock.now());
         let namespace = note.about.namespace.clone().unwrap_or_else(|| "default".to_owned());
-        let path = Path::new(Event::url_path(&(), Some(&namespace)));
+        let url = Path::new(Event::url_path(&(), Some(&namespace)));
         let (name, request) = match decision {
             Decision::Drop => continue,
             Decision::Create { name } => {
                 let event = event(&note, &name, &namespace, &component, now);
-                (name, path.create(&PostParams::default(), serde_json::to_vec(&event).unwrap_or_default()))
+                (name, url.create(&PostParams::default(), serde_json::to_vec(&event).unwrap_or_default()))
             }
             Decision::Count { name, count } => {
                 let patch = json!({"count": count, "lastTimestamp": now});
-                let request = path.patch(&name, &PatchParams::default(), &Patch::Merge(patch));
+                let request = url.patch(&name, &PatchParams::default(), &Patch::Merge(patch));
                 (name, request)
             }
         };

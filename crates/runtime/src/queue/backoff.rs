@@ -37,7 +37,7 @@ impl Backoff {
 impl Default for Backoff {
     /// 1 s, 2 s, 4 s … 5 min: quick enough for a blip, gentle enough for an outage.
     fn default() -> Self {
-        Self::exponential(Duration::from_secs(1), Duration::from_mins(5))
+        Self::exponential(Duration::from_secs(1), Duration::from_secs(5 * 60))
     }
 }
 

@@ -213,11 +213,10 @@ impl Queue {
         let slot = &mut self.slots[ticket];
         let failures = slot.failures();
         let (health, timer) = match outcome {
-            Outcome::Gone => (Health::Well, None),
+            Outcome::Gone | Outcome::Requeue(Duration::ZERO) => (Health::Well, None),
             Outcome::AwaitChange => {
                 (Health::Well, self.config.resync.map(|period| resync(period, &self.entropy, now)))
             }
-            Outcome::Requeue(Duration::ZERO) => (Health::Well, None),
             Outcome::Requeue(after) => {
                 (Health::Well, Some(Timer { at: later(now, after), reason: TimerReason::Requeue }))
             }
@@ -321,6 +320,6 @@ fn resync(period: Duration, entropy: &Entropy, now: Instant) -> Timer {
 
 /// `now + after`, or a year from now when that overflows: far enough to mean never.
 fn later(now: Instant, after: Duration) -> Instant {
-    const YEAR: Duration = Duration::from_hours(365 * 24);
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     now.checked_add(after).unwrap_or(now + YEAR)
 }

@@ -95,7 +95,9 @@ impl Ready {
     /// A run in this namespace ended.
     pub(super) fn ended(&mut self, namespace: u32) {
         self.namespaces[namespace as usize].running -= 1;
-        Class::ALL.into_iter().for_each(|class| self.enter_ring(namespace, class));
+        for class in Class::ALL {
+            self.enter_ring(namespace, class);
+        }
     }
 
     /// The ticket whose turn it is in a class; drops dead tickets and empty or full namespaces on the way.

@@ -13,7 +13,7 @@ use super::state::Slot;
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     by_key: HashMap<Key, u32>,
-    slots: Vec<Slot>,
+    places: Vec<Slot>,
     free: Vec<u32>,
     namespaces: Namespaces,
 }
@@ -26,11 +26,11 @@ impl Slots {
         }
         let namespace = self.namespaces.intern(key.namespace());
         let slot = if let Some(slot) = self.free.pop() {
-            self.slots[slot as usize].reuse(key.clone(), namespace);
+            self.places[slot as usize].reuse(key.clone(), namespace);
             slot
         } else {
-            self.slots.push(Slot::new(key.clone(), namespace, now));
-            u32::try_from(self.slots.len() - 1).expect("fewer than four billion keys fit in memory")
+            self.places.push(Slot::new(key.clone(), namespace, now));
+            u32::try_from(self.places.len() - 1).expect("fewer than four billion keys fit in memory")
         };
         self.by_key.insert(key.clone(), slot);
         slot
@@ -41,7 +41,7 @@ impl Slots {
     }
 
     pub(super) fn release(&mut self, slot: u32) {
-        let key = self.slots[slot as usize].key.clone();
+        let key = self.places[slot as usize].key.clone();
         self.by_key.remove(&key);
         self.namespaces.release(key.namespace());
         self.free.push(slot);
@@ -55,13 +55,13 @@ impl Slots {
 impl Index<u32> for Slots {
     type Output = Slot;
     fn index(&self, slot: u32) -> &Slot {
-        &self.slots[slot as usize]
+        &self.places[slot as usize]
     }
 }
 
 impl IndexMut<u32> for Slots {
     fn index_mut(&mut self, slot: u32) -> &mut Slot {
-        &mut self.slots[slot as usize]
+        &mut self.places[slot as usize]
     }
 }
 

@@ -40,6 +40,19 @@ fn urgency<T>(delta: &Delta<T>) -> Urgency {
     }
 }
 
+/// The kind is read through an index: nothing is triggered by it.
+pub(crate) fn indexes<K: Kind, T: Kind, V, I>(values: impl Fn(&T) -> I + Send + Sync + 'static) -> Relation<K>
+where
+    V: std::hash::Hash + Eq + Send + Sync + 'static,
+    I: IntoIterator<Item = V>,
+{
+    Box::new(move |wire| {
+        let cache = wire.caches.declare::<T>(wire.scope);
+        wire.caches.keep_index(wire.scope, cache.index(values));
+        cache.watch_freshness()
+    })
+}
+
 /// The kind is only read: nothing is triggered by it.
 pub(crate) fn reads<K: Kind, T: Kind>() -> Relation<K> {
     Box::new(|wire| wire.caches.declare::<T>(wire.scope).watch_freshness())

@@ -1,11 +1,12 @@
 //! The async shell around the list/watch machine: sends its requests, cuts the answers into objects, feeds the cache,
 //! writes the journal. It never returns; dropping it closes the connection and leaves the cache as it was.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use bytes::Bytes;
-use homeostat_core::Entropy;
 use homeostat_core::journal::{Entry, Source, WatchState};
+use homeostat_core::{Entropy, Key};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::api::{ListParams, WatchParams};
@@ -18,7 +19,7 @@ use super::machine::{Effect, Machine, Request, Signal};
 use super::wire::{self, Item, Line};
 use crate::cache::{Cache, Delta};
 use crate::journal::Journal;
-use crate::kind::{Kind, resource_of};
+use crate::kind::{Kind, key_of, resource_of};
 
 /// Objects per page: what client-go asks for, and what servers are tuned to.
 const PAGE_OBJECTS: u32 = 500;
@@ -34,7 +35,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(200);
 const STREAM_STALL_MAX: Duration = Duration::from_secs(20);
 
 /// An answer to a request begins, and a page is read, within this time.
-const ANSWER_MAX: Duration = Duration::from_mins(1);
+const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// The longest line held before its end: ten times the largest object a server accepts.
 const LINE_BYTES_MAX: usize = 32 << 20;
@@ -160,7 +161,8 @@ impl<K: Kind> Feed<K> {
                 Ok(Signal::Event { revision })
             }
             Line::Deleted { key, revision } => {
-                self.note(self.cache.observe_deleted(key, wire::revision(&revision)));
+                let observe = || self.cache.observe_deleted(key.clone(), wire::revision(&revision));
+                self.note(Self::guarded(&key, observe));
                 Ok(Signal::Event { revision })
             }
             Line::Bookmark { revision, ends_initial } => {
@@ -174,13 +176,25 @@ impl<K: Kind> Feed<K> {
 
     fn take(&self, item: Item<K>, is_list: bool) {
         match item {
-            Item::Good(object) => self.note(self.cache.observe(object, is_list)),
+            Item::Good(object) => {
+                let key = key_of(&object);
+                self.note(Self::guarded(&key, || self.cache.observe(object, is_list)));
+            }
             Item::Poison { key, error } => {
                 tracing::warn!(object = %key, %error, "object does not decode and is left out until it changes");
                 self.cache.quarantine(key.clone(), error.clone());
                 self.journal.record(&self.source, Entry::Quarantined { object: key, error });
             }
         }
+    }
+
+    /// Mappings, predicates and indexes are the user's code and run in this task: one that panics over an object must
+    /// not end the watch of all the others.
+    fn guarded(key: &Key, observe: impl FnOnce() -> Option<Delta<K>>) -> Option<Delta<K>> {
+        catch_unwind(AssertUnwindSafe(observe)).unwrap_or_else(|_| {
+            tracing::error!(object = %key, "a mapping, predicate or index panicked over this object");
+            None
+        })
     }
 
     fn note(&self, delta: Option<Delta<K>>) {

@@ -145,6 +145,13 @@ fn applied<K: Kind>(object: &[u8]) -> Result<Line<K>, serde_json::Error> {
     }
 }
 
+/// A watch line in an order of fields no server uses.
+#[derive(Deserialize)]
+struct Event {
+    r#type: String,
+    object: Value,
+}
+
 /// Type and object of a watch line. Servers write the type first, so the object is found without parsing.
 fn split(text: &Bytes) -> Result<(String, Bytes), serde_json::Error> {
     const HEAD: &[u8] = br#"{"type":""#;
@@ -156,11 +163,6 @@ fn split(text: &Bytes) -> Result<(String, Bytes), serde_json::Error> {
     {
         let kind = String::from_utf8_lossy(&rest[..end]).into_owned();
         return Ok((kind, text.slice_ref(object)));
-    }
-    #[derive(Deserialize)]
-    struct Event {
-        r#type: String,
-        object: Value,
     }
     let event: Event = serde_json::from_slice(text)?;
     Ok((event.r#type, serde_json::to_vec(&event.object)?.into()))

@@ -57,7 +57,7 @@ async fn an_error_after_a_requeue_follows_the_backoff() {
         log.say(widget.spec.size.to_string());
         async move {
             match widget.spec.size {
-                0 => Ok(Action::requeue(Duration::from_hours(1))),
+                0 => Ok(Action::requeue(Duration::from_secs(3600))),
                 _ => Err("broken")?,
             }
         }

@@ -175,7 +175,7 @@ async fn a_failed_reconcile_is_retried() {
 #[tokio::test(start_paused = true)]
 async fn a_settled_object_is_looked_at_again_once_per_period() {
     let mut lab = Lab::new().await;
-    let hour = Duration::from_hours(1);
+    let hour = Duration::from_secs(3600);
     let running = lab.run_logging(move |controller| controller.resync(hour)).await;
     lab.widget("w").await;
     lab.log.take();
@@ -183,4 +183,54 @@ async fn a_settled_object_is_looked_at_again_once_per_period() {
     let count = lab.log.take().len();
     assert!((10..=13).contains(&count), "{count} in ten periods of 0.8 to 1 hour");
     assert_eq!(entries(&running, "w", causes).last(), Some(&vec![Cause::Resync]));
+}
+
+/// The name of the index is the type of its values.
+#[derive(Hash, PartialEq, Eq)]
+struct Colour(String);
+
+#[tokio::test(start_paused = true)]
+async fn a_typed_index_answers_from_the_cache() {
+    let mut lab = Lab::new().await;
+    let log = lab.log.clone();
+    let control = homeostat_runtime::Controller::<Widget>::new()
+        .index::<ConfigMap, Colour, _>(|map| map.data.as_ref()?.get("colour").cloned().map(Colour))
+        .reconcile(move |_, cx| {
+            let log = log.clone();
+            async move {
+                let red = cx.indexed::<ConfigMap, Colour>(&Colour("red".into()))?;
+                log.say(red.len().to_string());
+                Ok(homeostat_runtime::Action::await_change())
+            }
+        });
+    lab.run(|operator| operator.control(control));
+    for (name, colour) in [("a", "red"), ("b", "blue"), ("c", "red")] {
+        let mut map = config(name, &[]);
+        map.data = Some([("colour".to_owned(), colour.to_owned())].into());
+        lab.create(&map).await;
+    }
+    lab.widget("w").await;
+    assert_eq!(lab.log.take(), ["2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mapping_that_panics_does_not_end_the_watch() {
+    let mut lab = Lab::new().await;
+    lab.run_logging(|controller| {
+        controller.watches::<ConfigMap, _>(|map| {
+            let data = map.data.clone().unwrap_or_default();
+            assert!(!data.contains_key("bomb"), "boom");
+            data.get("widget").cloned()
+        })
+    })
+    .await;
+    lab.widget("w").await;
+    lab.log.take();
+    let mut bomb = config("bomb", &[]);
+    bomb.data = Some([("bomb".to_owned(), String::new())].into());
+    lab.create(&bomb).await;
+    let mut map = config("map", &[]);
+    map.data = Some([("widget".to_owned(), "w".to_owned())].into());
+    lab.create(&map).await;
+    assert_eq!(lab.log.take(), ["w"]);
 }
