@@ -163,7 +163,8 @@ impl Load {
         });
         let bodies = try_join_all(watching).await?;
         let start = Instant::now();
-        let counting = bodies.into_iter().map(|body| tokio::spawn(count_lines(body, updates))).collect::<Vec<_>>();
+        let counting =
+            bodies.into_iter().map(|body| tokio::spawn(count_lines(body, updates))).collect::<Vec<_>>();
         let mut object = created;
         for at in 0..updates {
             object.metadata.labels.get_or_insert_default().insert("at".into(), at.to_string());

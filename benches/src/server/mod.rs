@@ -41,9 +41,8 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn std::error::Erro
     let client = process.client().await?;
     eprintln!("server {} is up, measuring over TLS", process.url);
     let at_rest = process.memory_mb()?;
-    figures.push(
-        Figure::new("start until ready", ms(process.started_in), "ms").target(Target::AtMost(100.0)),
-    );
+    figures
+        .push(Figure::new("start until ready", ms(process.started_in), "ms").target(Target::AtMost(100.0)));
     figures.push(Figure::new("memory at rest", at_rest, "MB").target(Target::AtMost(20.0)));
     over(&client, "tls", &options, &mut figures, Some(&process)).await?;
     drop(process);

@@ -52,7 +52,8 @@ impl Process {
     /// Resident memory, as the kernel counts it.
     pub(crate) fn memory_mb(&self) -> Result<f64, Box<dyn std::error::Error>> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("the kernel says VmRSS")?;
+        let line =
+            status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("the kernel says VmRSS")?;
         let kilobytes = line.split_whitespace().next().ok_or("a number")?.parse::<f64>()?;
         Ok(kilobytes / 1024.0)
     }

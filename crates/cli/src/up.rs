@@ -7,13 +7,9 @@ use std::error::Error;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use homeostat_apiserver::ApiServer;
-use homeostat_apiserver::bootstrap::Keep;
-use homeostat_apiserver::serve::{self, Server};
-use homeostat_core::{Clock, Entropy};
-use homeostat_store::{Disk, Limits, Memory, SharedStore, disk};
+use homeostat::embedded::ControlPlane;
+use homeostat_core::Entropy;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -54,32 +50,21 @@ impl Up {
         // Before anything else: a signal during the start must not leave a folder behind.
         let stop = CancellationToken::new();
         let signals = tokio::spawn(stop_on_signal(stop.clone())?);
-        let (clock, entropy) = (Clock::system(), Entropy::system());
+        let entropy = Entropy::system();
         let place = self.place(&entropy)?;
-        let store = place.store(clock)?;
-        let server = Server::bind(serve::Config {
-            listen: self.listen,
-            keep: place.keep(),
-            kubeconfig: self.kubeconfig.unwrap_or_else(|| place.kubeconfig()),
-            clock,
-            entropy: entropy.clone(),
-        })?;
-        let authenticator = Arc::new(server.authenticator(Arc::clone(&store))?);
-        let (api, keeper) = ApiServer::builder(Arc::clone(&store))
-            .clock(clock)
-            .entropy(entropy)
-            .authenticator(Arc::clone(&authenticator))
-            .root_ca(&*server.credentials().ca_pem)
-            .address(server.local_addr())
-            .build()
-            .await?;
-        // Who connects from now on is answered: the socket listens, the loop below takes them up.
-        announce(&server)?;
-        let keeper = tokio::spawn(keeper.run(stop.clone()));
-        let outcome = server.run(api, authenticator, stop.clone()).await;
+        let kubeconfig = self.kubeconfig.clone().unwrap_or_else(|| place.kubeconfig());
+        let mut builder = ControlPlane::builder().listen(self.listen, kubeconfig);
+        if let Place::Folder(folder) = &place {
+            builder = builder.data_dir(folder);
+        }
+        let mut plane = builder.start().await?;
+        announce(&plane)?;
+        let outcome = tokio::select! {
+            () = stop.cancelled() => Ok(()),
+            failed = plane.failed() => failed,
+        };
         stop.cancel();
-        keeper.await?;
-        store.close().await;
+        plane.stop().await?;
         signals.await?;
         Ok(outcome?)
     }
@@ -107,8 +92,9 @@ fn stop_on_signal(stop: CancellationToken) -> std::io::Result<impl Future<Output
 }
 
 /// The one line on stdout. A reader that is gone is no reason to stop.
-fn announce(server: &Server) -> std::io::Result<()> {
-    let line = format!("ready {} kubeconfig={}\n", server.url(), server.kubeconfig().display());
+fn announce(plane: &ControlPlane) -> std::io::Result<()> {
+    let kubeconfig = plane.kubeconfig().unwrap_or(Path::new("")).display();
+    let line = format!("ready {} kubeconfig={kubeconfig}\n", plane.url().unwrap_or_default());
     match std::io::stdout().write_all(line.as_bytes()).and_then(|()| std::io::stdout().flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),
@@ -123,23 +109,6 @@ enum Place {
 }
 
 impl Place {
-    fn store(&self, clock: Clock) -> Result<SharedStore, homeostat_store::Error> {
-        Ok(match self {
-            Self::Memory(_) => Arc::new(Memory::with(clock, Limits::default())),
-            Self::Folder(folder) => {
-                let config = disk::Config { clock, ..disk::Config::default() };
-                Arc::new(Disk::open(folder.join("store"), &config)?)
-            }
-        })
-    }
-
-    fn keep(&self) -> Keep {
-        match self {
-            Self::Memory(_) => Keep::Memory,
-            Self::Folder(folder) => Keep::Folder(folder.join("pki")),
-        }
-    }
-
     fn kubeconfig(&self) -> PathBuf {
         let folder: &Path = match self {
             Self::Memory(folder) => folder.path(),

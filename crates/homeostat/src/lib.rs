@@ -6,6 +6,9 @@
 //!
 //! Everything is in the [`prelude`]; the parts are explained in [`runtime`].
 
+#[cfg(feature = "embedded")]
+pub mod embedded;
+
 pub use homeostat_core as core;
 pub use homeostat_runtime as runtime;
 pub use homeostat_runtime::{Context, Controller, Operator};

@@ -30,6 +30,44 @@ impl Cel {
     }
 }
 
+/// Rules of a definition that cannot be read, with their places.
+pub fn faults(definition: &Value) -> Vec<Error> {
+    let mut errors = Vec::new();
+    let versions = definition["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for (at, version) in versions.iter().enumerate() {
+        let schema = &version["schema"]["openAPIV3Schema"];
+        if has_rules(schema) {
+            // Kubernetes keeps a schema that all versions share in one place, and names that.
+            let place = match versions {
+                [_] => "spec.validation.openAPIV3Schema".to_owned(),
+                _ => format!("spec.versions[{at}].schema.openAPIV3Schema"),
+            };
+            collect(&compile_schema(schema), schema, &place, &mut errors);
+        }
+    }
+    errors
+}
+
+fn collect(compiled: &CompiledSchema, schema: &Value, place: &str, errors: &mut Vec<Error>) {
+    for (at, rule) in compiled.validations.iter().enumerate() {
+        if let Err(fault) = rule {
+            let text = &schema[KEY][at]["rule"];
+            let body = format!("Invalid value: {text}: compilation failed: {fault}");
+            let field = format!("{place}.{KEY}[{at}].rule");
+            errors.push(Error { kind: Kind::Invalid, field, body });
+        }
+    }
+    for (name, property) in &compiled.properties {
+        collect(property, &schema["properties"][name], &format!("{place}.properties[{name}]"), errors);
+    }
+    if let Some(items) = &compiled.items {
+        collect(items, &schema["items"], &format!("{place}.items"), errors);
+    }
+    if let Some(values) = &compiled.additional_properties {
+        collect(values, &schema["additionalProperties"], &format!("{place}.additionalProperties"), errors);
+    }
+}
+
 fn has_rules(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => fields.contains_key(KEY) || fields.values().any(has_rules),
@@ -107,6 +145,16 @@ mod tests {
             Some(json!({"spec": {"min": 1, "max": 2, "fixed": old}})),
             &[r#"spec.fixed: Invalid value: "y": is immutable"#],
         );
+    }
+
+    #[test]
+    fn a_rule_that_cannot_be_read_is_found_at_its_place() {
+        let definition = json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"type": "object",
+            "properties": {"spec": {"type": "object", "x-kubernetes-validations": [{"rule": "self.("}]}}}}}]}});
+        let found = faults(&definition);
+        let place =
+            "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule";
+        assert_eq!(found.iter().map(|error| &*error.field).collect::<Vec<_>>(), [place]);
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod unknown;
 mod validate;
 
 pub use built_in::{built_in, built_in_type, object_meta, raw, raw_all, type_name};
-pub use cel::Cel;
+pub use cel::{Cel, faults as cel_faults};
 pub use complete::complete;
 pub use custom::custom;
 pub use default::default;

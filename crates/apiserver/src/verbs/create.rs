@@ -5,7 +5,7 @@ use homeostat_store::{Error as StoreError, Op, Snapshot};
 use serde_json::Value;
 
 use super::options::WriteOptions;
-use super::write::{allocate, complete, is_definition, stamp_new, track};
+use super::write::{allocate, complete, definition_errors, is_definition, stamp_new, track};
 use super::{Answer, Call, admit};
 use crate::backend::{key_of, refusal};
 use crate::convert;
@@ -30,8 +30,12 @@ const GENERATE_ATTEMPTS_MAX: u32 = 8;
 pub(super) async fn create(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     let options = WriteOptions::of(call, "CreateOptions")?;
     let admitted = admit::body(call, body, options.strictness)?;
+    let mut warnings = admitted.warnings;
+    if is_definition(&call.resource) {
+        warnings.extend(schema::definition_warnings(&admitted.object, None));
+    }
     let answer = create_object(call, &options, admitted.object).await?;
-    Ok(answer.warned(admitted.warnings))
+    Ok(answer.warned(warnings))
 }
 
 /// Creates an object that is already decoded and defaulted.
@@ -191,7 +195,7 @@ fn errors_of(call: &Call, object: &Value) -> Vec<field::Error> {
                 errors.extend(cel.judge(object, None));
             }
         }
-        None if is_definition(resource) => errors.extend(schema::validate_definition(object, None)),
+        None if is_definition(resource) => errors.extend(definition_errors(object, None)),
         None => errors.extend(kinds::validate::validate_create(&resource.group, &resource.kind, object)),
     }
     errors

@@ -55,7 +55,10 @@ pub(super) async fn change(
         let entry = snapshot.get(&key).ok_or_else(|| call.not_found())?;
         let old = convert::decode(&call.resource, entry);
         let changed = make(&old)?;
-        let Changed { object, warnings, is_applied } = changed;
+        let Changed { object, mut warnings, is_applied } = changed;
+        if is_definition(&call.resource) {
+            warnings.extend(schema::definition_warnings(&object, Some(&old)));
+        }
         let mut object = part(call, &old, object);
         check_preconditions(call, &object, &old, entry)?;
         preserve(&mut object, &old);
@@ -209,6 +212,17 @@ pub(super) fn track(call: &Call, old: Option<&Value>, new: &mut Value, manager: 
     let schema = schema_of(&call.resource);
     let api_version = call.resource.api_version();
     track_update(schema.as_deref(), old, new, &call.manager(manager, &api_version), call.reset_fields());
+    if call.path.subresource == "scale" {
+        forget_scale_times(new);
+    }
+}
+
+/// What came through a Scale carries no time, as in Kubernetes.
+fn forget_scale_times(object: &mut Value) {
+    let entries = object["metadata"]["managedFields"].as_array_mut().into_iter().flatten();
+    for entry in entries.filter(|entry| entry["subresource"] == "scale").filter_map(Value::as_object_mut) {
+        entry.remove("time");
+    }
 }
 
 /// The schema of a resource.
@@ -314,7 +328,7 @@ fn errors_of(call: &Call, new: &Value, old: &Value) -> Vec<field::Error> {
                 errors.extend(cel.judge(new, Some(old)));
             }
         }
-        None if is_definition(resource) => errors.extend(schema::validate_definition(new, Some(old))),
+        None if is_definition(resource) => errors.extend(definition_errors(new, Some(old))),
         None => errors.extend(kinds::validate::validate_update(
             &resource.group,
             &resource.kind,
@@ -324,6 +338,12 @@ fn errors_of(call: &Call, new: &Value, old: &Value) -> Vec<field::Error> {
         )),
     }
     errors
+}
+
+/// What is wrong with a definition; its rules are read only when the rest is right.
+pub(super) fn definition_errors(new: &Value, old: Option<&Value>) -> Vec<field::Error> {
+    let errors = schema::validate_definition(new, old);
+    if errors.is_empty() { schema::cel_faults(new) } else { errors }
 }
 
 pub(super) fn is_definition(resource: &Resource) -> bool {
