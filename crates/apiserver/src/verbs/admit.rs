@@ -68,14 +68,22 @@ pub(super) fn patched(
     strictness: Strictness,
     body_problems: &[String],
 ) -> Result<Admitted, Status> {
-    let before = object.clone();
-    let refused = |status: Status| bad_result(&before, &status);
-    check_type(&call.resource, &mut object).map_err(refused)?;
-    let problems = normalize(&call.resource, &mut object, strictness).map_err(refused)?;
-    let mut all = body_problems.to_vec();
-    all.extend(problems);
-    let warnings = judge(all, strictness, "").map_err(refused)?;
-    Ok(Admitted { object, warnings })
+    match judged(call, &mut object, strictness, body_problems) {
+        Ok(warnings) => Ok(Admitted { object, warnings }),
+        Err(status) => Err(bad_result(&object, &status)),
+    }
+}
+
+fn judged(
+    call: &Call,
+    object: &mut Value,
+    strictness: Strictness,
+    body_problems: &[String],
+) -> Result<Vec<String>, Status> {
+    check_type(&call.resource, object)?;
+    let mut problems = body_problems.to_vec();
+    problems.extend(normalize(&call.resource, object, strictness)?);
+    judge(problems, strictness, "")
 }
 
 /// A patch whose result cannot be decoded is refused as a whole, with that result.
