@@ -466,7 +466,7 @@ fn replicas_are_handed_over_through_the_scale() {
     let mut object = story.object.clone().expect("an object");
     object["spec"]["num"] = json!(2);
     story.with("two/scale", |schema, live, manager| {
-        track_update(Some(schema), live, &mut object, manager, &[])
+        track_update(Some(schema), live, &mut object, manager, &[]);
     });
     story.settle(object);
     let owners =

@@ -66,14 +66,12 @@ fn merge_maps(target: &mut Vec<Value>, patch: &[Value], place: &Place<'_>) -> Re
     for element in elements {
         let text = key_text(element, Some(key))?;
         let found = before.position(element).or_else(|| added.get(&text).copied());
-        match (found.and_then(|at| target.get_mut(at)), element) {
-            (Some(Value::Object(present)), Value::Object(change)) => {
-                merge_map(present, change, place.items())?;
-            }
-            _ => {
-                added.insert(text, target.len());
-                target.push(element.clone());
-            }
+        let found = found.and_then(|at| target.get_mut(at));
+        if let (Some(Value::Object(present)), Value::Object(change)) = (found, element) {
+            merge_map(present, change, place.items())?;
+        } else {
+            added.insert(text, target.len());
+            target.push(element.clone());
         }
     }
     weave(target, &wanted, &before)
