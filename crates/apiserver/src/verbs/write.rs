@@ -212,17 +212,6 @@ pub(super) fn track(call: &Call, old: Option<&Value>, new: &mut Value, manager: 
     let schema = schema_of(&call.resource);
     let api_version = call.resource.api_version();
     track_update(schema.as_deref(), old, new, &call.manager(manager, &api_version), call.reset_fields());
-    if call.path.subresource == "scale" {
-        forget_scale_times(new);
-    }
-}
-
-/// What came through a Scale carries no time, as in Kubernetes.
-fn forget_scale_times(object: &mut Value) {
-    let entries = object["metadata"]["managedFields"].as_array_mut().into_iter().flatten();
-    for entry in entries.filter(|entry| entry["subresource"] == "scale").filter_map(Value::as_object_mut) {
-        entry.remove("time");
-    }
 }
 
 /// The schema of a resource.
