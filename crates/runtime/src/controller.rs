@@ -13,7 +13,7 @@ use homeostat_core::journal::{Cause, Source};
 use tokio::sync::watch;
 
 use crate::action::Action;
-use crate::cache::Freshness;
+use crate::cache::{Cache, Freshness};
 use crate::context::{Context, Memo};
 use crate::election::Constituent;
 use crate::engine::{Bench, Engine, Handler};
@@ -249,7 +249,9 @@ impl<K: Kind> Part for Complete<K> {
             Inbox::new(controller.config, ground.entropy.clone(), journal, source.clone(), fence.clone());
         main::follow(&cache, &inbox, controller.predicate);
         let mut freshness = vec![cache.watch_freshness()];
-        let wire = Wire { caches: &ground.caches, scope: &ground.scope, main: &cache, inbox: &inbox };
+        let memo = Arc::<Memo>::default();
+        let wire =
+            Wire { caches: &ground.caches, scope: &ground.scope, main: &cache, inbox: &inbox, memo: &memo };
         freshness.extend(controller.relations.into_iter().map(|relation| relation(&wire)));
         let streams =
             controller.streams.into_iter().map(|outside| listen::<K>(outside, inbox.clone())).collect();
@@ -261,9 +263,9 @@ impl<K: Kind> Part for Complete<K> {
             cache: cache.clone(),
             reconcile,
             cleanup: controller.cleanup,
-            memo: Memo::default(),
+            memo: memo.clone(),
         });
-        forget_gone(&engine);
+        forget_gone(&cache, memo);
         let relist = relist(&engine, &inbox);
         let runner = Arc::new(Bench(engine));
         let pump = Pump { inbox: inbox.clone(), runner, fence, concurrency: controller.concurrency, grace };
@@ -271,11 +273,10 @@ impl<K: Kind> Part for Complete<K> {
     }
 }
 
-fn forget_gone<K: Kind>(engine: &Arc<Engine<K>>) {
-    let keeper = Arc::downgrade(engine);
-    engine.cache.subscribe(move |delta| {
-        if let (None, Some(engine)) = (&delta.new, keeper.upgrade()) {
-            engine.memo.forget(&delta.key);
+fn forget_gone<K: Kind>(cache: &Cache<K>, memo: Arc<Memo>) {
+    cache.subscribe(move |delta| {
+        if delta.new.is_none() {
+            memo.forget(&delta.key);
         }
     });
 }

@@ -39,7 +39,7 @@ pub(crate) struct Engine<K: Kind> {
     pub(crate) reconcile: Handler<K>,
     pub(crate) cleanup: Option<Handler<K>>,
     /// What was applied last to each child, so that applying it again costs nothing.
-    pub(crate) memo: Memo,
+    pub(crate) memo: Arc<Memo>,
 }
 
 /// A controller's engine as the worker sees it.

@@ -19,13 +19,43 @@ use crate::queue::{Config, Depth, Outcome, Queue, Urgency, Work};
 pub(crate) struct Inbox(Arc<Shared>);
 
 struct Shared {
-    queue: Mutex<Queue>,
+    queue: Mutex<Manned>,
     /// Runs under way by shard, where there are shards.
     running: Mutex<BTreeMap<u32, i64>>,
     wake: Notify,
     journal: Journal,
     source: Source,
     fence: Fence,
+}
+
+/// The queue and how many workers take from it. They change together: a worker that finds nothing leaves under the
+/// same lock, so a key added a moment later finds its seat free.
+struct Manned {
+    queue: Queue,
+    workers: usize,
+}
+
+/// A worker's place. Giving it up is telling the pump that a new worker may be started.
+pub(crate) struct Seat {
+    inbox: Inbox,
+    is_taken: bool,
+}
+
+impl Seat {
+    /// The next key this process may run; none ends the seat.
+    pub(crate) fn next(&mut self, now: Instant) -> Option<Work> {
+        let work = self.inbox.next(now);
+        self.is_taken = work.is_some();
+        work
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if self.is_taken {
+            self.inbox.lock().workers -= 1;
+        }
+    }
 }
 
 impl Inbox {
@@ -36,7 +66,7 @@ impl Inbox {
         source: Source,
         fence: Fence,
     ) -> Self {
-        let queue = Mutex::new(Queue::new(config, entropy));
+        let queue = Mutex::new(Manned { queue: Queue::new(config, entropy), workers: 0 });
         Self(Arc::new(Shared {
             queue,
             running: Mutex::default(),
@@ -50,13 +80,21 @@ impl Inbox {
     /// Asks for a reconcile.
     pub(crate) fn add(&self, key: &Key, cause: Cause, urgency: Urgency) {
         self.0.journal.record(&self.0.source, Entry::Queued { object: key.clone(), cause: cause.clone() });
-        self.lock().add(key, cause, urgency, Instant::now());
+        self.lock().queue.add(key, cause, urgency, Instant::now());
         self.0.wake.notify_one();
     }
 
-    /// The next key this process may run.
-    pub(crate) fn next(&self, now: Instant) -> Option<Work> {
-        let mut queue = self.lock();
+    /// The next key this process may run; a worker that gets none has left.
+    fn next(&self, now: Instant) -> Option<Work> {
+        let mut manned = self.lock();
+        let work = self.next_of(&mut manned.queue, now);
+        if work.is_none() {
+            manned.workers -= 1;
+        }
+        work
+    }
+
+    fn next_of(&self, queue: &mut Queue, now: Instant) -> Option<Work> {
         loop {
             let work = queue.next(now)?;
             if self.0.fence.admits(&work.key) {
@@ -92,7 +130,7 @@ impl Inbox {
     pub(crate) fn done(&self, work: &Work, outcome: Outcome, now: Instant) -> Option<Duration> {
         self.count(&work.key, -1);
         let (delay, is_earliest) = {
-            let mut queue = self.lock();
+            let queue = &mut self.lock().queue;
             let before = queue.deadline();
             let delay = queue.done(work.ticket, outcome, now);
             (delay, queue.deadline() < before || before.is_none())
@@ -104,14 +142,17 @@ impl Inbox {
     }
 
     pub(crate) fn depth(&self) -> Depth {
-        self.lock().depth()
+        self.lock().queue.depth()
     }
 
-    /// How many keys could be started now, and when the next comes due by itself.
-    pub(crate) fn outlook(&self, now: Instant) -> (usize, Option<Instant>) {
-        let mut queue = self.lock();
-        queue.tick(now);
-        (queue.depth().ready, queue.deadline())
+    /// Seats for the workers to be started now, and when the next key comes due by itself.
+    pub(crate) fn seats(&self, workers_max: usize, now: Instant) -> (Vec<Seat>, Option<Instant>) {
+        let mut manned = self.lock();
+        manned.queue.tick(now);
+        let count = manned.queue.depth().ready.min(workers_max.saturating_sub(manned.workers));
+        manned.workers += count;
+        let seats = (0..count).map(|_| Seat { inbox: self.clone(), is_taken: true }).collect();
+        (seats, manned.queue.deadline())
     }
 
     /// Waits until there may be more to do.
@@ -127,7 +168,32 @@ impl Inbox {
         &self.0.journal
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, Manned> {
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_core::Clock;
+
+    use super::*;
+    use crate::fence::Right;
+
+    #[test]
+    fn a_key_added_after_the_last_look_finds_a_free_seat() {
+        let journal = Journal::new(Clock::system());
+        let fence = Fence::new(Right::Unlimited);
+        let inbox = Inbox::new(Config::default(), Entropy::seeded(1), journal, "test".into(), fence);
+        let key = Key::new("", "things", "a", "x");
+        inbox.add(&key, Cause::Created, Urgency::Edit);
+        let now = Instant::now();
+        let mut seat = inbox.seats(1, now).0.pop().expect("one seat");
+        let work = seat.next(now).expect("one key");
+        inbox.done(&work, Outcome::AwaitChange, now);
+        assert!(seat.next(now).is_none());
+        // The worker has not ended yet, but it will not look again.
+        inbox.add(&key, Cause::Created, Urgency::Edit);
+        assert_eq!(inbox.seats(1, now).0.len(), 1);
     }
 }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::action::Action;
 use crate::fault::Fault;
 use crate::fence::Fence;
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, Seat};
 use crate::queue::{Outcome, Work};
 
 /// Reconciles one key.
@@ -72,22 +72,28 @@ impl Pump {
     }
 
     fn start_workers(&self, workers: &mut JoinSet<()>, stop: &CancellationToken) -> Option<Instant> {
-        let (ready, deadline) = self.inbox.outlook(Instant::now());
         if !self.fence.is_open() {
             return None;
         }
-        for _ in 0..ready.min(self.concurrency.saturating_sub(workers.len())) {
-            workers.spawn(work(self.inbox.clone(), self.runner.clone(), self.fence.clone(), stop.clone()));
+        let (seats, deadline) = self.inbox.seats(self.concurrency, Instant::now());
+        for seat in seats {
+            workers.spawn(work(
+                seat,
+                self.inbox.clone(),
+                self.runner.clone(),
+                self.fence.clone(),
+                stop.clone(),
+            ));
         }
         deadline
     }
 }
 
-async fn work(inbox: Inbox, runner: Arc<dyn Runner>, fence: Fence, stop: CancellationToken) {
+async fn work(mut seat: Seat, inbox: Inbox, runner: Arc<dyn Runner>, fence: Fence, stop: CancellationToken) {
     let mut now = Instant::now();
     while !stop.is_cancelled()
         && fence.is_open()
-        && let Some(work) = inbox.next(now)
+        && let Some(work) = seat.next(now)
     {
         let started = now;
         note_start(&inbox, &work);

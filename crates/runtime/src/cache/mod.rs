@@ -221,7 +221,9 @@ impl<K: Kind> Cache<K> {
         let delta = {
             let mut state = self.write();
             state.poison.remove(&key);
-            self.change(&mut state, key, Some(Arc::new(object)), revision, is_list)?
+            // In a later list a new object was created while nobody watched: that is news.
+            let is_first = is_list && !self.0.freshness.borrow().is_synced;
+            self.change(&mut state, key, Some(Arc::new(object)), revision, is_first)?
         };
         self.tell(&delta);
         Some(delta)

@@ -4,6 +4,8 @@
 //! mapping of the user's, over old and new), [`references`] (what the object names, through a reverse index).
 //! All look at old and new state, so a dropped owner or mapping is heard of once more.
 
+use std::sync::Arc;
+
 use homeostat_core::journal::Change;
 use tokio::sync::watch;
 
@@ -14,6 +16,7 @@ pub(crate) mod watches;
 
 use crate::cache::{Cache, Delta, Freshness};
 use crate::caches::Caches;
+use crate::context::Memo;
 use crate::inbox::Inbox;
 use crate::kind::Kind;
 use crate::queue::Urgency;
@@ -26,6 +29,7 @@ pub(crate) struct Wire<'a, K: Kind> {
     pub(crate) scope: &'a Scope,
     pub(crate) main: &'a Cache<K>,
     pub(crate) inbox: &'a Inbox,
+    pub(crate) memo: &'a Arc<Memo>,
 }
 
 /// Connects another kind to a controller of `K`; returns how fresh the other kind's cache is.

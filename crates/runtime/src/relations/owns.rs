@@ -11,8 +11,11 @@ use crate::kind::{Kind, is_namespaced, key};
 pub(crate) fn owns<K: Kind, T: Kind>() -> Relation<K> {
     Box::new(|wire| {
         let cache = wire.caches.declare::<T>(wire.scope);
-        let inbox = wire.inbox.clone();
+        let (inbox, memo) = (wire.inbox.clone(), wire.memo.clone());
         cache.subscribe(move |delta| {
+            if delta.new.is_none() {
+                memo.forget(&delta.key);
+            }
             let mut owners = BTreeSet::new();
             for state in [&delta.old, &delta.new].into_iter().flatten() {
                 owners.extend(owners_of::<K, T>(state));

@@ -19,7 +19,7 @@ use super::machine::{Effect, Machine, Request, Signal};
 use super::wire::{self, Item, Line};
 use crate::cache::{Cache, Delta};
 use crate::journal::Journal;
-use crate::kind::{Kind, key_of, resource_of};
+use crate::kind::{Kind, is_namespaced, key_of, resource_of};
 
 /// Objects per page: what client-go asks for, and what servers are tuned to.
 const PAGE_OBJECTS: u32 = 500;
@@ -232,7 +232,8 @@ impl<K: Kind> Feed<K> {
     }
 
     fn path(&self) -> Path {
-        Path::new(K::url_path(&(), self.scope.namespace.as_deref()))
+        let namespace = self.scope.namespace.as_deref().filter(|_| is_namespaced::<K>());
+        Path::new(K::url_path(&(), namespace))
     }
 
     /// Sends a request; anything but success becomes trouble.
