@@ -108,17 +108,15 @@ impl Registry {
 
 impl Follower {
     fn has_changed(&mut self, store: &SharedStore) -> bool {
-        match self.definitions.try_next() {
-            Ok(events) => !events.is_empty(),
-            // Left behind by history: start over from the present.
-            Err(_) => {
-                let prefix = Prefix::resource(crd::GROUP, crd::PLURAL);
-                if let Ok(watch) = store.watch(&prefix, store.snapshot().revision()) {
-                    self.definitions = watch;
-                }
-                true
-            }
+        if let Ok(events) = self.definitions.try_next() {
+            return !events.is_empty();
         }
+        // Left behind by history: start over from the present.
+        let prefix = Prefix::resource(crd::GROUP, crd::PLURAL);
+        if let Ok(watch) = store.watch(&prefix, store.snapshot().revision()) {
+            self.definitions = watch;
+        }
+        true
     }
 
     fn table(&mut self, store: &SharedStore, generation: u64) -> Table {

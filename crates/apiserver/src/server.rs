@@ -169,7 +169,7 @@ impl ApiServer {
         let mut response = match self.route(&parts, body).await {
             Ok(response) => response,
             Err(status) if status.is_plain => text(status.code, format!("{}\n", status.message)),
-            Err(status) => failure(&status, &refusal_representation(&parts)),
+            Err(status) => failure(&status, refusal_representation(&parts)),
         };
         stamp(&self.shared.backend, &parts.headers, &mut response);
         response
@@ -213,7 +213,7 @@ impl ApiServer {
         let accepted = call.accepted;
         let mut response = match call.run(&parts.method, body).await {
             Ok(answer) => answer.into_response(),
-            Err(status) => failure(&status, &accepted),
+            Err(status) => failure(&status, accepted),
         };
         if let Some(warning) = deprecation {
             crate::verbs::warn(&mut response, &warning);

@@ -57,14 +57,14 @@ impl Up {
         if let Place::Folder(folder) = &place {
             builder = builder.data_dir(folder);
         }
-        let mut plane = builder.start().await?;
-        announce(&plane)?;
+        let mut control = builder.start().await?;
+        announce(&control)?;
         let outcome = tokio::select! {
             () = stop.cancelled() => Ok(()),
-            failed = plane.failed() => failed,
+            failed = control.failed() => failed,
         };
         stop.cancel();
-        plane.stop().await?;
+        control.stop().await?;
         signals.await?;
         Ok(outcome?)
     }

@@ -29,7 +29,7 @@ impl Default for Limits {
     /// Five minutes is how long an apiserver's etcd keeps history by default; 64 MiB is about 60 000 overwrites of
     /// 1 KB, in the range of the 100 000 events an apiserver caches at most.
     fn default() -> Self {
-        Self { bytes: 64 << 20, age: Duration::from_secs(300) }
+        Self { bytes: 64 << 20, age: Duration::from_mins(5) }
     }
 }
 

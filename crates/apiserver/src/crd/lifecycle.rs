@@ -103,7 +103,7 @@ fn merge_names(
 ) -> Option<(&'static str, String)> {
     let mut conflict = None;
     let mut take = |field: &str, reason: &'static str, taken: &[String]| {
-        let Some(name) = names[field].as_str() else { return None };
+        let name = names[field].as_str()?;
         if accepted.get(field).and_then(Value::as_str) != Some(name) && taken.iter().any(|one| one == name) {
             return Some((reason, format!("{name:?} is already in use")));
         }

@@ -33,13 +33,12 @@ pub(super) async fn look_at(backend: &Backend, key: &Key) -> Result<(), Status> 
 }
 
 /// Looks at everything that depends on an object that is gone, or left its owner.
-pub(super) fn orphaned(backend: &Backend, uid: &str) -> Result<(), Status> {
+pub(super) fn orphaned(backend: &Backend, uid: &str) {
     for key in backend.notices.dependents(uid) {
         backend.notices.leave(Notice::Object(key));
     }
     // The owner may have waited for the one that left.
     backend.notices.leave_waiting_owner(uid);
-    Ok(())
 }
 
 fn load(backend: &Backend, key: &Key) -> Option<Value> {

@@ -21,7 +21,7 @@ use crate::backend::Backend;
 use crate::status::Status;
 
 /// How often expired events are looked for.
-const EXPIRY_PERIOD: Duration = Duration::from_secs(60);
+const EXPIRY_PERIOD: Duration = Duration::from_mins(1);
 /// How long a notice that could not be worked through (the store was busy) waits.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 
@@ -53,7 +53,10 @@ impl Keeper {
     async fn handle(&self, notice: Notice) {
         let outcome = match &notice {
             Notice::Object(key) => collect::look_at(&self.backend, key).await,
-            Notice::Gone(uid) => collect::orphaned(&self.backend, uid),
+            Notice::Gone(uid) => {
+                collect::orphaned(&self.backend, uid);
+                Ok(())
+            }
             Notice::Namespace(name) => namespaces::look_at(&self.backend, name, &self.root_ca).await,
             Notice::Definition(name) => definitions::look_at(&self.backend, name).await,
         };

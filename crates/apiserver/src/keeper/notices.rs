@@ -232,7 +232,7 @@ mod tests {
         let key = Key::new("", "pods", "d", "x");
         let owned = entry(&key, r#"{"metadata":{"ownerReferences":[{"uid":"u"}]}}"#);
         notices.observe(&key, None, Some(&owned));
-        assert_eq!(notices.dependents("u"), [key.clone()]);
+        assert_eq!(notices.dependents("u"), std::slice::from_ref(&key));
         notices.observe(&key, Some(&owned), None);
         assert!(notices.dependents("u").is_empty());
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::fill::{Fields, is_zero};
 
 /// How long an Event is kept after its last write.
-pub const TIME_TO_LIVE: Duration = Duration::from_secs(3600);
+pub const TIME_TO_LIVE: Duration = Duration::from_hours(1);
 
 /// The group of the newer face.
 pub const GROUP: &str = "events.k8s.io";

@@ -11,6 +11,8 @@ mod well_known;
 mod wire;
 mod write;
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Value};
 
 use crate::status::Status;
@@ -24,8 +26,11 @@ const EXCERPT_BYTES_MAX: usize = 30;
 /// Reads a body: an envelope with an object of the kind it names, or of `kind` in `api_version` when it names none.
 pub(crate) fn decode(bytes: &[u8], api_version: &str, kind: &str) -> Result<Value, Status> {
     let refuse = |why: &str| {
-        let excerpt =
-            bytes.iter().take(EXCERPT_BYTES_MAX).map(|byte| format!("{byte:02x}")).collect::<String>();
+        let mut excerpt = String::new();
+        for byte in bytes.iter().take(EXCERPT_BYTES_MAX) {
+            // Writing to a String cannot fail.
+            let _ = write!(excerpt, "{byte:02x}");
+        }
         Status::bad_request(format!(
             "the object provided is unrecognized (must be of type {kind}): {why} ({excerpt})"
         ))
@@ -67,30 +72,32 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(object: Value) {
-        let bytes = encode(&object).expect("the kind has a message");
-        assert_eq!(decode(&bytes, "", "").expect("our own bytes read"), object);
+    fn check(object: &Value) {
+        let bytes = encode(object).expect("the kind has a message");
+        assert_eq!(decode(&bytes, "", "").expect("our own bytes read"), *object);
     }
 
     #[test]
     fn objects_survive_the_way_through_protobuf() {
         check(
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"x": "1"},
+            &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"x": "1"},
             "creationTimestamp": "2026-01-02T03:04:05Z", "generation": 7}, "data": {"k": "v"},
             "binaryData": {"b": "AQID"}, "immutable": true}),
         );
-        check(json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        check(&json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
             "spec": {"replicas": 0, "selector": {"matchLabels": {"a": "b"}},
                 "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": 1}},
                 "template": {"metadata": {}, "spec": {"containers": [{"name": "c", "image": "i",
                     "resources": {"limits": {"cpu": "100m"}},
                     "livenessProbe": {"httpGet": {"port": 80}, "periodSeconds": 3}}],
                     "volumes": [{"name": "v", "emptyDir": {}}]}}}, "status": {}}));
-        check(json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {},
+        check(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {},
             "spec": {"renewTime": "2026-01-02T03:04:05.000006Z", "leaseDurationSeconds": 15}}));
-        check(json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure", "code": 404,
-            "details": {"name": "x", "causes": [{"reason": "r"}]}}));
-        check(json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": "5"},
+        check(
+            &json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure", "code": 404,
+            "details": {"name": "x", "causes": [{"reason": "r"}]}}),
+        );
+        check(&json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": "5"},
             "items": [{"metadata": {"name": "a"}}]}));
     }
 

@@ -22,14 +22,14 @@ pub(super) struct Envelope<'a> {
 pub(super) fn envelope(bytes: &[u8]) -> Option<Envelope<'_>> {
     let mut envelope = Envelope { api_version: String::new(), kind: String::new(), raw: &[] };
     let mut fields = Fields(bytes);
-    while let Some(field) = fields.next() {
-        match field? {
+    while !fields.is_done() {
+        match fields.field()? {
             (1, Field::Bytes(type_meta)) => {
                 let mut parts = Fields(type_meta);
-                while let Some(part) = parts.next() {
-                    match part? {
+                while !parts.is_done() {
+                    match parts.field()? {
                         (1, Field::Bytes(text)) => {
-                            envelope.api_version = String::from_utf8(text.to_vec()).ok()?
+                            envelope.api_version = String::from_utf8(text.to_vec()).ok()?;
                         }
                         (2, Field::Bytes(text)) => envelope.kind = String::from_utf8(text.to_vec()).ok()?,
                         _ => {}
@@ -50,8 +50,8 @@ pub(super) fn message(bytes: &[u8], message: &Message, depth: usize) -> Option<M
     }
     let mut object = Map::new();
     let mut fields = Fields(bytes);
-    while let Some(field) = fields.next() {
-        let (number, field) = field?;
+    while !fields.is_done() {
+        let (number, field) = fields.field()?;
         let Some(row) = message.field(number) else { continue };
         put(&mut object, row, &field, depth)?;
     }
@@ -98,8 +98,8 @@ fn entry(row: &Row, field: &Field<'_>, depth: usize) -> Option<(String, Value)> 
     let Field::Bytes(bytes) = field else { return None };
     let (mut key, mut found) = (String::new(), None);
     let mut fields = Fields(bytes);
-    while let Some(part) = fields.next() {
-        match part? {
+    while !fields.is_done() {
+        match fields.field()? {
             (1, Field::Bytes(text)) => key = String::from_utf8(text.to_vec()).ok()?,
             (2, part) => found = Some(value(row, &part, depth)?),
             _ => {}

@@ -93,10 +93,10 @@ impl WellKnown {
             Self::IntOrString => put_int_or_string(&mut bytes, value),
             Self::Raw => put_bytes(&mut bytes, 1, value.to_string().as_bytes()),
             Self::Texts => {
-                value.as_array().into_iter().flatten().for_each(|one| put_text(&mut bytes, 1, one))
+                value.as_array().into_iter().flatten().for_each(|one| put_text(&mut bytes, 1, one));
             }
             Self::SchemaOrSchemas | Self::SchemaOrTexts | Self::SchemaOrBool => {
-                put_schema(&mut bytes, self, value)
+                put_schema(&mut bytes, self, value);
             }
         }
         bytes
@@ -115,8 +115,8 @@ impl<'a> Parts<'a> {
     fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut parts = Self { is_empty: bytes.is_empty(), ..Self::default() };
         let mut fields = Fields(bytes);
-        while let Some(field) = fields.next() {
-            let (number, field) = field?;
+        while !fields.is_done() {
+            let (number, field) = fields.field()?;
             let at = usize::try_from(number).ok()?;
             match field {
                 Field::Varint(value) if at < 4 => parts.numbers[at] = value,
@@ -170,17 +170,14 @@ fn put_text(bytes: &mut Vec<u8>, number: u32, value: &Value) {
 }
 
 fn put_int_or_string(bytes: &mut Vec<u8>, value: &Value) {
-    match value.as_str() {
-        Some(text) => {
-            put_number(bytes, 1, 1);
-            put_number(bytes, 2, 0);
-            put_bytes(bytes, 3, text.as_bytes());
-        }
-        None => {
-            put_number(bytes, 1, 0);
-            put_number(bytes, 2, value.as_i64().unwrap_or_default().cast_unsigned());
-            put_bytes(bytes, 3, b"");
-        }
+    if let Some(text) = value.as_str() {
+        put_number(bytes, 1, 1);
+        put_number(bytes, 2, 0);
+        put_bytes(bytes, 3, text.as_bytes());
+    } else {
+        put_number(bytes, 1, 0);
+        put_number(bytes, 2, value.as_i64().unwrap_or_default().cast_unsigned());
+        put_bytes(bytes, 3, b"");
     }
 }
 

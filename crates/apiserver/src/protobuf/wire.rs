@@ -10,16 +10,17 @@ pub(super) enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Reads fields off a message until it ends; `None` in an item: the bytes make no sense.
+/// Reads fields off a message until it is done.
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// The next field with its number; `Some(None)` stands for broken bytes.
-    pub(super) fn next(&mut self) -> Option<Option<(u32, Field<'a>)>> {
-        (!self.0.is_empty()).then(|| self.field())
+    /// Is there nothing left?
+    pub(super) fn is_done(&self) -> bool {
+        self.0.is_empty()
     }
 
-    fn field(&mut self) -> Option<(u32, Field<'a>)> {
+    /// The next field with its number; `None`: the bytes make no sense.
+    pub(super) fn field(&mut self) -> Option<(u32, Field<'a>)> {
         let tag = self.varint()?;
         let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0)?;
         let field = match tag & 7 {

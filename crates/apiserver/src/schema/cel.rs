@@ -125,24 +125,24 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(new: Value, old: Option<Value>, expected: &[&str]) {
+    fn check(new: &Value, old: Option<&Value>, expected: &[&str]) {
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object",
             "properties": {"min": {"type": "integer"}, "max": {"type": "integer"},
                 "fixed": {"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "is immutable"}]}},
             "x-kubernetes-validations": [{"rule": "self.min <= self.max", "message": "min may not exceed max"}]}}});
         let cel = Cel::compile(&schema).expect("the schema has rules");
-        let found = cel.judge(&new, old.as_ref()).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let found = cel.judge(new, old).iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(found, expected);
     }
 
     #[test]
     fn rules_are_judged_and_reported_in_kubernetes_words() {
-        check(json!({"spec": {"min": 1, "max": 2}}), None, &[]);
-        check(json!({"spec": {"min": 3, "max": 2}}), None, &["spec: Invalid value: min may not exceed max"]);
+        check(&json!({"spec": {"min": 1, "max": 2}}), None, &[]);
+        check(&json!({"spec": {"min": 3, "max": 2}}), None, &["spec: Invalid value: min may not exceed max"]);
         let (old, new) = ("x", "y");
         check(
-            json!({"spec": {"min": 1, "max": 2, "fixed": new}}),
-            Some(json!({"spec": {"min": 1, "max": 2, "fixed": old}})),
+            &json!({"spec": {"min": 1, "max": 2, "fixed": new}}),
+            Some(&json!({"spec": {"min": 1, "max": 2, "fixed": old}})),
             &[r#"spec.fixed: Invalid value: "y": is immutable"#],
         );
     }
@@ -152,8 +152,7 @@ mod tests {
         let definition = json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"type": "object",
             "properties": {"spec": {"type": "object", "x-kubernetes-validations": [{"rule": "self.("}]}}}}}]}});
         let found = faults(&definition);
-        let place =
-            "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule";
+        let place = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule";
         assert_eq!(found.iter().map(|error| &*error.field).collect::<Vec<_>>(), [place]);
     }
 

@@ -21,14 +21,14 @@ pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// To send a request's headers, and to stay idle between two requests of HTTP/1.1: kube-apiserver's 32 s.
 pub const HEADER_TIME: Duration = Duration::from_secs(32);
 /// To send a request's body: kube-apiserver's request timeout. 3 MiB in it is 50 KB/s.
-pub const BODY_TIME: Duration = Duration::from_secs(60);
+pub const BODY_TIME: Duration = Duration::from_mins(1);
 /// Of a body nobody wants, how much is still read so that the client gets to see the refusal: some more than any body
 /// we would take, and the time for it.
 pub const LEFTOVER_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// See [`LEFTOVER_BYTES_MAX`].
 pub const LEFTOVER_TIME: Duration = Duration::from_secs(2);
 /// To answer a request that is not long-running: kube-apiserver's.
-pub const ANSWER_TIME: Duration = Duration::from_secs(60);
+pub const ANSWER_TIME: Duration = Duration::from_mins(1);
 /// From the order to stop until connections are cut. Watches end at once; this is for answers under way.
 pub const DRAIN_TIME: Duration = Duration::from_secs(5);
 

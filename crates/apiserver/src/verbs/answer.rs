@@ -45,19 +45,19 @@ impl Answer {
             let bytes = convert::bytes(&call.resource, entry);
             return Ok(Self::body(code, "application/json", Body::Full(bytes)));
         }
-        Self::object(call, code, convert::decode(&call.resource, entry))
+        Self::object(call, code, &convert::decode(&call.resource, entry))
     }
 
     /// An object that is not stored as it is shown.
-    pub(super) fn object(call: &Call, code: u16, object: Value) -> Result<Self, Status> {
+    pub(super) fn object(call: &Call, code: u16, object: &Value) -> Result<Self, Status> {
         if call.wants_bytes() {
-            let bytes = encode::plain(&call.resource, &object);
+            let bytes = encode::plain(&call.resource, object);
             return Ok(Self::body(code, "application/json", Body::Full(bytes.into())));
         }
         match call.view() {
-            None => Ok(Self::value(call, code, &object)),
+            None => Ok(Self::value(call, code, object)),
             Some(view) => {
-                let bytes = view.object(&object, call.backend.clock.now())?;
+                let bytes = view.object(object, call.backend.clock.now())?;
                 Ok(Self::formed(call, code, bytes))
             }
         }
@@ -74,17 +74,17 @@ impl Answer {
 
     /// A value as it is.
     pub(super) fn value(call: &Call, code: u16, value: &Value) -> Self {
-        Self::encoded(code, value, &call.accepted)
+        Self::encoded(code, value, call.accepted)
     }
 
     /// A value in an encoding.
-    fn encoded(code: u16, value: &Value, accepted: &Representation) -> Self {
+    fn encoded(code: u16, value: &Value, accepted: Representation) -> Self {
         if accepted.media == Media::Protobuf
             && let Some(bytes) = protobuf::encode(value)
         {
             return Self::body(code, PROTOBUF, bytes.into());
         }
-        let bytes = Bytes::from(negotiate::encode(value, accepted));
+        let bytes = Bytes::from(negotiate::encode(value, &accepted));
         Self::body(code, accepted.media.content_type(), Body::Full(bytes))
     }
 
@@ -110,7 +110,7 @@ impl Answer {
         let Body::Full(bytes) = &self.body else { return Ok(self) };
         let object = serde_json::from_slice::<Value>(bytes).expect("our own JSON");
         let scale = scale_of(&call.resource, &object)?;
-        Self::object(call, self.code, scale)
+        Self::object(call, self.code, &scale)
     }
 
     /// Adds warnings.
@@ -186,7 +186,7 @@ fn shortened(warnings: Vec<String>) -> Vec<String> {
 }
 
 /// A refusal as a response.
-pub(crate) fn failure(status: &Status, accepted: &Representation) -> Response<Body> {
+pub(crate) fn failure(status: &Status, accepted: Representation) -> Response<Body> {
     let mut response = Answer::encoded(status.code, &status.to_json(), accepted).into_response();
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

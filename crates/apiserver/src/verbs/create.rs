@@ -95,7 +95,7 @@ async fn create_named(
         return Ok(None);
     }
     if options.is_dry_run {
-        return Answer::object(call, 201, object).map(Some);
+        return Answer::object(call, 201, &object).map(Some);
     }
     let stored = convert::to_storage(resource, &object);
     let value = encode::encode(resource, stored.as_ref().unwrap_or(&object));

@@ -145,9 +145,9 @@ pub(super) async fn delete(call: &Call, body: &[u8]) -> Result<Answer, Status> {
         remove(&call.backend, &call.resource, &call.path.namespace, &call.path.name, &options).await?;
     match removed {
         Removed::Marked(entry) => Answer::entry(call, 200, &entry),
-        Removed::Imagined(object) => Answer::object(call, 200, object),
+        Removed::Imagined(object) => Answer::object(call, 200, &object),
         Removed::Gone(entry, revision) if call.strategy().returns_object_on_delete => {
-            Answer::object(call, 200, last_state(call, &entry, revision))
+            Answer::object(call, 200, &last_state(call, &entry, revision))
         }
         Removed::Gone(entry, _) => Ok(Answer::value(call, 200, &success(call, &encode::decode(&entry)))),
     }
@@ -185,7 +185,7 @@ pub(crate) async fn remove(
         let entry = snapshot.get(&key).ok_or_else(|| Status::not_found(&resource.about(name)))?;
         let object = encode::decode(entry);
         check_preconditions(resource, &object, entry, options)?;
-        let (op, marked) = plan(backend, resource, object, options);
+        let (op, marked) = plan(backend, resource, &object, options);
         let is_last_mark = marked.as_ref().is_some_and(|object| is_over(resource, object));
         if options.is_dry_run {
             return Ok(
@@ -238,19 +238,19 @@ fn check_preconditions(
 fn plan(
     backend: &Backend,
     resource: &Resource,
-    object: Value,
+    object: &Value,
     options: &DeleteOptions,
 ) -> (Option<Op>, Option<Value>) {
     let mut marked = object.clone();
-    meta::set_finalizers(&mut marked, finalizers_after(resource, &object, options.policy));
-    let grace_s = grace(resource, &object, options.grace_s);
+    meta::set_finalizers(&mut marked, finalizers_after(resource, object, options.policy));
+    let grace_s = grace(resource, object, options.grace_s);
     let is_held = meta::finalizers(&marked).next().is_some() || namespace::is_held(resource, &marked);
-    let is_over = !is_running(resource, &object) || is_over(resource, &object);
+    let is_over = !is_running(resource, object) || is_over(resource, object);
     if !is_held && grace_s == 0 && is_over {
         return (Some(Op::Delete), None);
     }
     mark(backend, resource, &mut marked, grace_s);
-    if marked == object {
+    if marked == *object {
         return (None, Some(marked));
     }
     let value = encode::encode(resource, &marked);

@@ -22,7 +22,7 @@ pub(super) async fn delete_collection(call: &Call, body: &[u8]) -> Result<Answer
         match remove(&call.backend, &call.resource, namespace, name, &options).await {
             Ok(Removed::Imagined(object)) => removed.push(object),
             Ok(Removed::Gone(entry, _) | Removed::Marked(entry)) => {
-                removed.push(convert::decode(&call.resource, &entry))
+                removed.push(convert::decode(&call.resource, &entry));
             }
             Err(status) if status.code == 404 => {}
             Err(status) => return Err(status),

@@ -40,7 +40,7 @@ impl WriteOptions {
         let path = root.field("fieldManager");
         if manager.len() > FIELD_MANAGER_BYTES_MAX {
             errors.push(Error::too_long(&path, FIELD_MANAGER_BYTES_MAX));
-        } else if let Some(bad) = manager.chars().position(|one| one.is_control()) {
+        } else if let Some(bad) = manager.chars().position(char::is_control) {
             errors.push(Error::invalid(&path, &json!(manager), &format!("invalid character at {bad}")));
         }
         let strictness = match call.query.get("fieldValidation") {

@@ -45,7 +45,7 @@ fn show(call: &Call, code: u16) -> Result<Answer, Status> {
     let snapshot = call.backend.store.snapshot();
     let entry = snapshot.get(&call.key()).ok_or_else(|| call.not_found())?;
     let scale = scale_of(&call.resource, &convert::decode(&call.resource, entry))?;
-    Answer::object(call, code, scale)
+    Answer::object(call, code, &scale)
 }
 
 fn check_scale(call: &Call, scale: &Value) -> Result<(), Status> {

@@ -23,7 +23,7 @@ use crate::object::encode;
 use crate::status::Status;
 
 /// How often a bookmark is sent to a watch that allows them, as in Kubernetes.
-const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
 /// The last bookmark comes this long before the watch ends by its own timeout.
 const LAST_BOOKMARK_LEAD: Duration = Duration::from_secs(2);
 /// The shortest time an unlimited watch is kept open; the longest is twice that. Kubernetes spreads reconnects so.
@@ -229,7 +229,7 @@ impl Stream {
                 is_done = false;
                 break;
             }
-            initial.after = entry.key.as_str().to_owned();
+            entry.key.as_str().clone_into(&mut initial.after);
             if self.selection.matches(entry) {
                 self.event_into(&mut piece, "ADDED", &Shown::Current(entry));
             }
@@ -257,7 +257,7 @@ impl Stream {
                 (None, Some(new)) => self.event_into(&mut piece, "ADDED", &Shown::Current(new)),
                 (Some(_), Some(new)) => self.event_into(&mut piece, "MODIFIED", &Shown::Current(new)),
                 (Some(old), None) => {
-                    self.event_into(&mut piece, "DELETED", &Shown::Last(old, event.revision))
+                    self.event_into(&mut piece, "DELETED", &Shown::Last(old, event.revision));
                 }
                 (None, None) => {}
             }

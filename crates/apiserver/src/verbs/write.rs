@@ -103,7 +103,7 @@ async fn store(
     }
     if is_dry_run {
         meta::set(&mut object, "resourceVersion", Some(entry.revision.to_string().into()));
-        return Answer::object(call, 200, object).map(Some);
+        return Answer::object(call, 200, &object).map(Some);
     }
     match call.backend.commit(entry.key.clone(), Some(entry), Op::Put(value)).await {
         Ok(committed) => {
@@ -143,7 +143,7 @@ async fn release(
         }
     }
     meta::set(&mut object, "resourceVersion", Some(entry.revision.to_string().into()));
-    Answer::object(call, 200, object).map(Some)
+    Answer::object(call, 200, &object).map(Some)
 }
 
 /// The uid and resourceVersion the client saw must be those stored.

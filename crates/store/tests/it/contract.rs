@@ -426,7 +426,7 @@ pub(crate) async fn compaction_forgets_the_past_only(subject: &impl Subject) {
 }
 
 pub(crate) async fn a_slow_watcher_is_cut_off_alone(subject: &impl Subject) {
-    let store = subject.open(Limits { bytes: 20_000, age: Duration::from_secs(300) });
+    let store = subject.open(Limits { bytes: 20_000, age: Duration::from_mins(5) });
     let mut slow = store.watch(&pods(), Revision::ZERO).expect("kept");
     let mut quick = store.watch(&pods(), Revision::ZERO).expect("kept");
     let mut quiet = store.watch(&Prefix::resource("", "services"), Revision::ZERO).expect("kept");
@@ -458,7 +458,7 @@ pub(crate) async fn the_past_equals_its_replay(subject: &impl Subject) {
 
 pub(crate) async fn paging_is_consistent_while_others_write(subject: &impl Subject) {
     // History too short for the roll-back: only the pin can answer.
-    let store = subject.open(Limits { bytes: 5_000, age: Duration::from_secs(300) });
+    let store = subject.open(Limits { bytes: 5_000, age: Duration::from_mins(5) });
     for index in 0..20 {
         commit(&store, put(&format!("{index:02}"), "before")).await;
     }
