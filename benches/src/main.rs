@@ -3,6 +3,7 @@
 //! Figures of this machine are only comparable within one run: the ratios are what counts.
 
 mod figure;
+mod runtime;
 mod server;
 
 use clap::{Parser, Subcommand};
@@ -18,11 +19,17 @@ struct Arguments {
 enum Command {
     /// The API server: over TLS as its own process, then in this process
     Server(server::Options),
+    /// The runtime: dispatch, cache and latency, beside kube-runtime
+    Runtime(runtime::Options),
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     match Arguments::parse().command {
         Command::Server(options) => server::run(options).await,
+        Command::Runtime(options) => {
+            runtime::run(&options).await;
+            Ok(())
+        }
     }
 }
