@@ -18,5 +18,5 @@ async fn reconcile(greeting: Arc<Greeting>, cx: Context<Greeting>) -> Result<Act
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     let greetings = Controller::<Greeting>::new().owns::<ConfigMap>().reconcile(reconcile);
-    Operator::new("greeting.demo.dev").crd::<Greeting>().control(greetings).run().await
+    homeostat::run(Operator::new("greeting.demo.dev").crd::<Greeting>().control(greetings)).await
 }

@@ -9,6 +9,8 @@
 #[cfg(feature = "embedded")]
 pub mod embedded;
 
+#[cfg(feature = "embedded")]
+pub use embedded::run;
 pub use homeostat_core as core;
 pub use homeostat_runtime as runtime;
 pub use homeostat_runtime::{Context, Controller, Operator};

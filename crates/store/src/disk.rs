@@ -1,7 +1,7 @@
 //! The durable store: everything lives in memory, a log makes it last.
 //!
-//! Reading order: [`files`] (the door to the disk), [`frame`] (checksums, torn or damaged), [`record`] (what is
-//! written), [`log`], [`checkpoint`], [`recover`], [`queue`] (what waits), [`keeper`] (the thread that writes).
+//! Reading order: [`files`] (the door to the disk), `frame` (checksums, torn or damaged), `record` (what is
+//! written), `log`, `checkpoint`, `recover`, `queue` (what waits), `keeper` (the thread that writes).
 //! `docs/why/store.md` has the engines this was measured against.
 //!
 //! **Invariant:** a commit is synced to disk before anybody sees it or hears of it. When the disk refuses a write or

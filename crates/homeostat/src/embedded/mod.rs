@@ -6,6 +6,7 @@
 //! that as it survives a kill.
 
 mod error;
+mod run;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use error::Error;
+pub use run::run;
 
 /// The namespace in-process clients start in.
 const DEFAULT_NAMESPACE: &str = "default";

@@ -1,0 +1,48 @@
+//! Runs an operator where there is a cluster, and on a control plane of its own where there is none.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use homeostat_runtime::{Error, Operator};
+use kube::Client;
+
+use super::ControlPlane;
+
+/// Where an operator without a cluster keeps its objects, beside `homeostat up`'s own.
+const FOLDER: &str = ".homeostat";
+
+/// Runs the operator until SIGTERM or ctrl-c: against `--kubeconfig`, `KUBECONFIG` or the Pod's account if there is
+/// one, else on an embedded, durable control plane in `.homeostat`, whose kubeconfig it names on stderr.
+///
+/// # Errors
+/// What kept the operator or its control plane from running.
+pub async fn run(operator: Operator) -> Result<(), Error> {
+    let slot = Arc::new(Mutex::new(None));
+    let keep = Arc::clone(&slot);
+    let outcome = operator
+        .run_or(|| {
+            Box::pin(async move {
+                let (plane, client) = start().await?;
+                *keep.lock().unwrap_or_else(PoisonError::into_inner) = Some(plane);
+                Ok(client)
+            })
+        })
+        .await;
+    let plane = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match plane {
+        Some(plane) => outcome.and(plane.stop().await.map_err(|error| Error::NoCluster(error.to_string()))),
+        None => outcome,
+    }
+}
+
+async fn start() -> Result<(ControlPlane, Client), super::Error> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let kubeconfig = Path::new(FOLDER).join("kubeconfig");
+    let plane = ControlPlane::builder().data_dir(FOLDER).listen(address, &kubeconfig).start().await?;
+    let url = plane.url().unwrap_or_default();
+    eprintln!("no cluster is configured: running on an embedded control plane");
+    eprintln!("ready {url} kubeconfig={}", kubeconfig.display());
+    let client = plane.client();
+    Ok((plane, client))
+}
