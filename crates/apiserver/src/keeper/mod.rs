@@ -1,7 +1,7 @@
 //! Keeps the promises that outlive a request: dependents follow their owners, namespaces and definitions end with
 //! what is in them, every namespace has its default objects, old events go.
 //!
-//! Writers leave [`Notices`]; the [`Keeper`] works through them. A notice names what to look at, never what
+//! Writers leave `Notices`; the [`Keeper`] works through them. A notice names what to look at, never what
 //! happened: the keeper reads the present state, so a notice handled twice or late does no harm.
 
 mod collect;
