@@ -19,7 +19,11 @@ use tokio::time::Instant;
 
 const NAMESPACE: &str = "bench";
 /// Text in each object, so that it is about a kilobyte when stored.
-const PAYLOAD_BYTES: usize = 560;
+const PAYLOAD_BYTES: usize = 530;
+/// Where in an answer a continue token stands at the latest.
+const HEAD_BYTES: usize = 600;
+/// Clients that update what is watched.
+const UPDATERS: usize = 16;
 /// Objects are spread over this many values of the label `shard`.
 const SHARDS: usize = 100;
 
@@ -116,8 +120,8 @@ impl Load {
         let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps?{query}");
         self.fetch(&path).await?;
         let start = Instant::now();
-        let bytes = self.fetch(&path).await?;
-        Ok((start.elapsed(), bytes.len() as f64 / 1e6))
+        let (size, _) = self.fetch(&path).await?;
+        Ok((start.elapsed(), size as f64 / 1e6))
     }
 
     /// Lists page by page.
@@ -126,56 +130,70 @@ impl Load {
         let mut token = String::new();
         loop {
             let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps?limit={limit}&continue={token}");
-            let bytes = self.fetch(&path).await?;
-            match continue_token(&bytes) {
+            let (_, head) = self.fetch(&path).await?;
+            match continue_token(&head) {
                 Some(next) => token = next,
                 None => return Ok(start.elapsed()),
             }
         }
     }
 
-    async fn fetch(&self, path: &str) -> Outcome<Vec<u8>> {
+    /// The size of an answer, and how it begins.
+    async fn fetch(&self, path: &str) -> Outcome<(usize, Vec<u8>)> {
         let request = http::Request::get(path).body(Body::empty())?;
-        let response = self.client.send(request).await?;
-        let mut body = response.into_body();
-        let mut bytes = Vec::new();
+        let mut body = self.client.send(request).await?.into_body();
+        let (mut size, mut head) = (0, Vec::new());
         while let Some(frame) = body.frame().await {
             if let Ok(data) = frame?.into_data() {
-                bytes.extend_from_slice(&data);
+                size += data.len();
+                let wanted = HEAD_BYTES.saturating_sub(head.len()).min(data.len());
+                head.extend_from_slice(&data[..wanted]);
             }
         }
-        Ok(bytes)
+        Ok((size, head))
     }
 
-    /// Updates an object `updates` times under the eyes of `watchers`; events delivered per second.
+    /// Updates objects `updates` times, by several clients, under the eyes of `watchers`; events delivered per second.
     pub(crate) async fn watch(&self, watchers: usize, updates: usize) -> Outcome<f64> {
-        let created = self.maps.create(&PostParams::default(), &object("watched", 0)).await?;
-        let from = created.metadata.resource_version.clone().unwrap_or_default();
-        let path = format!(
-            "/api/v1/namespaces/{NAMESPACE}/configmaps?watch=true&resourceVersion={from}&fieldSelector=metadata.name%3Dwatched-0"
-        );
+        let mut objects = Vec::new();
+        for at in 0..UPDATERS {
+            objects.push(self.maps.create(&PostParams::default(), &object("watched", at)).await?);
+        }
+        let from = objects.last().and_then(|last| last.metadata.resource_version.clone()).unwrap_or_default();
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps?watch=true&resourceVersion={from}");
         let watching = (0..watchers).map(|_| {
             let (client, path) = (self.client.clone(), path.clone());
             async move {
                 let request = http::Request::get(path).body(Body::empty())?;
-                let body = client.send(request).await?.into_body();
-                Ok::<_, Box<dyn Error>>(body)
+                Ok::<_, Box<dyn Error>>(client.send(request).await?.into_body())
             }
         });
         let bodies = try_join_all(watching).await?;
         let start = Instant::now();
         let counting =
             bodies.into_iter().map(|body| tokio::spawn(count_lines(body, updates))).collect::<Vec<_>>();
-        let mut object = created;
-        for at in 0..updates {
-            object.metadata.labels.get_or_insert_default().insert("at".into(), at.to_string());
-            object = self.maps.replace("watched-0", &PostParams::default(), &object).await?;
+        let updating = objects.into_iter().enumerate().map(|(at, object)| {
+            let share = updates / UPDATERS + usize::from(at < updates % UPDATERS);
+            tokio::spawn(update(self.maps.clone(), object, share))
+        });
+        for updater in try_join_all(updating).await? {
+            updater?;
         }
         for counter in counting {
             counter.await?.map_err(|error| -> Box<dyn Error> { error })?;
         }
         Ok((watchers * updates) as f64 / start.elapsed().as_secs_f64())
     }
+}
+
+/// Replaces an object `count` times, each time with what the server gave back.
+async fn update(maps: Api<ConfigMap>, mut object: ConfigMap, count: usize) -> kube::Result<()> {
+    let name = object.metadata.name.clone().unwrap_or_default();
+    for at in 0..count {
+        object.metadata.labels.get_or_insert_default().insert("at".into(), at.to_string());
+        object = maps.replace(&name, &PostParams::default(), &object).await?;
+    }
+    Ok(())
 }
 
 async fn count_lines(mut body: Body, wanted: usize) -> Result<(), Box<dyn Error + Send + Sync>> {
@@ -190,7 +208,7 @@ async fn count_lines(mut body: Body, wanted: usize) -> Result<(), Box<dyn Error 
 }
 
 fn continue_token(bytes: &[u8]) -> Option<String> {
-    let head = std::str::from_utf8(&bytes[..bytes.len().min(600)]).ok()?;
+    let head = std::str::from_utf8(bytes).ok()?;
     let (_, rest) = head.split_once(r#""continue":""#)?;
     Some(rest.split('"').next()?.to_owned())
 }

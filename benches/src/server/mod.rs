@@ -79,7 +79,7 @@ async fn over(
         });
     };
     load.namespace().await?;
-    let single = load.create(1, options.objects / 10, "single").await?;
+    let single = load.create(1, options.objects * 3 / 100, "single").await?;
     push("create, 1 client", single.per_second, "/s", target(Target::AtLeast(675.0)));
     push("create, 1 client, p50", ms(single.p50), "ms", None);
     let many = load.create(CLIENTS, options.objects, "many").await?;

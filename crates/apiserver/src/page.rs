@@ -22,6 +22,8 @@ pub(crate) struct Token {
     pub(crate) position: Position,
     /// The last key of the page before, relative to the prefix.
     pub(crate) start: String,
+    /// How many items follow that key in the snapshot, if known: so that no page counts them again.
+    pub(crate) left: Option<usize>,
 }
 
 /// Which snapshot the pages come from.
@@ -38,6 +40,8 @@ struct Shape {
     v: String,
     rv: i64,
     start: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    left: Option<usize>,
 }
 
 impl Token {
@@ -60,7 +64,7 @@ impl Token {
             Ok(number) => Position::At(Revision::new(number)),
             Err(_) => Position::Newest,
         };
-        Ok(Self { position, start })
+        Ok(Self { position, start, left: shape.left })
     }
 
     /// The text a client sends back.
@@ -69,7 +73,7 @@ impl Token {
             Position::At(revision) => i64::try_from(revision.get()).expect("revisions fit 63 bits for aeons"),
             Position::Newest => -1,
         };
-        let shape = Shape { v: SHAPE.into(), rv, start: format!("{}{AFTER}", self.start) };
+        let shape = Shape { v: SHAPE.into(), rv, start: format!("{}{AFTER}", self.start), left: self.left };
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&shape).expect("a token always encodes"))
     }
 
@@ -82,7 +86,8 @@ impl Token {
              objects that were created, modified, or deleted between the time the first chunk was returned and now \
              may show up in the list.",
         );
-        status.next = Some(Self { position: Position::Newest, start: self.start.clone() }.to_text());
+        status.next =
+            Some(Self { position: Position::Newest, start: self.start.clone(), left: None }.to_text());
         status
     }
 }
@@ -97,7 +102,8 @@ mod tests {
 
     #[test]
     fn a_token_reads_back() {
-        let token = Token { position: Position::At(Revision::new(7)), start: "default/a".into() };
+        let token =
+            Token { position: Position::At(Revision::new(7)), start: "default/a".into(), left: Some(3) };
         assert_eq!(Token::parse(&token.to_text()), Ok(token));
     }
 

@@ -10,6 +10,10 @@ use tracing_subscriber::EnvFilter;
 mod folder;
 mod up;
 
+/// Small objects by the thousand, made and dropped by several threads: what this allocator is for.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Keeps actual state equal to desired state.
 #[derive(Parser)]
 #[command(version, about, max_term_width = 100)]

@@ -28,7 +28,9 @@ pub(super) fn list(call: &Call) -> Result<Answer, Status> {
     let selection = Selection::of(call)?;
     let request = Request::of(call)?;
     let (snapshot, after) = request.snapshot(call)?;
-    let page = Page::read(call, &selection, &snapshot, after.as_deref().unwrap_or_default(), request.limit);
+    let left = request.token.as_ref().and_then(|token| token.left);
+    let page =
+        Page::read(call, &selection, &snapshot, (after.as_deref().unwrap_or_default(), left), request.limit);
     if page.next.is_some() {
         call.backend.store.pin(&snapshot);
     }
@@ -163,7 +165,7 @@ impl Page {
         call: &Call,
         selection: &Selection,
         snapshot: &Snapshot,
-        after: &str,
+        (after, left): (&str, Option<usize>),
         limit: Option<usize>,
     ) -> Self {
         let prefix = call.prefix();
@@ -174,8 +176,12 @@ impl Page {
             return Self { entries: matching.cloned().collect(), next: None, remaining: 0 };
         };
         let entries = matching.by_ref().take(limit).cloned().collect::<Vec<_>>();
-        let remaining =
-            if selection.has_selectors() { usize::from(matching.next().is_some()) } else { matching.count() };
+        let remaining = match left {
+            _ if selection.has_selectors() => usize::from(matching.next().is_some()),
+            Some(left) if matching.next().is_some() => left.saturating_sub(entries.len()).max(1),
+            Some(_) => 0,
+            None => matching.count(),
+        };
         let next = (remaining > 0).then(|| entries.last().map(|entry| entry.key.clone())).flatten();
         Self { entries, next, remaining }
     }
@@ -186,7 +192,9 @@ fn head(call: &Call, selection: &Selection, snapshot: &Snapshot, page: &Page) ->
     let mut metadata = json!({ "resourceVersion": snapshot.revision().to_string() });
     if let Some(next) = &page.next {
         let start = next.as_str()[call.prefix().as_str().len()..].to_owned();
-        metadata["continue"] = Token { position: Position::At(snapshot.revision()), start }.to_text().into();
+        let left = (!selection.has_selectors()).then_some(page.remaining);
+        let token = Token { position: Position::At(snapshot.revision()), start, left };
+        metadata["continue"] = token.to_text().into();
         if !selection.has_selectors() {
             metadata["remainingItemCount"] = page.remaining.into();
         }
