@@ -1,0 +1,1 @@
+//! The built-in controllers: Deployment, ReplicaSet, StatefulSet, Job, CronJob, endpoints.

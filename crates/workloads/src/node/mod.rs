@@ -1,0 +1,1 @@
+//! A node that runs Pods as local processes.
