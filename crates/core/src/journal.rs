@@ -123,6 +123,23 @@ pub enum Entry {
         /// How long it ran.
         took: Duration,
     },
+    /// A full pass over a world outside the cluster ended.
+    Surveyed {
+        /// The world's name.
+        world: String,
+        /// Things listed.
+        things: u64,
+        /// Of these, ours.
+        owned: u64,
+        /// Objects whose things were not as desired, queued by this pass.
+        suspects: u64,
+        /// Things without an owner that wait for their deletion to be confirmed.
+        leaks: u64,
+        /// Leaks deleted by this pass.
+        deleted: u64,
+        /// Why leaks that were due were not deleted.
+        withheld: Option<String>,
+    },
     /// The operator gained or lost the right to act.
     Led {
         /// The lease.
@@ -133,7 +150,7 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// The object this entry is about; none for watches and leases.
+    /// The object this entry is about; none for watches, worlds and leases.
     pub fn object(&self) -> Option<&Key> {
         match self {
             Self::Observed { object, .. }
@@ -145,7 +162,7 @@ impl Entry {
             | Self::Drifted { object, .. }
             | Self::Failed { object, .. }
             | Self::Settled { object, .. } => Some(object),
-            Self::Watched { .. } | Self::Led { .. } => None,
+            Self::Watched { .. } | Self::Surveyed { .. } | Self::Led { .. } => None,
         }
     }
 }

@@ -82,6 +82,9 @@ struct Families {
     objects: Family<Labels, Gauge>,
     quarantined: Family<Labels, Gauge>,
     leader: Family<Labels, Gauge>,
+    world_things: Family<Labels, Gauge>,
+    world_leaks: Family<Labels, Gauge>,
+    world_passes: Family<Labels, Counter>,
 }
 
 /// What is read when somebody asks.
@@ -149,6 +152,21 @@ impl Families {
         registry.register("homeostat_cache_objects", "Objects in the cache", self.objects.clone());
         registry.register("homeostat_quarantined_objects", "Objects left out now", self.quarantined.clone());
         registry.register("homeostat_leader", "Is the lease held here", self.leader.clone());
+        registry.register("homeostat_world_things", "Things outside, by owner", self.world_things.clone());
+        registry.register("homeostat_world_leaks", "Things of ours without owner", self.world_leaks.clone());
+        registry.register("homeostat_world_passes", "Full passes, by sweep", self.world_passes.clone());
+    }
+
+    fn surveyed(&self, world: &str, [things, owned, leaks]: [u64; 3], is_withheld: bool) {
+        let with = |name, value: &str| vec![("world", world.to_owned()), (name, value.to_owned())];
+        let set = |gauge: &Family<Labels, Gauge>, labels, value: u64| {
+            gauge.get_or_create(&labels).set(i64::try_from(value).unwrap_or(i64::MAX));
+        };
+        set(&self.world_things, with("owner", "us"), owned);
+        set(&self.world_things, with("owner", "others"), things.saturating_sub(owned));
+        set(&self.world_leaks, vec![("world", world.to_owned())], leaks);
+        let sweep = if is_withheld { "withheld" } else { "done" };
+        self.world_passes.get_or_create(&with("sweep", sweep)).inc();
     }
 
     fn handles(&self, source: &Source) -> Handles {
@@ -215,6 +233,9 @@ impl Metrics {
             }
             Entry::Led { lease, is_leader } => {
                 self.families.leader.get_or_create(&vec![("name", lease.clone())]).set(i64::from(*is_leader));
+            }
+            Entry::Surveyed { world, things, owned, leaks, withheld, .. } => {
+                self.families.surveyed(world, [*things, *owned, *leaks], withheld.is_some());
             }
             Entry::Observed { .. } | Entry::Read { .. } | Entry::Watched { .. } => {}
         }

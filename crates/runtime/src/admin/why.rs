@@ -83,6 +83,13 @@ fn line(entry: &Entry) -> String {
             format!("settled      after {took:.1?}, {next}")
         }
         Entry::Watched { resource, .. } => format!("watched      {resource}"),
+        Entry::Surveyed { world, things, owned, suspects, leaks, deleted, withheld } => {
+            let withheld = withheld.as_ref().map(|why| format!(", none deleted: {why}")).unwrap_or_default();
+            format!(
+                "surveyed     {world}: {things} things, {owned} ours, {suspects} to look at, {leaks} leaks, \
+                 {deleted} deleted{withheld}"
+            )
+        }
         Entry::Led { lease, is_leader } => format!("led          {lease} {is_leader}"),
     }
 }
