@@ -38,8 +38,7 @@ impl Backend {
         old: Option<&Arc<Entry>>,
         op: Op,
     ) -> Result<Committed, Error> {
-        let expect = old.map_or(Expect::Absent, |entry| Expect::At(entry.revision));
-        self.commit_with(key, old, op, None, expect).await
+        self.commit_with(key, old, op, None, expected(old)).await
     }
 
     /// Creates one key, if `condition` on another still holds at that moment.
@@ -88,6 +87,11 @@ impl Backend {
     pub(crate) fn now_text(&self) -> String {
         crate::object::meta::time(self.clock.now())
     }
+}
+
+/// That what stood there still does.
+pub(crate) fn expected(old: Option<&Arc<Entry>>) -> Expect {
+    old.map_or(Expect::Absent, |entry| Expect::At(entry.revision))
 }
 
 /// The group and plural an object is stored under: events of both groups are one storage.

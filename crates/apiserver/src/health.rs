@@ -12,6 +12,9 @@ const KUBERNETES: &str = "v1.36.4";
 /// What every probe offers: the server answers at all.
 pub const PING: Check<'static> = Check { name: "ping", failure: None };
 
+/// The check that the store takes writes, under the name monitoring asks for.
+pub const STORE: &str = "etcd";
+
 /// The outcome of one check.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use homeostat_core::{Prefix, Revision};
 use homeostat_store::{SharedStore, Watch};
+use tokio::sync::watch;
 
 use crate::crd;
 use crate::object::encode;
@@ -19,6 +20,7 @@ pub(crate) struct Registry {
     store: SharedStore,
     table: ArcSwap<Table>,
     follower: Mutex<Follower>,
+    changes: watch::Sender<u64>,
 }
 
 struct Follower {
@@ -92,7 +94,8 @@ impl Registry {
         let definitions = store.watch(&prefix, revision)?;
         let mut follower = Follower { definitions, rows: HashMap::new() };
         let table = follower.table(&store, 1);
-        Ok(Self { store, table: ArcSwap::from_pointee(table), follower: Mutex::new(follower) })
+        let (table, follower) = (ArcSwap::from_pointee(table), Mutex::new(follower));
+        Ok(Self { store, table, follower, changes: watch::Sender::new(1) })
     }
 
     /// The table as of every definition whose write was answered.
@@ -101,8 +104,14 @@ impl Registry {
         if follower.has_changed(&self.store) {
             let generation = self.table.load().generation + 1;
             self.table.store(Arc::new(follower.table(&self.store, generation)));
+            self.changes.send_replace(generation);
         }
         self.table.load_full()
+    }
+
+    /// Tells when the table has changed: the keeper looks at it after every write of a definition.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 }
 

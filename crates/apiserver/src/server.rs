@@ -192,7 +192,7 @@ impl ApiServer {
         let Target::Resource(path) = target else {
             let verb = parts.method.as_str().to_ascii_lowercase();
             backend.authorizer.check(&who, &Attributes::Path { verb: &verb, path: parts.uri.path() })?;
-            return self.document(parts, &query);
+            return self.document(parts);
         };
         let verb = verb(&parts.method, &path, &query);
         backend.authorizer.check(&who, &attributes(verb, &path, &query))?;
@@ -252,11 +252,17 @@ impl ApiServer {
         })
     }
 
+    /// Runs the health checks, if the path is one of theirs.
+    fn probe(&self, path: &str, query: &str) -> Option<health::Answer> {
+        let failure = self.shared.backend.store.check().err().map(|error| error.to_string());
+        let store = health::Check { name: health::STORE, failure: failure.as_deref() };
+        health::probe(path, query, &[health::PING, store])
+    }
+
     /// Paths that are not resources: discovery, OpenAPI, health, version.
-    fn document(&self, parts: &Parts, query: &Query) -> Result<Response<Body>, Status> {
+    fn document(&self, parts: &Parts) -> Result<Response<Body>, Status> {
         let path = parts.uri.path();
-        let _ = query;
-        if let Some(answer) = health::probe(path, parts.uri.query().unwrap_or_default(), &[health::PING]) {
+        if let Some(answer) = self.probe(path, parts.uri.query().unwrap_or_default()) {
             return Ok(text(answer.code, answer.text));
         }
         if parts.method != Method::GET && parts.method != Method::HEAD {

@@ -126,6 +126,10 @@ impl Store for Disk {
         self.ask(|answer| Request::Compact(revision, answer))
     }
 
+    fn check(&self) -> Result<(), Error> {
+        self.status.check()
+    }
+
     fn close(&self) -> BoxFuture<'static, ()> {
         self.queue.close();
         let status = Arc::clone(&self.status);

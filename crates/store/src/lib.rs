@@ -57,6 +57,9 @@ pub trait Store: Send + Sync + 'static {
     /// after a restart some of that history may be known again.
     fn compact(&self, revision: Revision) -> BoxFuture<'static, Result<(), Error>>;
 
+    /// Would a commit be accepted now? [`Error::ReadOnly`] after a failed write: health checks ask.
+    fn check(&self) -> Result<(), Error>;
+
     /// Stops accepting writes, finishes those accepted, releases the files. Idempotent.
     fn close(&self) -> BoxFuture<'static, ()>;
 }

@@ -77,6 +77,10 @@ impl Store for Memory {
         ready(self.writer.lock().unwrap_or_else(PoisonError::into_inner).compact(revision)).boxed()
     }
 
+    fn check(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     fn close(&self) -> BoxFuture<'static, ()> {
         // Under the writer's lock, so that no commit slips in after the watches were told to end.
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,8 @@ use homeostat_store::{Error, Expect, Op, Txn};
 use serde_json::Value;
 
 use super::objects::{self, Config};
-use crate::backend::Backend;
+use crate::backend::{Backend, expected};
+use crate::keeper::service_changes;
 use crate::object::encode;
 use crate::resource::Resource;
 use crate::verbs::stamp_new;
@@ -16,10 +17,10 @@ const ADDRESS_FIELDS: [&str; 4] = ["subsets", "endpoints", "ports", "addressType
 
 /// Writes them in one commit. The keeper has not started yet, and reads everything when it does.
 pub(crate) async fn write(backend: &Backend, config: &Config) -> Result<(), Error> {
-    let steps = objects::objects(config)
-        .into_iter()
-        .filter_map(|(key, object)| step(backend, key, object))
-        .collect::<Vec<_>>();
+    let objects = objects::objects(config).into_iter().filter_map(|(key, object)| step(backend, key, object));
+    let services =
+        service_changes(backend).into_iter().map(|(key, old, op)| (key, expected(old.as_ref()), op));
+    let steps = objects.chain(services).collect::<Vec<_>>();
     if !steps.is_empty() {
         backend.store.commit(Txn { steps }).await?;
     }

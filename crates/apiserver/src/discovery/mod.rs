@@ -17,6 +17,7 @@ use serde_json::Value;
 
 pub use self::aggregated::Document;
 pub use self::order::compare_versions;
+pub(crate) use self::root::MANAGED_LABEL;
 use crate::body::Body;
 use crate::negotiate::{self, Asked, Discovery, DiscoveryVersion, Endpoint, Forms, Representation};
 use crate::resource::Resource;

@@ -20,7 +20,7 @@ const FIXED_PATHS: [&str; 12] = [
     "/version",
 ];
 /// Kept by the server itself, never by users.
-const MANAGED_LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
+pub(crate) const MANAGED_LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
 
 pub(super) fn paths(groups: &[Group]) -> Value {
     let named = groups.iter().filter(|group| !group.name.is_empty());

@@ -9,6 +9,7 @@ mod definitions;
 mod events;
 mod namespaces;
 mod notices;
+mod services;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use notices::{Notice, Notices};
+pub(crate) use services::changes as service_changes;
 
 use crate::backend::Backend;
 use crate::status::Status;
@@ -58,11 +60,16 @@ impl Keeper {
                 Ok(())
             }
             Notice::Namespace(name) => namespaces::look_at(&self.backend, name, &self.root_ca).await,
-            Notice::Definition(name) => definitions::look_at(&self.backend, name).await,
+            Notice::Definition(name) => self.handle_definition(name).await,
         };
         if let Err(status) = outcome {
             self.retry(notice, &status).await;
         }
+    }
+
+    async fn handle_definition(&self, name: &str) -> Result<(), Status> {
+        definitions::look_at(&self.backend, name).await?;
+        services::settle(&self.backend).await
     }
 
     async fn retry(&self, notice: Notice, status: &Status) {

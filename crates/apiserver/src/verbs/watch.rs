@@ -20,6 +20,7 @@ use crate::convert;
 use crate::field::{Error, Path};
 use crate::negotiate::Form;
 use crate::object::encode;
+use crate::resource::Source;
 use crate::status::Status;
 
 /// How often a bookmark is sent to a watch that allows them, as in Kubernetes.
@@ -51,7 +52,7 @@ pub(super) fn watch(call: Call) -> Result<Answer, Status> {
     let now = Instant::now();
     let stream = Stream {
         has_bookmarks: call.query.flag("allowWatchBookmarks"),
-        generation: call.backend.registry.table().generation,
+        changes: matches!(call.resource.source, Source::Custom(_)).then(|| call.backend.registry.changes()),
         call,
         selection,
         watch,
@@ -161,8 +162,8 @@ struct Stream {
     sent: Revision,
     /// Were the columns of a table sent already?
     has_columns: bool,
-    /// The registry's generation when the watch was opened.
-    generation: u64,
+    /// Changes of what is served, if it can be withdrawn.
+    changes: Option<tokio::sync::watch::Receiver<u64>>,
 }
 
 impl Stream {
@@ -194,10 +195,12 @@ impl Stream {
                         return Some(piece);
                     }
                 }
-                () = tokio::time::sleep_until(self.bookmark_at) => {
+                () = changed(&mut self.changes) => {
                     if self.is_withdrawn() {
                         return None;
                     }
+                }
+                () = tokio::time::sleep_until(self.bookmark_at) => {
                     if let Some(piece) = self.periodic_bookmark() {
                         return Some(piece);
                     }
@@ -215,8 +218,7 @@ impl Stream {
     fn is_withdrawn(&self) -> bool {
         let table = self.call.backend.registry.table();
         let resource = &self.call.resource;
-        self.generation != table.generation
-            && table.get(&resource.group, &resource.version, &resource.plural).is_none()
+        table.get(&resource.group, &resource.version, &resource.plural).is_none()
     }
 
     fn initial_piece(&mut self, mut initial: Initial) -> Bytes {
@@ -311,6 +313,15 @@ impl Stream {
         start_into(piece, "BOOKMARK");
         self.formed_into(piece, &object);
         piece.extend_from_slice(b"}\n");
+    }
+}
+
+/// Waits for the next change of what is served; for ever if it cannot change.
+async fn changed(changes: &mut Option<tokio::sync::watch::Receiver<u64>>) {
+    match changes {
+        // It fails only when the registry is gone, and the call holds it.
+        Some(changes) => drop(changes.changed().await),
+        None => std::future::pending().await,
     }
 }
 

@@ -2,4 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod definitions;
+mod keeping;
+mod lists;
+mod objects;
+mod patches;
+mod plane;
+mod rights;
 mod serve;

@@ -188,6 +188,7 @@ async fn check_read_only(
 ) {
     assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
     assert!(error.to_string().contains("restart"), "{error}");
+    assert!(matches!(store.check(), Err(Error::ReadOnly { .. })), "health checks hear of it");
     for _ in 0..3 {
         let again = store.commit(script(acknowledged.get() + 1)).await;
         assert!(matches!(again, Err(Error::ReadOnly { .. })), "a later success proves nothing");

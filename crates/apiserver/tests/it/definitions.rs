@@ -1,0 +1,138 @@
+//! Custom kinds: served at once, judged by their schema, gone with their objects.
+
+use serde_json::{Value, json};
+
+use crate::plane::{APPLY, MERGE, Plane};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const LAMPS: &str = "/apis/demo.dev/v1/namespaces/default/lamps";
+
+fn definition() -> Value {
+    let spec = json!({"type": "object", "required": ["watts"], "properties": {
+        "watts": {"type": "integer", "minimum": 1},
+        "colour": {"type": "string", "default": "white", "enum": ["white", "warm"]},
+        "count": {"type": "integer"}},
+        "x-kubernetes-validations": [{"rule": "self.watts < 100 || self.colour == 'white'",
+            "message": "strong lamps are white"}]});
+    let schema = json!({"type": "object", "properties": {"spec": spec,
+        "status": {"type": "object", "properties": {"lit": {"type": "boolean"}, "count": {"type": "integer"}}}}});
+    json!({"metadata": {"name": "lamps.demo.dev"}, "spec": {"group": "demo.dev", "scope": "Namespaced",
+        "names": {"plural": "lamps", "kind": "Lamp", "shortNames": ["lp"]},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
+            "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.count",
+                "statusReplicasPath": ".status.count"}},
+            "additionalPrinterColumns": [{"name": "Watts", "type": "integer", "jsonPath": ".spec.watts"}]}]}})
+}
+
+fn lamp(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "demo.dev/v1", "kind": "Lamp", "metadata": {"name": name}, "spec": spec})
+}
+
+async fn with_lamps() -> Plane {
+    let plane = Plane::start().await;
+    plane.post(DEFINITIONS, definition()).await.expect(201);
+    plane
+}
+
+#[tokio::test]
+async fn a_kind_is_served_the_moment_it_is_defined() {
+    let plane = with_lamps().await;
+    let made = plane.post(LAMPS, lamp("a", json!({"watts": 5, "unknown": 1}))).await.expect(201);
+    assert_eq!(made["spec"], json!({"watts": 5, "colour": "white"}), "defaulted and pruned");
+    assert_eq!(made["metadata"]["generation"], 1);
+    let resources = plane.get("/apis/demo.dev/v1").await.expect(200);
+    let names = resources["resources"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), ["lamps", "lamps/status", "lamps/scale"]);
+    let table = plane.get_as(LAMPS, "application/json;as=Table;v=v1;g=meta.k8s.io").await.expect(200);
+    assert_eq!(table["rows"][0]["cells"], json!(["a", 5]));
+}
+
+#[tokio::test]
+async fn the_schema_judges_with_a_cause_for_each_mistake() {
+    let plane = with_lamps().await;
+    let check = async |spec: Value, expected: &[(&str, &str)]| {
+        let refused = plane.post(LAMPS, lamp("bad", spec)).await.expect(422);
+        let causes = refused["details"]["causes"].as_array().unwrap().iter();
+        let got = causes.map(|one| (one["reason"].as_str().unwrap(), one["field"].as_str().unwrap()));
+        assert_eq!(got.collect::<Vec<_>>(), expected, "{refused}");
+    };
+    check(json!({}), &[("FieldValueRequired", "spec.watts")]).await;
+    check(json!({"watts": 0}), &[("FieldValueInvalid", "spec.watts")]).await;
+    check(json!({"watts": "5"}), &[("FieldValueTypeInvalid", "spec.watts")]).await;
+    check(json!({"watts": 5, "colour": "red"}), &[("FieldValueNotSupported", "spec.colour")]).await;
+    check(json!({"watts": 500, "colour": "warm"}), &[("FieldValueInvalid", "spec")]).await;
+}
+
+#[tokio::test]
+async fn status_and_scale_are_doors_of_their_own() {
+    let plane = with_lamps().await;
+    plane.post(LAMPS, lamp("a", json!({"watts": 5, "count": 1}))).await.expect(201);
+    let path = format!("{LAMPS}/a");
+    let both = json!({"spec": {"watts": 7}, "status": {"lit": true}});
+    let main = plane.patch(&path, MERGE, both.clone()).await.expect(200);
+    assert_eq!((&main["spec"]["watts"], main.get("status")), (&json!(7), None));
+    let both = json!({"spec": {"watts": 9}, "status": {"lit": true, "count": 4}});
+    let status = plane.patch(&format!("{path}/status"), MERGE, both).await.expect(200);
+    assert_eq!((&status["spec"]["watts"], &status["status"]["lit"]), (&json!(7), &json!(true)));
+    assert_eq!(status["metadata"]["generation"], 2);
+    let scale =
+        plane.patch(&format!("{path}/scale"), MERGE, json!({"spec": {"replicas": 3}})).await.expect(200);
+    assert_eq!((&scale["kind"], &scale["spec"]["replicas"]), (&json!("Scale"), &json!(3)));
+    assert_eq!(scale["status"]["replicas"], 4);
+    assert_eq!(plane.get(&path).await.expect(200)["spec"]["count"], 3);
+}
+
+#[tokio::test]
+async fn custom_objects_are_applied_by_several() {
+    let plane = with_lamps().await;
+    let path = |manager: &str| format!("{LAMPS}/a?fieldManager={manager}");
+    plane.patch(&path("one"), APPLY, lamp("a", json!({"watts": 5}))).await.expect(201);
+    plane.patch(&path("two"), APPLY, lamp("b", json!({"count": 2}))).await.expect(400);
+    let both = plane.patch(&path("two"), APPLY, lamp("a", json!({"count": 2}))).await.expect(200);
+    assert_eq!(both["spec"], json!({"watts": 5, "count": 2, "colour": "white"}));
+    plane.patch(&path("two"), APPLY, lamp("a", json!({"watts": 6, "count": 2}))).await.expect(409);
+}
+
+#[tokio::test]
+async fn a_definition_takes_its_objects_along_and_ends_their_watches() {
+    let plane = with_lamps().await;
+    let held = json!({"metadata": {"finalizers": ["demo.dev/x"]}});
+    plane.post(LAMPS, lamp("a", json!({"watts": 5}))).await.expect(201);
+    plane.patch(&format!("{LAMPS}/a"), MERGE, held).await.expect(200);
+    let mut events = plane.watch(&format!("{LAMPS}?watch=1")).await;
+    assert_eq!(events.names(1).await, ["ADDED a"]);
+    let path = format!("{DEFINITIONS}/lamps.demo.dev");
+    plane.delete(&path).await.expect(200);
+    assert_eq!(events.names(1).await, ["MODIFIED a"], "marked, and held by its finalizer");
+    plane.post(LAMPS, lamp("late", json!({"watts": 5}))).await.expect(403);
+    plane.patch(&format!("{LAMPS}/a"), MERGE, json!({"metadata": {"finalizers": null}})).await.expect(200);
+    plane.until_gone(&path).await;
+    assert_eq!(events.names(1).await, ["DELETED a"]);
+    plane.get(LAMPS).await.expect(404);
+    assert_eq!(events.next().await, None, "nothing can come any more");
+}
+
+#[tokio::test]
+async fn every_served_version_has_an_api_service() {
+    let plane = Plane::start().await;
+    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let apps = plane.get(&format!("{services}/v1.apps")).await.expect(200);
+    assert_eq!(apps["status"]["conditions"][0]["reason"], "Local");
+    plane.post(DEFINITIONS, definition()).await.expect(201);
+    plane.until(&format!("{services}/v1.demo.dev"), |answer| answer.code == 200).await;
+    plane.delete(&format!("{DEFINITIONS}/lamps.demo.dev")).await.expect(200);
+    plane.until_gone(&format!("{services}/v1.demo.dev")).await;
+}
+
+#[tokio::test]
+async fn a_definition_that_makes_no_sense_is_refused() {
+    let plane = Plane::start().await;
+    let mut misnamed = definition();
+    misnamed["metadata"]["name"] = json!("lamp.demo.dev");
+    plane.post(DEFINITIONS, misnamed).await.expect(422);
+    let mut untyped = definition();
+    untyped["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["watts"] =
+        json!({"minimum": 1});
+    let refused = plane.post(DEFINITIONS, untyped).await.expect(422);
+    assert!(refused["message"].as_str().unwrap().contains("must not be empty for specified object fields"));
+}

@@ -1,0 +1,88 @@
+//! What happens after a request: dependents follow owners, namespaces and definitions end with what is in them.
+
+use serde_json::{Value, json};
+
+use crate::plane::{MERGE, Plane};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn make(plane: &Plane, name: &str, owner: Option<&Value>) -> Value {
+    let owners = owner.map(|owner| {
+        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"], "blockOwnerDeletion": true}])
+    });
+    plane.post(MAPS, json!({"metadata": {"name": name, "ownerReferences": owners}})).await.expect(201)
+}
+
+fn at(name: &str) -> String {
+    format!("{MAPS}/{name}")
+}
+
+#[tokio::test]
+async fn dependents_go_after_their_owner() {
+    let plane = Plane::start().await;
+    let owner = make(&plane, "owner", None).await;
+    let child = make(&plane, "child", Some(&owner)).await;
+    make(&plane, "grandchild", Some(&child)).await;
+    plane.delete(&at("owner")).await.expect(200);
+    plane.until_gone(&at("child")).await;
+    plane.until_gone(&at("grandchild")).await;
+}
+
+#[tokio::test]
+async fn in_the_foreground_the_owner_waits_for_its_dependents() {
+    let plane = Plane::start().await;
+    let owner = make(&plane, "owner", None).await;
+    make(&plane, "child", Some(&owner)).await;
+    plane.patch(&at("child"), MERGE, json!({"metadata": {"finalizers": ["demo.dev/x"]}})).await.expect(200);
+    let foreground = json!({"propagationPolicy": "Foreground"});
+    let dying = plane.ask("DELETE", &at("owner"), foreground).await.expect(200);
+    assert_eq!(dying["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+    plane.until(&at("child"), |answer| answer.body["metadata"]["deletionTimestamp"].is_string()).await;
+    plane.get(&at("owner")).await.expect(200);
+    plane.patch(&at("child"), MERGE, json!({"metadata": {"finalizers": null}})).await.expect(200);
+    plane.until_gone(&at("owner")).await;
+}
+
+#[tokio::test]
+async fn orphans_stay_and_forget_their_owner() {
+    let plane = Plane::start().await;
+    let owner = make(&plane, "owner", None).await;
+    make(&plane, "child", Some(&owner)).await;
+    plane.ask("DELETE", &at("owner"), json!({"propagationPolicy": "Orphan"})).await.expect(200);
+    plane.until_gone(&at("owner")).await;
+    let child = plane.get(&at("child")).await.expect(200);
+    assert!(child["metadata"].get("ownerReferences").is_none(), "{child}");
+}
+
+#[tokio::test]
+async fn an_object_whose_owner_never_was_goes_and_one_with_a_living_owner_stays() {
+    let plane = Plane::start().await;
+    let ghost = json!({"metadata": {"name": "ghost", "uid": "00000000-0000-0000-0000-000000000000"}});
+    let living = make(&plane, "living", None).await;
+    make(&plane, "haunted", Some(&ghost)).await;
+    let child = make(&plane, "child", Some(&living)).await;
+    plane.until_gone(&at("haunted")).await;
+    assert_eq!(plane.get(&at("child")).await.expect(200), child);
+}
+
+#[tokio::test]
+async fn a_namespace_has_its_objects_and_takes_them_along() {
+    let plane = Plane::start().await;
+    plane.post("/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await.expect(201);
+    let inside = "/api/v1/namespaces/n";
+    plane.until(&format!("{inside}/serviceaccounts/default"), |answer| answer.code == 200).await;
+    plane.until(&format!("{inside}/configmaps/kube-root-ca.crt"), |answer| answer.code == 200).await;
+    let held = json!({"metadata": {"name": "held", "finalizers": ["demo.dev/x"]}});
+    plane.post(&format!("{inside}/configmaps"), held).await.expect(201);
+    let dying = plane.delete(inside).await.expect(200);
+    assert_eq!(dying["status"]["phase"], "Terminating");
+    let late = plane.post(&format!("{inside}/configmaps"), json!({"metadata": {"name": "late"}})).await;
+    assert_eq!(late.expect(403)["details"]["causes"][0]["reason"], "NamespaceTerminating");
+    let told = |answer: &crate::plane::Answer| answer.body.to_string().contains("SomeFinalizersRemain");
+    plane.until(inside, told).await;
+    let free = json!({"metadata": {"finalizers": null}});
+    plane.patch(&format!("{inside}/configmaps/held"), MERGE, free).await.expect(200);
+    plane.until_gone(inside).await;
+    plane.get(&format!("{inside}/configmaps/held")).await.expect(404);
+}

@@ -1,0 +1,148 @@
+//! Lists and watches: selectors, pages of one snapshot, resource versions, and streams without gaps.
+
+use serde_json::{Value, json};
+
+use crate::plane::{MERGE, Plane};
+
+const MAPS: &str = "/api/v1/namespaces/lists/configmaps";
+
+/// A server with `count` objects `m00`, `m01`, …, every second one labelled `even`.
+async fn filled(count: usize) -> Plane {
+    let plane = Plane::start().await;
+    plane.post("/api/v1/namespaces", json!({"metadata": {"name": "lists"}})).await.expect(201);
+    plane.until(&format!("{MAPS}/kube-root-ca.crt"), |answer| answer.code == 200).await;
+    for at in 0..count {
+        let parity = if at % 2 == 0 { "even" } else { "odd" };
+        let labels = json!({"parity": parity});
+        let body = json!({"metadata": {"name": format!("m{at:02}"), "labels": labels}});
+        plane.post(MAPS, body).await.expect(201);
+    }
+    plane
+}
+
+fn names(list: &Value) -> Vec<&str> {
+    let items = list["items"].as_array().unwrap().iter();
+    items
+        .map(|item| item["metadata"]["name"].as_str().unwrap())
+        .filter(|name| name.starts_with('m'))
+        .collect()
+}
+
+fn version(object: &Value) -> &str {
+    object["metadata"]["resourceVersion"].as_str().unwrap()
+}
+
+#[tokio::test]
+async fn selectors_choose() {
+    let plane = filled(4).await;
+    let check = async |query: &str, expected: &[&str]| {
+        let list = plane.get(&format!("{MAPS}?{query}")).await.expect(200);
+        assert_eq!(names(&list), expected, "{query}");
+    };
+    check("", &["m00", "m01", "m02", "m03"]).await;
+    check("labelSelector=parity%3Deven", &["m00", "m02"]).await;
+    check("labelSelector=parity%20notin%20(even)", &["m01", "m03"]).await;
+    check("labelSelector=!parity", &[]).await;
+    check("fieldSelector=metadata.name%3Dm03", &["m03"]).await;
+    check("fieldSelector=metadata.name!%3Dm03,metadata.namespace%3Dlists", &["m00", "m01", "m02"]).await;
+    let refused = plane.get(&format!("{MAPS}?labelSelector=a%20in%20b")).await.expect(400);
+    assert_eq!(refused["reason"], "BadRequest");
+    plane.get(&format!("{MAPS}?fieldSelector=data.x%3D1")).await.expect(400);
+}
+
+#[tokio::test]
+async fn pages_show_one_moment() {
+    let plane = filled(5).await;
+    let first = plane.get(&format!("{MAPS}?limit=2&labelSelector=parity")).await.expect(200);
+    assert_eq!(names(&first), ["m00", "m01"]);
+    plane.delete(&format!("{MAPS}/m02")).await.expect(200);
+    plane.post(MAPS, json!({"metadata": {"name": "m99", "labels": {"parity": "odd"}}})).await.expect(201);
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let next = format!("{MAPS}?limit=2&labelSelector=parity&continue={token}");
+    let second = plane.get(&next).await.expect(200);
+    assert_eq!(names(&second), ["m02", "m03"], "as it was when the first page was taken");
+    assert_eq!(version(&second), version(&first));
+    let token = second["metadata"]["continue"].as_str().unwrap();
+    let third = plane.get(&format!("{MAPS}?limit=2&labelSelector=parity&continue={token}")).await.expect(200);
+    assert_eq!(names(&third), ["m04"]);
+    assert!(third["metadata"].get("continue").is_none());
+    plane.get(&format!("{MAPS}?limit=2&continue=tampered")).await.expect(400);
+}
+
+#[tokio::test]
+async fn versions_are_met_exactly_or_at_least() {
+    let plane = filled(1).await;
+    let old = plane.get(MAPS).await.expect(200);
+    plane.delete(&format!("{MAPS}/m00")).await.expect(200);
+    let at = version(&old);
+    let exact = format!("{MAPS}?resourceVersion={at}&resourceVersionMatch=Exact");
+    assert_eq!(names(&plane.get(&exact).await.expect(200)), ["m00"]);
+    let newer = format!("{MAPS}?resourceVersion={at}&resourceVersionMatch=NotOlderThan");
+    assert_eq!(names(&plane.get(&newer).await.expect(200)), [""; 0]);
+    plane.get(&format!("{MAPS}?resourceVersionMatch=Exact")).await.expect(422);
+}
+
+#[tokio::test]
+async fn a_watch_tells_everything_after_its_version_in_order() {
+    let plane = filled(1).await;
+    let from = plane.get(MAPS).await.expect(200);
+    plane.post(MAPS, json!({"metadata": {"name": "m10"}})).await.expect(201);
+    plane.patch(&format!("{MAPS}/m00"), MERGE, json!({"data": {"a": "b"}})).await.expect(200);
+    let mut events = plane.watch(&format!("{MAPS}?watch=1&resourceVersion={}", version(&from))).await;
+    plane.delete(&format!("{MAPS}/m10")).await.expect(200);
+    assert_eq!(events.names(3).await, ["ADDED m10", "MODIFIED m00", "DELETED m10"]);
+}
+
+#[tokio::test]
+async fn a_watch_with_a_selector_sees_objects_come_and_go() {
+    let plane = filled(2).await;
+    let from = plane.get(MAPS).await.expect(200);
+    let path = format!("{MAPS}?watch=1&labelSelector=parity%3Deven&resourceVersion={}", version(&from));
+    let mut events = plane.watch(&path).await;
+    let label = |parity: &str| json!({"metadata": {"labels": {"parity": parity}}});
+    plane.patch(&format!("{MAPS}/m01"), MERGE, label("even")).await.expect(200);
+    plane.patch(&format!("{MAPS}/m01"), MERGE, json!({"data": {"a": "b"}})).await.expect(200);
+    plane.patch(&format!("{MAPS}/m01"), MERGE, label("odd")).await.expect(200);
+    plane.patch(&format!("{MAPS}/m01"), MERGE, json!({"data": {"a": "c"}})).await.expect(200);
+    plane.delete(&format!("{MAPS}/m00")).await.expect(200);
+    let expected = ["ADDED m01", "MODIFIED m01", "DELETED m01", "DELETED m00"];
+    assert_eq!(events.names(4).await, expected);
+}
+
+#[tokio::test]
+async fn a_streaming_list_ends_with_a_bookmark() {
+    let plane = filled(2).await;
+    let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true\
+        &labelSelector=parity";
+    let mut events = plane.watch(&format!("{MAPS}?{query}")).await;
+    assert_eq!(events.names(2).await, ["ADDED m00", "ADDED m01"]);
+    let bookmark = events.next().await.unwrap();
+    assert_eq!(bookmark["type"], "BOOKMARK");
+    let annotations = &bookmark["object"]["metadata"]["annotations"];
+    assert_eq!(annotations["k8s.io/initial-events-end"], "true");
+}
+
+#[tokio::test]
+async fn tables_and_metadata_are_other_views_of_the_same_objects() {
+    let plane = filled(1).await;
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let table = plane.get_as(&format!("{MAPS}?labelSelector=parity"), table).await.expect(200);
+    assert_eq!(table["kind"], "Table");
+    let columns = table["columnDefinitions"].as_array().unwrap().iter();
+    assert_eq!(
+        columns.map(|column| column["name"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["Name", "Data", "Age"]
+    );
+    assert_eq!(table["rows"][0]["cells"][0], "m00");
+    let metadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+    let metadata = plane.get_as(&format!("{MAPS}/m00"), metadata).await.expect(200);
+    assert_eq!(metadata["kind"], "PartialObjectMetadata");
+    assert!(metadata.get("data").is_none());
+}
+
+#[tokio::test]
+async fn a_collection_is_deleted_by_selector() {
+    let plane = filled(4).await;
+    plane.delete(&format!("{MAPS}?labelSelector=parity%3Deven")).await.expect(200);
+    assert_eq!(names(&plane.get(MAPS).await.expect(200)), ["m01", "m03"]);
+}

@@ -1,0 +1,167 @@
+//! One object's life: created, read, changed under optimistic concurrency, deleted with conditions and finalizers.
+
+use serde_json::{Value, json};
+
+use crate::plane::{JSON_PATCH, MERGE, Plane};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn map(name: &str, value: &str) -> Value {
+    json!({"metadata": {"name": name}, "data": {"key": value}})
+}
+
+fn version(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_new_object_gets_its_identity_from_the_server() {
+    let plane = Plane::start().await;
+    let sent = json!({"metadata": {"name": "a", "uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z",
+        "resourceVersion": "", "generation": 7}, "data": {"key": "1"}});
+    let made = plane.post(MAPS, sent).await.expect(201);
+    let metadata = &made["metadata"];
+    assert_eq!((&made["apiVersion"], &made["kind"]), (&json!("v1"), &json!("ConfigMap")));
+    assert_eq!(metadata["namespace"], "default");
+    assert_ne!(metadata["uid"], "mine");
+    assert_ne!(metadata["creationTimestamp"], "2001-01-01T00:00:00Z");
+    assert!(version(&made) > 0);
+    assert_eq!(plane.get(&format!("{MAPS}/a")).await.expect(200), made);
+    let again = plane.post(MAPS, map("a", "2")).await.expect(409);
+    assert_eq!(again["reason"], "AlreadyExists");
+    assert_eq!(again["message"], "configmaps \"a\" already exists");
+}
+
+#[tokio::test]
+async fn generated_names_differ() {
+    let plane = Plane::start().await;
+    let body = json!({"metadata": {"generateName": "x-"}});
+    let one = plane.post(MAPS, body.clone()).await.expect(201);
+    let two = plane.post(MAPS, body).await.expect(201);
+    let (one, two) = (one["metadata"]["name"].clone(), two["metadata"]["name"].clone());
+    assert_ne!(one, two);
+    assert!(one.as_str().unwrap().starts_with("x-") && one.as_str().unwrap().len() == 7, "{one}");
+}
+
+#[tokio::test]
+async fn a_stale_update_is_refused_and_changes_nothing() {
+    let plane = Plane::start().await;
+    let first = plane.post(MAPS, map("a", "1")).await.expect(201);
+    let path = format!("{MAPS}/a");
+    let mut change = first.clone();
+    change["data"]["key"] = json!("2");
+    let second = plane.put(&path, change.clone()).await.expect(200);
+    assert!(version(&second) > version(&first));
+    let refused = plane.put(&path, change).await.expect(409);
+    assert_eq!(refused["reason"], "Conflict");
+    assert!(refused["message"].as_str().unwrap().contains("the object has been modified"), "{refused}");
+    assert_eq!(plane.get(&path).await.expect(200), second);
+    // No version: the last writer wins.
+    plane.put(&path, map("a", "3")).await.expect(200);
+}
+
+#[tokio::test]
+async fn an_update_that_changes_nothing_is_no_write() {
+    let plane = Plane::start().await;
+    let made = plane.post(MAPS, map("a", "1")).await.expect(201);
+    let path = format!("{MAPS}/a");
+    let same = plane.put(&path, made.clone()).await.expect(200);
+    assert_eq!(version(&same), version(&made));
+    let patched = plane.patch(&path, MERGE, json!({"data": {"key": "1"}})).await.expect(200);
+    assert_eq!(version(&patched), version(&made));
+}
+
+#[tokio::test]
+async fn parallel_updates_of_one_version_have_one_winner() {
+    let plane = Plane::start().await;
+    let made = plane.post(MAPS, map("a", "0")).await.expect(201);
+    let path = format!("{MAPS}/a");
+    let updates = (0..20).map(|at| {
+        let mut change = made.clone();
+        change["data"]["key"] = json!(format!("winner {at}"));
+        plane.put(&path, change)
+    });
+    let answers = futures::future::join_all(updates).await;
+    assert_eq!(answers.iter().filter(|answer| answer.code == 200).count(), 1);
+    assert_eq!(answers.iter().filter(|answer| answer.code == 409).count(), 19);
+}
+
+#[tokio::test]
+async fn generation_counts_changes_of_the_spec_only() {
+    let plane = Plane::start().await;
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    let body = json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    let made = plane.post(path, body).await.expect(201);
+    assert_eq!(made["metadata"]["generation"], 1);
+    assert_eq!(made["spec"]["replicas"], 1, "defaults are filled in");
+    let path = &format!("{path}/d");
+    let labelled = plane.patch(path, MERGE, json!({"metadata": {"labels": {"x": "y"}}})).await.expect(200);
+    assert_eq!(labelled["metadata"]["generation"], 1);
+    let scaled = plane.patch(path, MERGE, json!({"spec": {"replicas": 3}})).await.expect(200);
+    assert_eq!(scaled["metadata"]["generation"], 2);
+    let status = json!({"status": {"replicas": 3}, "spec": {"replicas": 9}});
+    let reported = plane.patch(&format!("{path}/status"), MERGE, status).await.expect(200);
+    assert_eq!(reported["metadata"]["generation"], 2);
+    assert_eq!((&reported["spec"]["replicas"], &reported["status"]["replicas"]), (&json!(3), &json!(3)));
+    let ignored = plane.patch(path, MERGE, json!({"status": {"replicas": 7}})).await.expect(200);
+    assert_eq!(ignored["status"]["replicas"], 3, "the main resource does not write status");
+}
+
+#[tokio::test]
+async fn deletion_asks_its_preconditions() {
+    let plane = Plane::start().await;
+    let made = plane.post(MAPS, map("a", "1")).await.expect(201);
+    let path = format!("{MAPS}/a");
+    let with = |field: &str, value: &Value| json!({"preconditions": {field: value}});
+    plane.ask("DELETE", &path, with("uid", &json!("other"))).await.expect(409);
+    plane.ask("DELETE", &path, with("resourceVersion", &json!("1"))).await.expect(409);
+    let gone = plane.ask("DELETE", &path, with("uid", &made["metadata"]["uid"])).await.expect(200);
+    assert_eq!((&gone["kind"], &gone["status"]), (&json!("Status"), &json!("Success")));
+    assert_eq!(plane.get(&path).await.expect(404)["message"], "configmaps \"a\" not found");
+}
+
+#[tokio::test]
+async fn a_finalizer_keeps_an_object_until_it_is_taken_off() {
+    let plane = Plane::start().await;
+    let path = format!("{MAPS}/a");
+    let body = json!({"metadata": {"name": "a", "finalizers": ["demo.dev/one", "demo.dev/two"]}});
+    plane.post(MAPS, body).await.expect(201);
+    let dying = plane.delete(&path).await.expect(200);
+    assert!(dying["metadata"]["deletionTimestamp"].is_string(), "{dying}");
+    let more = json!([{"op": "add", "path": "/metadata/finalizers/-", "value": "demo.dev/late"}]);
+    let refused = plane.patch(&path, JSON_PATCH, more).await.expect(422);
+    assert!(refused["message"].as_str().unwrap().contains("no new finalizers can be added"), "{refused}");
+    let fewer = json!({"metadata": {"finalizers": ["demo.dev/two"]}});
+    plane.patch(&path, MERGE, fewer).await.expect(200);
+    plane.get(&path).await.expect(200);
+    plane.patch(&path, MERGE, json!({"metadata": {"finalizers": null}})).await.expect(200);
+    plane.get(&path).await.expect(404);
+}
+
+#[tokio::test]
+async fn a_dry_run_answers_like_the_real_thing_and_leaves_no_trace() {
+    let plane = Plane::start().await;
+    let before = version(&plane.get(MAPS).await.expect(200));
+    plane.post(&format!("{MAPS}?dryRun=All"), map("a", "1")).await.expect(201);
+    plane.get(&format!("{MAPS}/a")).await.expect(404);
+    plane.post(MAPS, map("a", "1")).await.expect(201);
+    plane.delete(&format!("{MAPS}/a?dryRun=All")).await.expect(200);
+    plane.patch(&format!("{MAPS}/a?dryRun=All"), MERGE, json!({"data": {"key": "2"}})).await.expect(200);
+    let map = plane.get(&format!("{MAPS}/a")).await.expect(200);
+    assert_eq!(map["data"]["key"], "1");
+    assert_eq!(version(&map), before + 1);
+}
+
+#[tokio::test]
+async fn unknown_fields_are_refused_warned_of_or_ignored() {
+    let plane = Plane::start().await;
+    let body = json!({"metadata": {"name": "a"}, "dta": {}});
+    let strict = plane.post(&format!("{MAPS}?fieldValidation=Strict"), body.clone()).await.expect(400);
+    assert!(strict["message"].as_str().unwrap().contains("unknown field \"dta\""), "{strict}");
+    let warned = plane.post(&format!("{MAPS}?fieldValidation=Warn&dryRun=All"), body.clone()).await;
+    assert_eq!(warned.headers["warning"], "299 - \"unknown field \\\"dta\\\"\"");
+    let ignored = plane.post(&format!("{MAPS}?fieldValidation=Ignore"), body).await;
+    assert!(ignored.headers.get("warning").is_none());
+    assert!(ignored.expect(201).get("dta").is_none());
+}

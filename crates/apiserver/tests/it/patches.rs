@@ -1,0 +1,89 @@
+//! The four kinds of patch, and whose fields are whose.
+
+use serde_json::{Value, json};
+
+use crate::plane::{APPLY, JSON_PATCH, MERGE, Plane, STRATEGIC};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+
+fn deployment(containers: &[&str]) -> Value {
+    let containers = containers.iter().map(|name| json!({"name": name, "image": format!("{name}:1")}));
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": containers.collect::<Vec<_>>()}}}})
+}
+
+fn container_names(deployment: &Value) -> Vec<&str> {
+    let containers = deployment["spec"]["template"]["spec"]["containers"].as_array().unwrap().iter();
+    containers.map(|container| container["name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_json_patch_is_all_or_nothing() {
+    let plane = Plane::start().await;
+    let path = format!("{MAPS}/a");
+    plane.post(MAPS, json!({"metadata": {"name": "a"}, "data": {"x": "1"}})).await.expect(201);
+    let good = json!([{"op": "test", "path": "/data/x", "value": "1"},
+        {"op": "add", "path": "/data/y", "value": "2"}, {"op": "move", "from": "/data/x", "path": "/data/z"}]);
+    let patched = plane.patch(&path, JSON_PATCH, good).await.expect(200);
+    assert_eq!(patched["data"], json!({"y": "2", "z": "1"}));
+    let bad = json!([{"op": "remove", "path": "/data/y"}, {"op": "test", "path": "/data/z", "value": "9"}]);
+    plane.patch(&path, JSON_PATCH, bad).await.expect(422);
+    assert_eq!(plane.get(&path).await.expect(200)["data"], json!({"y": "2", "z": "1"}));
+    plane.raw("PATCH", &path, JSON_PATCH, "[{]").await.expect(400);
+    plane.raw("PATCH", &path, "text/plain", "x").await.expect(415);
+}
+
+#[tokio::test]
+async fn a_merge_patch_replaces_lists_and_a_strategic_one_merges_them_by_key() {
+    let plane = Plane::start().await;
+    plane.post(DEPLOYMENTS, deployment(&["one", "two"])).await.expect(201);
+    let path = format!("{DEPLOYMENTS}/d");
+    let add = |name: &str| {
+        let container = json!({"name": name, "image": "new"});
+        json!({"spec": {"template": {"spec": {"containers": [container]}}}})
+    };
+    let merged = plane.patch(&path, STRATEGIC, add("three")).await.expect(200);
+    assert_eq!(container_names(&merged), ["three", "one", "two"]);
+    let removal = json!({"name": "two", "$patch": "delete"});
+    let removal = json!({"spec": {"template": {"spec": {"containers": [removal]}}}});
+    let removed = plane.patch(&path, STRATEGIC, removal).await.expect(200);
+    assert_eq!(container_names(&removed), ["three", "one"]);
+    let replaced = plane.patch(&path, MERGE, add("only")).await.expect(200);
+    assert_eq!(container_names(&replaced), ["only"]);
+}
+
+#[tokio::test]
+async fn appliers_own_what_they_applied() {
+    let plane = Plane::start().await;
+    let path = |manager: &str| format!("{MAPS}/a?fieldManager={manager}");
+    let body = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
+    plane.patch(&path("one"), APPLY, body(json!({"x": "1", "y": "1"}))).await.expect(201);
+    plane.patch(&path("two"), APPLY, body(json!({"z": "2"}))).await.expect(200);
+    let conflict = plane.patch(&path("two"), APPLY, body(json!({"x": "2", "z": "2"}))).await.expect(409);
+    let cause = &conflict["details"]["causes"][0];
+    assert_eq!((&cause["reason"], &cause["field"]), (&json!("FieldManagerConflict"), &json!(".data.x")));
+    let forced = format!("{}&force=true", path("two"));
+    plane.patch(&forced, APPLY, body(json!({"x": "2", "z": "2"}))).await.expect(200);
+    // What the first no longer applies goes, what it lost stays the other's.
+    let left = plane.patch(&path("one"), APPLY, body(json!({}))).await.expect(200);
+    assert_eq!(left["data"], json!({"x": "2", "z": "2"}));
+    let same = plane.patch(&path("one"), APPLY, body(json!({}))).await.expect(200);
+    assert_eq!(same["metadata"]["resourceVersion"], left["metadata"]["resourceVersion"]);
+    let nameless = plane.patch(&format!("{MAPS}/a"), APPLY, body(json!({}))).await.expect(422);
+    assert_eq!(nameless["details"]["causes"][0]["field"], "fieldManager");
+}
+
+#[tokio::test]
+async fn applied_lists_merge_by_their_keys() {
+    let plane = Plane::start().await;
+    let path = |manager: &str| format!("{DEPLOYMENTS}/d?fieldManager={manager}&force=true");
+    plane.patch(&path("one"), APPLY, deployment(&["one"])).await.expect(201);
+    let both = plane.patch(&path("two"), APPLY, deployment(&["two"])).await.expect(200);
+    assert_eq!(container_names(&both), ["one", "two"]);
+    let mut gone = deployment(&["one"]);
+    gone["spec"]["replicas"] = json!(2);
+    let scaled = plane.patch(&path("two"), APPLY, gone).await.expect(200);
+    assert_eq!(container_names(&scaled), ["one"]);
+}

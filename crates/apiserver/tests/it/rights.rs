@@ -1,0 +1,98 @@
+//! Who may do what: bindings are obeyed at once, and nobody gives what they do not have.
+
+use serde_json::{Value, json};
+
+use crate::plane::Plane;
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const EVERYBODY: &[&str] = &["system:authenticated"];
+
+async fn allow(plane: &Plane, user: &str, rules: Value) {
+    let roles = format!("{RBAC}/namespaces/default/roles");
+    plane.post(&roles, json!({"metadata": {"name": user}, "rules": rules})).await.expect(201);
+    let binding = json!({"metadata": {"name": user},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]});
+    plane.post(&format!("{RBAC}/namespaces/default/rolebindings"), binding).await.expect(201);
+}
+
+#[tokio::test]
+async fn nothing_is_allowed_until_somebody_allows_it() {
+    let plane = Plane::start().await;
+    let jane = plane.acting_as("jane", EVERYBODY);
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let refused = jane.get(maps).await.expect(403);
+    let expected = "configmaps is forbidden: User \"jane\" cannot list resource \"configmaps\" in API group \"\" in \
+        the namespace \"default\"";
+    assert_eq!(refused["message"], expected);
+    allow(&plane, "jane", json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}])).await;
+    jane.get(maps).await.expect(200);
+    jane.get(&format!("{maps}/kube-root-ca.crt")).await.expect(403);
+    jane.get("/api/v1/namespaces/kube-system/configmaps").await.expect(403);
+    jane.get("/api/v1/configmaps").await.expect(403);
+    plane.delete(&format!("{RBAC}/namespaces/default/rolebindings/jane")).await.expect(200);
+    jane.get(maps).await.expect(403);
+}
+
+#[tokio::test]
+async fn rights_can_name_objects_and_subresources() {
+    let plane = Plane::start().await;
+    let jane = plane.acting_as("jane", EVERYBODY);
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["mine"], "verbs": ["get"]},
+        {"apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["get"]}]);
+    allow(&plane, "jane", rules).await;
+    jane.get("/api/v1/namespaces/default/configmaps/mine").await.expect(404);
+    jane.get("/api/v1/namespaces/default/configmaps/other").await.expect(403);
+    jane.get("/apis/apps/v1/namespaces/default/deployments/d/scale").await.expect(404);
+    jane.get("/apis/apps/v1/namespaces/default/deployments/d").await.expect(403);
+}
+
+#[tokio::test]
+async fn nobody_grants_more_than_they_have() {
+    let plane = Plane::start().await;
+    let jane = plane.acting_as("jane", EVERYBODY);
+    let manage = json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"],
+        "verbs": ["create"]});
+    let read = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]});
+    allow(&plane, "jane", json!([manage, read])).await;
+    let role = |name: &str, verb: &str| json!({"metadata": {"name": name}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": [verb]}]});
+    let roles = format!("{RBAC}/namespaces/default/roles");
+    jane.post(&roles, role("readers", "get")).await.expect(201);
+    let refused = jane.post(&roles, role("writers", "update")).await.expect(403);
+    assert!(
+        refused["message"]
+            .as_str()
+            .unwrap()
+            .contains("attempting to grant RBAC permissions not currently held")
+    );
+    let binding = json!({"metadata": {"name": "up"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}]});
+    jane.post(&format!("{RBAC}/namespaces/default/rolebindings"), binding).await.expect(403);
+}
+
+#[tokio::test]
+async fn anybody_may_ask_what_they_may_do() {
+    let plane = Plane::start().await;
+    let jane = plane.acting_as("jane", EVERYBODY);
+    let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let question = |verb: &str| {
+        let attributes = json!({"namespace": "default", "verb": verb, "resource": "configmaps"});
+        json!({"spec": {"resourceAttributes": attributes}})
+    };
+    allow(&plane, "jane", json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}])).await;
+    assert_eq!(jane.post(reviews, question("get")).await.expect(201)["status"]["allowed"], true);
+    assert_eq!(jane.post(reviews, question("delete")).await.expect(201)["status"]["allowed"], false);
+    jane.get("/version").await.expect(200);
+    jane.get("/metrics").await.expect(403);
+}
+
+#[tokio::test]
+async fn health_is_public_and_names_its_checks() {
+    let plane = Plane::start().await;
+    let anybody = plane.acting_as("system:anonymous", &["system:unauthenticated"]);
+    anybody.get("/api/v1/namespaces").await.expect(403);
+    assert_eq!(anybody.get("/readyz").await.expect(200), "ok");
+    let verbose = plane.get("/readyz?verbose").await.expect(200);
+    assert_eq!(verbose, "[+]ping ok\n[+]etcd ok\nreadyz check passed\n");
+}
