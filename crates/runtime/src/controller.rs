@@ -10,6 +10,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, Stream};
 use homeostat_core::journal::{Cause, Source};
+use homeostat_core::selector::LabelSelector;
 use tokio::sync::watch;
 
 use crate::action::Action;
@@ -23,7 +24,7 @@ use crate::inbox::Inbox;
 use crate::kind::{Kind, Metadata, Target};
 use crate::predicate::Predicate;
 use crate::queue::{Backoff, Config, Urgency};
-use crate::relations::{Relation, Wire, indexes, main, owns, reads, references, watches};
+use crate::relations::{Relation, Wire, indexes, main, owns, reads, references, selects, watches};
 use crate::rule::{READ, Rule, WRITE};
 use crate::watch::Scope;
 use crate::worker::Pump;
@@ -116,6 +117,14 @@ impl<K: Kind> Controller<K> {
         I: IntoIterator<Item: Into<Target>>,
     {
         self.relate(references::references::<K, T, I>(names), Rule::on::<T>("", READ))
+    }
+
+    /// Objects of kind `T` in our namespace that our label selector matches, owned or not.
+    pub fn selects<T: Kind>(
+        self,
+        selector: impl Fn(&K) -> Option<LabelSelector> + Clone + Send + Sync + 'static,
+    ) -> Self {
+        self.relate(selects::selects::<K, T>(selector), Rule::on::<T>("", READ))
     }
 
     /// Objects of kind `T` that the reconciler reads but that trigger nothing.

@@ -130,7 +130,7 @@ impl<K: Kind> Context<K> {
         None
     }
 
-    fn owner_reference<T: Kind>(&self, child: &T) -> Result<OwnerReference, Error> {
+    pub(super) fn owner_reference<T: Kind>(&self, child: &T) -> Result<OwnerReference, Error> {
         let ours = self.0.key.namespace();
         let theirs = child.meta().namespace.as_deref().unwrap_or(ours);
         if !ours.is_empty() && (theirs != ours || !is_namespaced::<T>()) {

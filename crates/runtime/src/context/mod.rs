@@ -12,6 +12,7 @@ use kube::Client;
 
 mod apply;
 mod condition;
+mod create;
 mod event;
 mod finalizer;
 mod prune;

@@ -30,6 +30,8 @@ const RECONCILED: &str = "Reconciled";
 pub(super) struct Draft {
     status: Option<Value>,
     conditions: Vec<Condition>,
+    /// The kind's status has no `observedGeneration` (Jobs, CronJobs): the server would drop it every time.
+    is_unobserved: bool,
 }
 
 impl Draft {
@@ -49,6 +51,7 @@ impl<K: Kind> Context<K> {
         let current = draft.status.take().unwrap_or_else(|| self.current_status());
         let mut status: K::Status = serde_json::from_value(current).unwrap_or_default();
         change(&mut status);
+        draft.is_unobserved = !observes_generation::<K::Status>();
         draft.status = serde_json::to_value(status).ok().map(without_nulls);
     }
 
@@ -98,10 +101,11 @@ impl<K: Kind> Context<K> {
         if draft.is_empty() {
             return None;
         }
+        let is_observed = !draft.is_unobserved;
         let mut new = draft.status.unwrap_or_else(|| old.clone());
         let generation = self.0.object.meta().generation;
         merge_conditions(&mut new, draft.conditions, generation, self.now());
-        if generation.is_some() {
+        if generation.is_some() && is_observed {
             new["observedGeneration"] = json!(generation);
         }
         merge_patch(&old, &new)
@@ -123,6 +127,13 @@ impl<K: Kind> Context<K> {
             answer => self.noting_failure(Verb::Status, &self.0.key, answer),
         }
     }
+}
+
+/// Does this type of status keep an `observedGeneration`?
+fn observes_generation<S: Serialize + DeserializeOwned>() -> bool {
+    let status = serde_json::from_value::<S>(json!({"observedGeneration": 1}));
+    // A type with required fields of its own is a custom kind's: it says with `StatusBase` what it keeps.
+    status.map_or(true, |status| json!(status)["observedGeneration"] == 1)
 }
 
 /// What the end of the run says about the object, where that differs from what its status says.

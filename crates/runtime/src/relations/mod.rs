@@ -1,7 +1,8 @@
 //! Who must reconcile when something changes: each relation turns changes of one kind into triggers of another.
 //!
 //! One file per relation: [`main`] (the object itself), [`owns`] (owner references, old and new), [`watches`] (a
-//! mapping of the user's, over old and new), [`references`] (what the object names, through a reverse index).
+//! mapping of the user's, over old and new), [`references`] (what the object names, through a reverse index),
+//! [`selects`] (what its label selector matches).
 //! All look at old and new state, so a dropped owner or mapping is heard of once more.
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use tokio::sync::watch;
 pub(crate) mod main;
 pub(crate) mod owns;
 pub(crate) mod references;
+pub(crate) mod selects;
 pub(crate) mod watches;
 
 use crate::cache::{Cache, Delta, Freshness};

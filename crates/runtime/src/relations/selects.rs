@@ -1,0 +1,68 @@
+//! Selected objects: ours has a label selector, and is reconciled when an object it matches, or matched before the
+//! change, appears, changes or goes.
+//!
+//! Each of our objects is indexed under one label its selector demands, so a change asks only the few that may match.
+
+use std::collections::BTreeSet;
+
+use homeostat_core::Key;
+use homeostat_core::journal::Cause;
+use homeostat_core::selector::LabelSelector;
+
+use super::{Relation, urgency};
+use crate::cache::{Cache, Index};
+use crate::kind::Kind;
+
+/// A namespace, and a label that must be there; none for a selector that demands no single label.
+type Anchor = (String, Option<(String, String)>);
+
+pub(crate) fn selects<K: Kind, T: Kind>(
+    selector: impl Fn(&K) -> Option<LabelSelector> + Clone + Send + Sync + 'static,
+) -> Relation<K> {
+    Box::new(move |wire| {
+        let anchoring = selector.clone();
+        let anchors = wire.main.index(move |object: &K| {
+            anchoring(object).map(|selector| anchor(object.meta().namespace.as_deref(), &selector))
+        });
+        let cache = wire.caches.declare::<T>(wire.scope);
+        let (main, inbox) = (wire.main.clone(), wire.inbox.clone());
+        cache.subscribe(move |delta| {
+            let mut concerned = BTreeSet::new();
+            for state in [&delta.old, &delta.new].into_iter().flatten() {
+                concerned.extend(selectors_of(&main, &anchors, &selector, &**state));
+            }
+            for ours in concerned {
+                let cause = Cause::Related { other: delta.key.clone(), change: delta.change };
+                inbox.add(&ours, cause, urgency(delta));
+            }
+        });
+        cache.watch_freshness()
+    })
+}
+
+fn anchor(namespace: Option<&str>, selector: &LabelSelector) -> Anchor {
+    let demanded = selector.requirements().iter().find_map(|requirement| {
+        let value = selector.exact(requirement.key())?;
+        Some((requirement.key().to_owned(), value.to_owned()))
+    });
+    (namespace.unwrap_or_default().to_owned(), demanded)
+}
+
+/// Those of ours whose selector matches `object`.
+fn selectors_of<K: Kind, T: Kind>(
+    main: &Cache<K>,
+    anchors: &Index<K, Anchor>,
+    selector: &impl Fn(&K) -> Option<LabelSelector>,
+    object: &T,
+) -> Vec<Key> {
+    let namespace = object.meta().namespace.clone().unwrap_or_default();
+    let labels = object.meta().labels.as_ref();
+    let demands = labels.into_iter().flatten().map(|(key, value)| Some((key.clone(), value.clone())));
+    let candidates = demands.chain([None]).flat_map(|demand| anchors.keys(&(namespace.clone(), demand)));
+    let lookup = |key: &str| labels.and_then(|labels| labels.get(key)).map(String::as_str);
+    let is_match = |key: &Key| {
+        let ours = main.get(key)?;
+        selector(&ours).filter(|selector| selector.matches(lookup))
+    };
+    candidates.filter(|key| is_match(key).is_some()).collect()
+}
