@@ -37,6 +37,10 @@ pub(crate) struct Up {
     /// Where to write the kubeconfig [default: in the data folder, or in a temporary one]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+
+    /// Leave Deployments, Jobs and their like alone: only the API, no controllers
+    #[arg(long)]
+    no_workloads: bool,
 }
 
 impl Up {
@@ -53,7 +57,7 @@ impl Up {
         let entropy = Entropy::system();
         let place = self.place(&entropy)?;
         let kubeconfig = self.kubeconfig.clone().unwrap_or_else(|| place.kubeconfig());
-        let mut builder = ControlPlane::builder().listen(self.listen, kubeconfig);
+        let mut builder = ControlPlane::builder().listen(self.listen, kubeconfig).workloads(!self.no_workloads);
         if let Place::Folder(folder) = &place {
             builder = builder.data_dir(folder);
         }

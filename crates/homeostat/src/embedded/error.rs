@@ -10,6 +10,9 @@ pub enum Error {
     /// The address cannot be had, or the credentials not be kept.
     #[error(transparent)]
     Serve(#[from] homeostat_apiserver::serve::Error),
+    /// The workload controllers ended.
+    #[error(transparent)]
+    Workloads(#[from] homeostat_runtime::Error),
     /// A part of it panicked: a bug of ours.
     #[error("a part of the control plane failed: {0}")]
     Panicked(String),

@@ -1,5 +1,5 @@
-//! The embedded control plane: store, API server, keeper and, if asked for, a TLS socket, assembled and owned by one
-//! value.
+//! The embedded control plane: store, API server, keeper and, if asked for, a TLS socket and the workload controllers,
+//! assembled and owned by one value.
 //!
 //! **Invariant:** every task is awaited by [`ControlPlane::stop`], in the order clients, keeper, store, so that what
 //! was acknowledged is on disk when it returns. Dropping it instead ends the tasks at once; the disk store survives
@@ -17,6 +17,7 @@ use homeostat_apiserver::bootstrap::Keep;
 use homeostat_apiserver::serve::{self, Server};
 use homeostat_core::{Clock, Entropy};
 use homeostat_store::{Disk, Limits, Memory, SharedStore, disk};
+use homeostat_workloads::controllers;
 use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +33,7 @@ const DEFAULT_NAMESPACE: &str = "default";
 pub struct Builder {
     data_dir: Option<PathBuf>,
     listen: Option<(SocketAddr, PathBuf)>,
+    has_workloads: bool,
     clock: Clock,
     entropy: Entropy,
 }
@@ -42,7 +44,7 @@ pub struct ControlPlane {
     store: SharedStore,
     url: Option<String>,
     kubeconfig: Option<PathBuf>,
-    tasks: JoinSet<Result<(), serve::Error>>,
+    tasks: JoinSet<Result<(), Error>>,
     stop: CancellationToken,
 }
 
@@ -58,6 +60,14 @@ impl Builder {
     #[must_use]
     pub fn listen(mut self, address: SocketAddr, kubeconfig: impl Into<PathBuf>) -> Self {
         self.listen = Some((address, kubeconfig.into()));
+        self
+    }
+
+    /// Runs the controllers of Deployments, Jobs and their like, so that Pods are made (no unless told). Whether
+    /// anything runs the Pods is another matter.
+    #[must_use]
+    pub fn workloads(mut self, has_workloads: bool) -> Self {
+        self.has_workloads = has_workloads;
         self
     }
 
@@ -101,7 +111,13 @@ impl Builder {
         if let (Some(server), Some(authenticator)) = (server, authenticator) {
             plane.url = Some(server.url());
             plane.kubeconfig = Some(server.kubeconfig().to_owned());
-            plane.tasks.spawn(server.run(plane.api.clone(), authenticator, plane.stop.clone()));
+            let served = server.run(plane.api.clone(), authenticator, plane.stop.clone());
+            plane.tasks.spawn(async move { Ok(served.await?) });
+        }
+        if self.has_workloads {
+            let operator = controllers::operator().time_and_chance(self.clock, self.entropy);
+            let (client, stop) = (plane.client(), plane.stop.clone());
+            plane.tasks.spawn(async move { Ok(operator.run_on(client, stop).await?) });
         }
         Ok(plane)
     }
@@ -133,7 +149,13 @@ impl Builder {
 impl ControlPlane {
     /// A control plane in memory, without a socket, until told otherwise.
     pub fn builder() -> Builder {
-        Builder { data_dir: None, listen: None, clock: Clock::system(), entropy: Entropy::system() }
+        Builder {
+            data_dir: None,
+            listen: None,
+            has_workloads: false,
+            clock: Clock::system(),
+            entropy: Entropy::system(),
+        }
     }
 
     /// A client that calls the API in this process, as its administrator.
@@ -162,7 +184,7 @@ impl ControlPlane {
     /// What failed.
     pub async fn failed(&mut self) -> Result<(), Error> {
         match self.tasks.join_next().await {
-            Some(Ok(outcome)) => Ok(outcome?),
+            Some(Ok(outcome)) => outcome,
             Some(Err(panic)) => Err(Error::Panicked(panic.to_string())),
             None => Ok(()),
         }
@@ -177,7 +199,7 @@ impl ControlPlane {
         let mut outcome = Ok(());
         while let Some(task) = self.tasks.join_next().await {
             let ended = task.map_err(|panic| Error::Panicked(panic.to_string()));
-            outcome = outcome.and(ended.and_then(|ended| ended.map_err(Error::from)));
+            outcome = outcome.and(ended.and_then(std::convert::identity));
         }
         self.store.close().await;
         outcome

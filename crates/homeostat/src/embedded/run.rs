@@ -39,7 +39,8 @@ pub async fn run(operator: Operator) -> Result<(), Error> {
 async fn start() -> Result<(ControlPlane, Client), super::Error> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let kubeconfig = Path::new(FOLDER).join("kubeconfig");
-    let plane = ControlPlane::builder().data_dir(FOLDER).listen(address, &kubeconfig).start().await?;
+    let builder = ControlPlane::builder().data_dir(FOLDER).listen(address, &kubeconfig).workloads(true);
+    let plane = builder.start().await?;
     let url = plane.url().unwrap_or_default();
     eprintln!("no cluster is configured: running on an embedded control plane");
     eprintln!("ready {url} kubeconfig={}", kubeconfig.display());

@@ -55,6 +55,13 @@ impl<K: Kind> Context<K> {
         draft.status = serde_json::to_value(status).ok().map(without_nulls);
     }
 
+    /// Replaces the status, for types that do not name theirs (k8s-openapi's). Written like [`status`](Self::status).
+    pub fn replace_status<S: Serialize + DeserializeOwned>(&self, status: &S) {
+        let mut draft = self.0.draft.lock().unwrap_or_else(PoisonError::into_inner);
+        draft.is_unobserved = !observes_generation::<S>();
+        draft.status = serde_json::to_value(status).ok().map(without_nulls);
+    }
+
     /// Sets a condition in the status: `cx.condition(condition("Ready", true, "Up", "all replicas are up"))`.
     pub fn condition(&self, condition: Condition) {
         let mut draft = self.0.draft.lock().unwrap_or_else(PoisonError::into_inner);

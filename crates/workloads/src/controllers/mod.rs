@@ -1,1 +1,28 @@
 //! The built-in controllers: Deployment, ReplicaSet, StatefulSet, Job, CronJob, endpoints.
+//!
+//! Ordinary controllers on the runtime: they know a `kube::Client` and nothing else, and behave as Kubernetes' own do,
+//! down to reasons, events and names, so that kubectl and people find what they expect. One file or folder per kind;
+//! decisions are in modules without I/O, `mod.rs` of each kind only moves objects.
+//!
+//! Shared by several kinds: [`pod`] (a Pod in part), [`claim`] (adopt and release), [`crew`] (make and remove Pods),
+//! [`rank`] (who goes first), [`template`] (from template to Pod), `number` and `time` (as the API writes them).
+
+mod claim;
+mod crew;
+mod deployment;
+mod number;
+mod pod;
+mod rank;
+mod replica_set;
+mod template;
+mod time;
+
+use homeostat_runtime::Operator;
+
+/// The field manager and source of events of these controllers.
+const NAME: &str = "workloads.homeostat.dev";
+
+/// All of them, ready to run on any server.
+pub fn operator() -> Operator {
+    Operator::new(NAME).control(deployment::control()).control(replica_set::control())
+}

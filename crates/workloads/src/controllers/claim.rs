@@ -1,0 +1,169 @@
+//! Whose children are whose: an object claims what its selector matches and nobody controls, and lets go of what it
+//! controls but no longer matches.
+//!
+//! **Invariant:** an owner in deletion adopts nothing. That is asked of the server itself before the first adoption: a
+//! cache that lags would take back what an orphaning delete has just let go, and garbage collection would remove it.
+
+use std::sync::Arc;
+
+use homeostat_core::selector::LabelSelector;
+use homeostat_runtime::{Context, Error, Kind, Metadata};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::core::Request;
+use serde_json::json;
+
+/// The index of objects that nobody controls, by namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct OrphanIn(pub(crate) String);
+
+/// Where this object is indexed, if nobody controls it.
+pub(crate) fn orphan<T: Kind>(object: &T) -> Option<OrphanIn> {
+    let namespace = object.meta().namespace.clone().unwrap_or_default();
+    controller_of(object.meta()).is_none().then_some(OrphanIn(namespace))
+}
+
+/// The reference to the object that controls this one.
+pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
+    meta.owner_references.as_deref()?.iter().find(|reference| reference.controller == Some(true))
+}
+
+/// Does `owner` control the object with this metadata?
+pub(crate) fn is_controlled_by(meta: &ObjectMeta, owner: &ObjectMeta) -> bool {
+    controller_of(meta).is_some_and(|reference| Some(&reference.uid) == owner.uid.as_ref())
+}
+
+/// A selector as the API writes it. One the API server should have refused selects nothing.
+pub(crate) fn selector(written: &meta::LabelSelector) -> LabelSelector {
+    LabelSelector::from_json(&json!(written)).unwrap_or_else(|_| LabelSelector::nothing())
+}
+
+/// Do these labels match?
+pub(crate) fn matches(selector: &LabelSelector, meta: &ObjectMeta) -> bool {
+    selector.matches(|key| meta.labels.as_ref()?.get(key).map(String::as_str))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Ours,
+    Adopt,
+    Release,
+    NotOurs,
+}
+
+fn judge(object: &ObjectMeta, owner: &ObjectMeta, selector: &LabelSelector) -> Verdict {
+    let is_match = matches(selector, object);
+    match controller_of(object) {
+        Some(reference) if Some(&reference.uid) != owner.uid.as_ref() => Verdict::NotOurs,
+        Some(_) if is_match => Verdict::Ours,
+        Some(_) => Verdict::Release,
+        None if is_match && object.deletion_timestamp.is_none() => Verdict::Adopt,
+        None => Verdict::NotOurs,
+    }
+}
+
+/// The objects of kind `T` that are ours after adopting and releasing. Only those `may_adopt` admits are adopted.
+pub(crate) async fn claim<K: Kind, T: Kind>(
+    cx: &Context<K>,
+    selector: &LabelSelector,
+    may_adopt: impl Fn(&T) -> bool,
+) -> Result<Vec<Arc<T>>, Error> {
+    let owner = cx.object().meta();
+    let orphans = cx.indexed::<T, _>(&OrphanIn(owner.namespace.clone().unwrap_or_default()))?;
+    let mut ours = Vec::new();
+    let mut is_alive = None;
+    for object in cx.owned::<T>()?.into_iter().chain(orphans) {
+        match judge(object.meta(), owner, selector) {
+            Verdict::Ours => ours.push(object),
+            Verdict::Adopt if may_adopt(&object) => {
+                if is_alive.is_none() {
+                    is_alive = Some(owner_is_alive(cx).await?);
+                }
+                if is_alive == Some(true) {
+                    ours.extend(adopt(cx, &*object).await?);
+                }
+            }
+            Verdict::Release => release(cx, &*object).await?,
+            Verdict::Adopt | Verdict::NotOurs => {}
+        }
+    }
+    Ok(ours)
+}
+
+async fn owner_is_alive<K: Kind>(cx: &Context<K>) -> Result<bool, Error> {
+    let meta = cx.object().meta();
+    let path = Request::new(K::url_path(&(), meta.namespace.as_deref()));
+    let request = path.get_metadata(cx.key().name(), &kube::api::GetParams::default());
+    let request = request.map_err(|error| Error::Invalid(error.to_string()))?;
+    match cx.client().request::<Metadata<K>>(request).await {
+        Ok(fresh) => Ok(fresh.metadata.uid == meta.uid && fresh.metadata.deletion_timestamp.is_none()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+        Err(error) => Err(Error::Transport {
+            verb: "look again at",
+            target: cx.key().to_string(),
+            source: Box::new(error),
+        }),
+    }
+}
+
+async fn adopt<K: Kind, T: Kind>(cx: &Context<K>, object: &T) -> Result<Option<Arc<T>>, Error> {
+    let Some(reference) = cx.object().controller_owner_ref(&()) else { return Ok(None) };
+    let reference = OwnerReference { block_owner_deletion: Some(true), ..reference };
+    let mut references = object.meta().owner_references.clone().unwrap_or_default();
+    references.push(reference);
+    let adopted = set_owners(cx, object, &references).await;
+    adopted.map(Some).or_else(|error| if is_settled_elsewhere(&error) { Ok(None) } else { Err(error) })
+}
+
+async fn release<K: Kind, T: Kind>(cx: &Context<K>, object: &T) -> Result<(), Error> {
+    let mut references = object.meta().owner_references.clone().unwrap_or_default();
+    references.retain(|reference| Some(&reference.uid) != cx.object().meta().uid.as_ref());
+    let released = set_owners(cx, object, &references).await.map(drop);
+    released.or_else(|error| if is_settled_elsewhere(&error) { Ok(()) } else { Err(error) })
+}
+
+/// Gone, or another one by now: the next event tells.
+fn is_settled_elsewhere(error: &Error) -> bool {
+    error.is_not_found() || error.is_conflict()
+}
+
+/// The list is replaced whole, so the write is conditional: nobody else's reference is lost.
+async fn set_owners<K: Kind, T: Kind>(
+    cx: &Context<K>,
+    object: &T,
+    references: &[OwnerReference],
+) -> Result<Arc<T>, Error> {
+    let revision = &object.meta().resource_version;
+    cx.patch(object, json!({"metadata": {"ownerReferences": references, "resourceVersion": revision}})).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(labels: &str, controller: Option<&str>, is_dying: bool, expected: Verdict) {
+        let owner = ObjectMeta { uid: Some("ours".into()), ..ObjectMeta::default() };
+        let references = controller.map(|uid| {
+            vec![OwnerReference { uid: uid.into(), controller: Some(true), ..OwnerReference::default() }]
+        });
+        let object = ObjectMeta {
+            labels: Some([("app".to_owned(), labels.to_owned())].into()),
+            owner_references: references,
+            deletion_timestamp: is_dying.then(|| meta::Time(jiff::Timestamp::UNIX_EPOCH)),
+            ..ObjectMeta::default()
+        };
+        let selector = LabelSelector::parse("app=web").expect("a selector");
+        assert_eq!(judge(&object, &owner, &selector), expected);
+    }
+
+    #[test]
+    fn whose_it_is() {
+        check("web", None, false, Verdict::Adopt);
+        check("web", None, true, Verdict::NotOurs);
+        check("db", None, false, Verdict::NotOurs);
+        check("web", Some("ours"), false, Verdict::Ours);
+        check("db", Some("ours"), false, Verdict::Release);
+        check("web", Some("theirs"), false, Verdict::NotOurs);
+    }
+}

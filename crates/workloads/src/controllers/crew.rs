@@ -1,0 +1,75 @@
+//! Making and removing Pods by the number, with the events people look for.
+//!
+//! Creations start slowly and double: a template that the server refuses costs one request, not five hundred.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use homeostat_runtime::{Context, Error, Kind, Severity};
+use k8s_openapi::api::core::v1 as core;
+
+use super::pod::Pod;
+
+/// Pods made or removed in one reconcile; the rest follows in the next one, so that one owner cannot starve others.
+pub(crate) const BURST: usize = 500;
+
+/// Creates `count` Pods, `make` being told the number of each. Stops at the first batch with a failure.
+pub(crate) async fn create<K: Kind>(
+    cx: &Context<K>,
+    count: usize,
+    make: impl Fn(usize) -> core::Pod,
+) -> Result<(), Error> {
+    let count = count.min(BURST);
+    let (mut done, mut batch) = (0, 1);
+    while done < count {
+        let numbers = done..count.min(done + batch);
+        done = numbers.end;
+        let created = join_all(numbers.map(|number| create_one(cx, make(number)))).await;
+        created.into_iter().collect::<Result<Vec<_>, _>>()?;
+        batch *= 2;
+    }
+    Ok(())
+}
+
+/// Creates one Pod.
+pub(crate) async fn create_one<K: Kind>(cx: &Context<K>, pod: core::Pod) -> Result<Arc<Pod>, Error> {
+    let created = cx.create::<_, Pod>(pod).await;
+    match &created {
+        Ok(pod) => cx.event(Severity::Normal, "SuccessfulCreate", format!("Created pod: {}", pod.name())),
+        // The namespace takes the owner with it: nothing to tell.
+        Err(error) if is_namespace_ending(error) => {}
+        Err(error) => cx.event(Severity::Warning, "FailedCreate", format!("Error creating: {}", said(error))),
+    }
+    created
+}
+
+/// Deletes these Pods.
+pub(crate) async fn delete<K: Kind>(cx: &Context<K>, pods: &[Arc<Pod>]) -> Result<(), Error> {
+    let deleted = join_all(pods.iter().map(|pod| delete_one(cx, pod))).await;
+    deleted.into_iter().collect()
+}
+
+/// Deletes one Pod.
+pub(crate) async fn delete_one<K: Kind>(cx: &Context<K>, pod: &Pod) -> Result<(), Error> {
+    match cx.delete(pod).await {
+        Ok(true) => cx.event(Severity::Normal, "SuccessfulDelete", format!("Deleted pod: {}", pod.name())),
+        Ok(false) => {}
+        Err(error) => {
+            cx.event(Severity::Warning, "FailedDelete", format!("Error deleting: {}", said(&error)));
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// The server's own words, which is what people search for.
+pub(crate) fn said(error: &Error) -> String {
+    match error {
+        Error::Api { status, .. } => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn is_namespace_ending(error: &Error) -> bool {
+    matches!(error, Error::Api { status, .. } if status.code == 403 && status.message.contains("is being terminated"))
+}

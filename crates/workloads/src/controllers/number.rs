@@ -1,0 +1,64 @@
+//! Numbers as the API writes them: counts that are left out when zero, and "so many or so many percent".
+
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+/// A count of things in memory, which always fits.
+pub(crate) fn count(length: usize) -> i32 {
+    i32::try_from(length).unwrap_or(i32::MAX)
+}
+
+/// Zero is left out.
+pub(crate) fn nonzero(number: i32) -> Option<i32> {
+    (number != 0).then_some(number)
+}
+
+/// What is not there counts as zero.
+pub(crate) fn size(number: i32) -> usize {
+    usize::try_from(number).unwrap_or_default()
+}
+
+/// Which way a percentage that does not come out even goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rounding {
+    Up,
+    Down,
+}
+
+/// `value` of `total`. What the server should have refused counts as zero.
+pub(crate) fn scaled(value: Option<&IntOrString>, total: i32, rounding: Rounding) -> i32 {
+    match value {
+        None => 0,
+        Some(IntOrString::Int(number)) => *number,
+        Some(IntOrString::String(text)) => {
+            let percent = text.strip_suffix('%').and_then(|digits| digits.parse::<i64>().ok());
+            let hundredfold = percent.unwrap_or_default() * i64::from(total);
+            let exact = match rounding {
+                Rounding::Up => (hundredfold + 99) / 100,
+                Rounding::Down => hundredfold / 100,
+            };
+            i32::try_from(exact).unwrap_or(i32::MAX)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(value: &str, total: i32, up: i32, down: i32) {
+        let value = value.parse().map_or_else(|_| IntOrString::String(value.into()), IntOrString::Int);
+        let scaled = |rounding| scaled(Some(&value), total, rounding);
+        assert_eq!((scaled(Rounding::Up), scaled(Rounding::Down)), (up, down), "{value:?} of {total}");
+    }
+
+    #[test]
+    fn shares() {
+        check("3", 10, 3, 3);
+        check("25%", 4, 1, 1);
+        check("25%", 3, 1, 0);
+        check("25%", 10, 3, 2);
+        check("100%", 7, 7, 7);
+        check("0%", 7, 0, 0);
+    }
+}

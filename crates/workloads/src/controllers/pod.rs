@@ -1,0 +1,215 @@
+//! Pods as the controllers see them: the tenth of a Pod that they count, rank and point at, so that a thousand Pods in
+//! memory cost little. What is created is the full object; what is kept is this.
+//!
+//! **Invariant:** nothing here is ever written back as a whole, so what the projection leaves out cannot be lost.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::Resource;
+use serde::{Deserialize, Serialize};
+
+/// A Pod, in part.
+#[derive(Resource, Clone, Debug, Default, Serialize, Deserialize)]
+#[resource(inherit = "core::Pod")]
+pub(crate) struct Pod {
+    pub(crate) metadata: ObjectMeta,
+    #[serde(default)]
+    pub(crate) spec: Spec,
+    #[serde(default)]
+    pub(crate) status: Status,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Spec {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) node_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hostname: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) subdomain: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) containers: Vec<Container>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Container {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ports: Vec<Port>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Port {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
+    pub(crate) container_port: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) protocol: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Status {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) phase: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) conditions: Vec<Condition>,
+    #[serde(default, rename = "podIP", skip_serializing_if = "Option::is_none")]
+    pub(crate) pod_ip: Option<String>,
+    #[serde(default, rename = "podIPs", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) pod_ips: Vec<Address>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) container_statuses: Vec<ContainerStatus>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) init_container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Address {
+    #[serde(default)]
+    pub(crate) ip: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Condition {
+    pub(crate) r#type: String,
+    pub(crate) status: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_transition_time: Option<Time>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ContainerStatus {
+    #[serde(default)]
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) restart_count: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) state: Option<State>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct State {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) terminated: Option<Terminated>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Terminated {
+    #[serde(default)]
+    pub(crate) exit_code: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) finished_at: Option<Time>,
+}
+
+impl Pod {
+    pub(crate) fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn uid(&self) -> &str {
+        self.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn phase(&self) -> &str {
+        self.status.phase.as_deref().unwrap_or("Pending")
+    }
+
+    pub(crate) fn node(&self) -> &str {
+        self.spec.node_name.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    }
+
+    pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
+    pub(crate) fn is_succeeded(&self) -> bool {
+        self.phase() == "Succeeded"
+    }
+
+    pub(crate) fn is_failed(&self) -> bool {
+        self.phase() == "Failed"
+    }
+
+    /// Will it never run again?
+    pub(crate) fn is_finished(&self) -> bool {
+        self.is_succeeded() || self.is_failed()
+    }
+
+    pub(crate) fn is_dying(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Does it count as a replica?
+    pub(crate) fn is_active(&self) -> bool {
+        !self.is_finished() && !self.is_dying()
+    }
+
+    /// Is it on its way out, but not yet through?
+    pub(crate) fn is_terminating(&self) -> bool {
+        self.is_dying() && !self.is_finished()
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready_condition().is_some()
+    }
+
+    /// Since when it is ready, as far as it says.
+    pub(crate) fn ready_since(&self) -> Option<Timestamp> {
+        self.ready_condition()?.last_transition_time.as_ref().map(|time| time.0)
+    }
+
+    fn ready_condition(&self) -> Option<&Condition> {
+        self.status.conditions.iter().find(|one| one.r#type == "Ready" && one.status == "True")
+    }
+
+    /// How long until it counts as available; zero if it does, none if that is not in sight.
+    pub(crate) fn available_in(&self, min_ready: Duration, now: Timestamp) -> Option<Duration> {
+        let ready = self.ready_condition()?;
+        if min_ready.is_zero() {
+            return Some(Duration::ZERO);
+        }
+        let since = ready.last_transition_time.as_ref()?.0;
+        let age = now.duration_since(since).max(jiff::SignedDuration::ZERO).unsigned_abs();
+        Some(min_ready.saturating_sub(age))
+    }
+
+    pub(crate) fn is_available(&self, min_ready: Duration, now: Timestamp) -> bool {
+        self.available_in(min_ready, now) == Some(Duration::ZERO)
+    }
+
+    pub(crate) fn created(&self) -> Option<Timestamp> {
+        self.metadata.creation_timestamp.as_ref().map(|time| time.0)
+    }
+
+    /// The most restarts any of its containers had.
+    pub(crate) fn restarts_max(&self) -> i32 {
+        self.status.container_statuses.iter().map(|one| one.restart_count).max().unwrap_or_default()
+    }
+}
+
+/// The shortest wait until another of these Pods becomes available.
+pub(crate) fn next_available<'a>(
+    pods: impl IntoIterator<Item = &'a Pod>,
+    min_ready: Duration,
+    now: Timestamp,
+) -> Option<Duration> {
+    let waits = pods.into_iter().filter_map(|pod| pod.available_in(min_ready, now));
+    waits.filter(|wait| !wait.is_zero()).min()
+}
+
+/// `minReadySeconds` as a duration.
+pub(crate) fn min_ready(seconds: Option<i32>) -> Duration {
+    Duration::from_secs(u64::try_from(seconds.unwrap_or_default()).unwrap_or_default())
+}

@@ -1,0 +1,140 @@
+//! Which Pods go first when there are too many: those that do the least and will be missed the least.
+//!
+//! Unscheduled before scheduled, pending before running, not ready before ready, cheap before dear (the annotation
+//! `controller.kubernetes.io/pod-deletion-cost`), crowded nodes before empty ones, then young before old (in powers of
+//! two, so that the victims are spread), often restarted before steady.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::pod::Pod;
+
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// The `count` Pods to delete. `related` are all Pods of the same workload: they say how crowded a node is.
+pub(crate) fn victims(
+    mut pods: Vec<Arc<Pod>>,
+    related: &[Arc<Pod>],
+    count: usize,
+    now: Timestamp,
+) -> Vec<Arc<Pod>> {
+    if count < pods.len() {
+        let mut on_node: HashMap<&str, usize> = HashMap::new();
+        for pod in related.iter().filter(|pod| pod.is_active()) {
+            *on_node.entry(pod.node()).or_default() += 1;
+        }
+        let crowd = |pod: &Pod| on_node.get(pod.node()).copied().unwrap_or_default();
+        pods.sort_by(|left, right| compare(left, right, &crowd, now));
+        pods.truncate(count);
+    }
+    pods
+}
+
+fn compare(left: &Pod, right: &Pod, crowd: &impl Fn(&Pod) -> usize, now: Timestamp) -> Ordering {
+    let standing = |pod: &Pod| {
+        let phase = match pod.phase() {
+            "Pending" => 0,
+            "Running" => 2,
+            _ => 1,
+        };
+        (!pod.node().is_empty(), phase, pod.is_ready(), cost(pod), Reverse(crowd(pod)))
+    };
+    standing(left)
+        .cmp(&standing(right))
+        .then_with(|| by_age(left, right, left.ready_since(), right.ready_since(), now))
+        .then_with(|| right.restarts_max().cmp(&left.restarts_max()))
+        .then_with(|| by_age(left, right, left.created(), right.created(), now))
+        .then_with(|| left.uid().cmp(right.uid()))
+}
+
+fn cost(pod: &Pod) -> i32 {
+    pod.annotation(DELETION_COST).and_then(|cost| cost.parse().ok()).unwrap_or_default()
+}
+
+/// The younger first, ages counted in powers of two; those of one power in the order of their uids, which is chance.
+fn by_age(
+    left: &Pod,
+    right: &Pod,
+    left_since: Option<Timestamp>,
+    right_since: Option<Timestamp>,
+    now: Timestamp,
+) -> Ordering {
+    if left_since == right_since {
+        return Ordering::Equal;
+    }
+    let power = |since: Option<Timestamp>| {
+        let nanoseconds = since.map_or(0, |since| now.duration_since(since).as_nanos());
+        u128::try_from(nanoseconds).ok().and_then(u128::checked_ilog2)
+    };
+    power(left_since).cmp(&power(right_since)).then_with(|| left.uid().cmp(right.uid()))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::super::pod::{Condition, ContainerStatus};
+    use super::*;
+
+    const NOW: i64 = 100_000;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).expect("a valid time")
+    }
+
+    /// `name node phase ready-for restarts cost`, `-` for none.
+    fn pod(text: &str) -> Arc<Pod> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let given = |word: &str| (word != "-").then(|| word.to_owned());
+        let mut pod = Pod::default();
+        pod.metadata.name = given(words[0]);
+        pod.metadata.uid = given(words[0]);
+        pod.metadata.creation_timestamp = Some(Time(at(1)));
+        pod.spec.node_name = given(words[1]);
+        pod.status.phase = given(words[2]);
+        pod.status.conditions.extend(words[3].parse::<i64>().ok().map(|age| Condition {
+            r#type: "Ready".into(),
+            status: "True".into(),
+            last_transition_time: Some(Time(at(NOW - age))),
+        }));
+        pod.status.container_statuses = vec![ContainerStatus {
+            restart_count: words[4].parse().unwrap_or_default(),
+            ..ContainerStatus::default()
+        }];
+        pod.metadata.annotations = given(words[5]).map(|cost| [(DELETION_COST.to_owned(), cost)].into());
+        Arc::new(pod)
+    }
+
+    /// The first of these Pods to go is the one called `victim`, whatever the order they are in.
+    #[track_caller]
+    fn check(pods: [&str; 2], victim: &str) {
+        for order in [[pods[0], pods[1]], [pods[1], pods[0]]] {
+            let all: Vec<_> = order.into_iter().map(pod).collect();
+            let chosen = victims(all.clone(), &all, 1, at(NOW));
+            assert_eq!(chosen[0].name(), victim, "{order:?}");
+        }
+    }
+
+    #[test]
+    fn who_goes_first() {
+        check(["a - Pending - 0 -", "b n Pending - 9 -"], "a");
+        check(["a n Running - 0 -", "b n Pending - 0 -"], "b");
+        check(["a n Running 10 0 -", "b n Running - 0 -"], "b");
+        check(["a n Running 10 0 5", "b n Running 1000 0 -"], "b");
+        check(["a n Running 10 0 -1", "b n Running 1 0 -"], "a");
+        check(["a n Running 1000 0 -", "b n Running 10 0 -"], "b");
+        check(["b n Running 1000 0 -", "a n Running 1001 0 -"], "a");
+        check(["a n Running 10 1 -", "b n Running 10 7 -"], "b");
+    }
+
+    #[test]
+    fn a_crowded_node_is_thinned_out() {
+        let ours: Vec<_> = ["a m Running 1 0 -", "b n Running 1000 0 -"].into_iter().map(pod).collect();
+        let mut related = ours.clone();
+        related.push(pod("c n Running 10 0 -"));
+        assert_eq!(victims(ours, &related, 1, at(NOW))[0].name(), "b");
+    }
+}
