@@ -57,7 +57,8 @@ impl Up {
         let entropy = Entropy::system();
         let place = self.place(&entropy)?;
         let kubeconfig = self.kubeconfig.clone().unwrap_or_else(|| place.kubeconfig());
-        let mut builder = ControlPlane::builder().listen(self.listen, kubeconfig).workloads(!self.no_workloads);
+        let mut builder =
+            ControlPlane::builder().listen(self.listen, kubeconfig).workloads(!self.no_workloads);
         if let Place::Folder(folder) = &place {
             builder = builder.data_dir(folder);
         }

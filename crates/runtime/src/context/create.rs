@@ -36,8 +36,10 @@ impl<K: Kind> Context<K> {
         let target = key::<B>(meta.namespace.as_deref().unwrap_or_default(), name);
         self.admitted(&target)?;
         let body = body_of(&desired, &target)?;
-        let params =
-            PostParams { field_manager: Some(self.0.engine.ground.name.to_string()), ..PostParams::default() };
+        let params = PostParams {
+            field_manager: Some(self.0.engine.ground.name.to_string()),
+            ..PostParams::default()
+        };
         let url = Path::new(B::url_path(&(), meta.namespace.as_deref()));
         let attempt = Attempt { verb: "create", target: target.as_str() };
         let answer = call(&self.0.engine.ground.client, attempt, url.create(&params, body)).await;

@@ -130,7 +130,8 @@ impl Rollout<'_> {
     }
 
     fn has_old_pods(&self) -> Result<bool, Error> {
-        let is_counted = |set: &Arc<ReplicaSet>| set.status.as_ref().is_some_and(|status| status.replicas > 0);
+        let is_counted =
+            |set: &Arc<ReplicaSet>| set.status.as_ref().is_some_and(|status| status.replicas > 0);
         if self.sets.old.iter().any(is_counted) {
             return Ok(true);
         }
@@ -156,7 +157,8 @@ impl Rollout<'_> {
             let is_growing = desired > 0 && self.limits.total_max() > self.sets.total();
             let active = self.sets.by_size(is_growing);
             let shares: Vec<_> = active.iter().map(|set| sets::share(set)).collect();
-            let known = self.deployment.status.as_ref().and_then(|status| status.replicas).unwrap_or_default();
+            let known =
+                self.deployment.status.as_ref().and_then(|status| status.replicas).unwrap_or_default();
             for (set, wanted) in active.iter().zip(proportional(self.limits, &shares, known)) {
                 self.resize(set, wanted).await?;
             }
@@ -237,8 +239,7 @@ impl Rollout<'_> {
         let labels = labels.clone();
         let mut selector = self.spec.selector.clone();
         selector.match_labels.get_or_insert_default().insert(sets::HASH.to_owned(), hash.clone());
-        let mut annotations =
-            sets::missing_annotations(self.deployment, &ObjectMeta::default(), revision);
+        let mut annotations = sets::missing_annotations(self.deployment, &ObjectMeta::default(), revision);
         annotations.extend(size_annotations(self.limits).map(|(key, value)| (key.to_owned(), value)));
         let owner = self.deployment.metadata.name.as_deref().unwrap_or_default();
         ReplicaSet {

@@ -268,7 +268,8 @@ mod tests {
     #[test]
     fn the_oldest_empty_sets_go() {
         let old = [set("a", 1, 0, "1"), set("b", 2, 1, "2"), set("c", 3, 0, "3"), set("d", 4, 0, "4")];
-        let gone = |limit| superfluous(&old, limit).iter().map(|set| name(set).to_owned()).collect::<Vec<_>>();
+        let gone =
+            |limit| superfluous(&old, limit).iter().map(|set| name(set).to_owned()).collect::<Vec<_>>();
         assert_eq!(gone(10), Vec::<String>::new());
         assert_eq!(gone(3), ["a"]);
         assert_eq!(gone(0), ["a", "c", "d"]);

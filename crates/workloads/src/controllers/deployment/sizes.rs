@@ -27,7 +27,8 @@ impl Limits {
         }
         let rolling = strategy.and_then(|strategy| strategy.rolling_update.as_ref());
         let surge = scaled(rolling.and_then(|one| one.max_surge.as_ref()), desired, Rounding::Up);
-        let unavailable = scaled(rolling.and_then(|one| one.max_unavailable.as_ref()), desired, Rounding::Down);
+        let unavailable =
+            scaled(rolling.and_then(|one| one.max_unavailable.as_ref()), desired, Rounding::Down);
         // Both zero would let nothing move; percentages of few replicas round to that.
         let unavailable = if surge == 0 && unavailable == 0 { 1 } else { unavailable };
         Self { desired, surge, unavailable: unavailable.min(desired), is_rolling: true }
@@ -201,8 +202,10 @@ mod tests {
 
     #[track_caller]
     fn check_proportional(limits: Limits, shares: &[(i32, i32)], expected: &[i32]) {
-        let shares: Vec<Share> =
-            shares.iter().map(|(replicas, max)| Share { replicas: *replicas, max_before: Some(*max) }).collect();
+        let shares: Vec<Share> = shares
+            .iter()
+            .map(|(replicas, max)| Share { replicas: *replicas, max_before: Some(*max) })
+            .collect();
         assert_eq!(proportional(limits, &shares, 0), expected);
     }
 

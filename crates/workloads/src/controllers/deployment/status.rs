@@ -180,7 +180,9 @@ impl View<'_> {
         }
         let subject = match &self.sets.new {
             Some(set) => format!("ReplicaSet \"{}\"", name(set)),
-            None => format!("Deployment \"{}\"", self.deployment.metadata.name.as_deref().unwrap_or_default()),
+            None => {
+                format!("Deployment \"{}\"", self.deployment.metadata.name.as_deref().unwrap_or_default())
+            }
         };
         if self.is_complete(new) {
             let message = format!("{subject} has successfully progressed.");

@@ -52,13 +52,19 @@ async fn a_first_rollout() {
     assert_eq!(condition(&web, "Available"), "True MinimumReplicasAvailable");
     assert_eq!(condition(&web, "Progressing"), "True NewReplicaSetAvailable");
     assert_eq!(web["metadata"]["annotations"][REVISION], "1");
-    assert_eq!((&web["metadata"]["generation"], &web["status"]["observedGeneration"]), (&json!(1), &json!(1)));
+    assert_eq!(
+        (&web["metadata"]["generation"], &web["status"]["observedGeneration"]),
+        (&json!(1), &json!(1))
+    );
     let set = &lab.list::<ReplicaSet>().await[0];
     let hash = set.metadata.labels.as_ref().unwrap()["pod-template-hash"].clone();
     let name = format!("web-{hash}");
     assert_eq!(set.metadata.name.as_ref(), Some(&name));
     assert_eq!(lab.list::<Pod>().await[0].metadata.labels.as_ref().unwrap()["pod-template-hash"], hash);
-    assert_eq!(lab.events("web").await, [format!("ScalingReplicaSet: Scaled up replica set {name} from 0 to 3")]);
+    assert_eq!(
+        lab.events("web").await,
+        [format!("ScalingReplicaSet: Scaled up replica set {name} from 0 to 3")]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,9 +80,10 @@ async fn a_rolling_update_and_back() {
     lab.patch::<Deployment>("web", image("ready")).await;
     assert_eq!(sets(&lab).await, ["ready2 0/0 r2", "ready 3/3 r3"]);
     let old = json!(lab.list::<ReplicaSet>().await);
-    let history = old.as_array().unwrap().iter().find_map(|set| {
-        set["metadata"]["annotations"]["deployment.kubernetes.io/revision-history"].as_str()
-    });
+    let history =
+        old.as_array().unwrap().iter().find_map(|set| {
+            set["metadata"]["annotations"]["deployment.kubernetes.io/revision-history"].as_str()
+        });
     assert_eq!(history, Some("1"));
     // What `kubectl rollout restart` does.
     let restart = json!({"spec": {"template": {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}}}});

@@ -137,11 +137,8 @@ impl Lab {
         let about = events.filter(|event| event.involved_object.name.as_deref() == Some(name));
         let mut said: Vec<(Option<_>, String)> = about
             .map(|event| {
-                let text = format!(
-                    "{}: {}",
-                    event.reason.unwrap_or_default(),
-                    event.message.unwrap_or_default()
-                );
+                let text =
+                    format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default());
                 (event.first_timestamp, text)
             })
             .collect();

@@ -80,7 +80,13 @@ async fn each_cascade_of_a_deletion() {
     for (how, left) in [
         (DeleteParams::background(), 0),
         (DeleteParams::foreground(), 0),
-        (DeleteParams { propagation_policy: Some(kube::api::PropagationPolicy::Orphan), ..DeleteParams::default() }, 2),
+        (
+            DeleteParams {
+                propagation_policy: Some(kube::api::PropagationPolicy::Orphan),
+                ..DeleteParams::default()
+            },
+            2,
+        ),
     ] {
         lab.create::<ReplicaSet>(set("web", 2, "ready")).await;
         lab.delete::<ReplicaSet>("web", &how).await;
