@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use futures::stream::{BoxStream, Stream};
 use homeostat_core::journal::{Cause, Source};
 use homeostat_core::selector::LabelSelector;
+use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::action::Action;
@@ -216,6 +217,10 @@ pub struct Control(pub(crate) Box<dyn Part>);
 /// A complete controller without its type.
 pub(crate) trait Part: Send {
     fn rules(&self) -> &[Rule];
+    /// Custom kinds it brings along.
+    fn definitions(&self) -> &[Value] {
+        &[]
+    }
     fn assemble(self: Box<Self>, ground: &Arc<Ground>, grace: Duration) -> Assembled;
 }
 

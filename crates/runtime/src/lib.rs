@@ -40,6 +40,7 @@ mod talk;
 mod tasks;
 mod watch;
 mod worker;
+pub mod world;
 
 pub use action::Action;
 pub use context::{Context, StatusBase, condition};

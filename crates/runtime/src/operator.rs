@@ -64,6 +64,11 @@ impl Operator {
 
     /// Adds a controller.
     pub fn control(mut self, control: Control) -> Self {
+        for definition in control.0.definitions() {
+            if !self.definitions.contains(definition) {
+                self.definitions.push(definition.clone());
+            }
+        }
         self.controls.push(control);
         self
     }

@@ -59,6 +59,10 @@ pub(crate) enum Breakage {
     Refuse(u16, &'static str),
     /// No answer: the connection fails.
     Unreachable,
+    /// Never served and never answered.
+    Hang,
+    /// Served, and never answered.
+    Lost,
 }
 
 type Rule = Box<dyn Fn(&Request<Body>) -> Option<Breakage> + Send>;
@@ -123,10 +127,14 @@ impl tower::Service<Request<Body>> for Wire {
             match breakage {
                 Some(Breakage::Unreachable) => return Err(std::io::Error::other("connection refused")),
                 Some(Breakage::Refuse(code, message)) => return Ok(refusal(code, message)),
-                None => {}
+                Some(Breakage::Hang) => std::future::pending().await,
+                Some(Breakage::Lost) | None => {}
             }
             let response =
                 tower::Service::call(&mut server, request).await.expect("the server always answers");
+            if matches!(breakage, Some(Breakage::Lost)) {
+                std::future::pending::<()>().await;
+            }
             Ok(response.map(|body| cuttable(body, cut)))
         })
     }
@@ -175,6 +183,14 @@ impl Log {
 pub(crate) struct Running {
     pub(crate) journal: Journal,
     pub(crate) stop: CancellationToken,
+    task: tokio::task::AbortHandle,
+}
+
+impl Running {
+    /// Ends the operator where it stands, as `kill -9` does.
+    pub(crate) fn kill(&self) {
+        self.task.abort();
+    }
 }
 
 impl Lab {
@@ -216,13 +232,13 @@ impl Lab {
         let operator =
             Operator::new("widgets.test.dev").time_and_chance(self.clock, Entropy::seeded(self.seed));
         let operator = build(operator);
-        let running = Running { journal: operator.journal(), stop: CancellationToken::new() };
+        let (journal, stop) = (operator.journal(), CancellationToken::new());
         let client = if breakable { &self.broken } else { &self.client };
-        let (client, stop) = (client.clone(), running.stop.clone());
-        self.tasks.spawn(async move {
-            operator.run_on(client, stop).await.expect("the operator ends well");
+        let (client, token) = (client.clone(), stop.clone());
+        let task = self.tasks.spawn(async move {
+            operator.run_on(client, token).await.expect("the operator ends well");
         });
-        running
+        Running { journal, stop, task }
     }
 
     /// An operator whose reconciler logs the names of the widgets it is called with.

@@ -15,4 +15,5 @@ mod gaps;
 mod lab;
 mod outcomes;
 mod triggers;
+mod world;
 mod writes;

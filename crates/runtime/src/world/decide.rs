@@ -1,0 +1,241 @@
+//! What to do about one thing, sans I/O: from what is wanted, what is there, whose it is and what was intended, to one
+//! step. Every write the engine makes outside for an object is decided here.
+
+use std::time::Duration;
+
+use homeostat_core::Key;
+
+use super::policy::Drift;
+
+/// Whose a thing is, as far as it can be known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// Ours, kept for this object; a name prefix alone does not tell for which.
+    Ours(Option<Owner>),
+    /// We intended to make it and never learned whether we did.
+    Doubtful(Owner),
+    /// Marked by this other manager.
+    Theirs(String),
+    /// Unmarked.
+    Nobody,
+}
+
+/// The object a thing is kept for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) key: Key,
+    pub(super) uid: String,
+}
+
+/// What is there under a name, and what is known about it. The claim and the difference are those of a thing that is
+/// there; what is absent has neither.
+#[derive(Clone, Debug)]
+pub(super) struct Situation {
+    pub(super) seen: Seen,
+    /// The object wants a thing of this name.
+    pub(super) is_wanted: bool,
+    /// A create was intended this long ago and the thing has not been seen since.
+    pub(super) intent: Option<Duration>,
+    /// Thing and object agreed before, and the object has not changed since: a difference is drift.
+    pub(super) was_synced: bool,
+    /// Of several objects that want the name, this one comes first.
+    pub(super) is_holder: bool,
+}
+
+/// What is there.
+#[derive(Clone, Debug)]
+pub(super) enum Seen {
+    Absent,
+    Present {
+        whose: Whose,
+        /// It is as wanted; unknown (false) when nothing is wanted.
+        is_equal: bool,
+    },
+}
+
+/// The claim, seen from the object that is being reconciled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// This object's.
+    Own,
+    /// Ours, without saying for which object.
+    Common,
+    /// Kept for another object that exists.
+    Sibling(String),
+    /// Kept for an object that is gone.
+    Orphan,
+    /// Maybe this object's.
+    Doubtful,
+    /// Of another manager.
+    Foreign(String),
+    /// Nobody's; `adopts` is the rule's word.
+    Nobody { adopts: bool },
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// All is well.
+    Leave,
+    Create {
+        is_drift: bool,
+    },
+    Update {
+        is_drift: bool,
+    },
+    /// Take over what is nobody's.
+    Adopt,
+    Delete,
+    /// It drifted, and shall only be reported.
+    Report,
+    /// The thing is gone for good: drop it from the inventory.
+    Forget,
+    /// Not ours to touch: drop it from the inventory and leave it.
+    Release(String),
+    /// The outside may not show yet what was created.
+    Wait(Duration),
+    /// Somebody else has it.
+    Conflict(String),
+}
+
+/// Decides.
+pub(super) fn decide(situation: Situation, drift: Drift, settle: Duration) -> Step {
+    let Situation { seen, is_wanted, intent, was_synced, is_holder } = situation;
+    let wait = intent.filter(|age| *age < settle).map(|age| Step::Wait(settle - age));
+    match (seen, is_wanted) {
+        (Seen::Absent, _) if wait.is_some() => wait.expect("just looked"),
+        (Seen::Absent, false) => Step::Forget,
+        (Seen::Absent, true) if !is_holder => Step::Conflict("another object, which came first".to_owned()),
+        (Seen::Absent, true) if was_synced && drift == Drift::Report => Step::Report,
+        (Seen::Absent, true) => Step::Create { is_drift: was_synced },
+        (Seen::Present { whose, is_equal }, true) => {
+            let change = || match drift {
+                Drift::Report if was_synced => Step::Report,
+                _ => Step::Update { is_drift: was_synced },
+            };
+            keep(whose, is_equal, is_holder, change)
+        }
+        (Seen::Present { whose, is_equal }, false) => drop_unwanted(whose, is_equal, is_holder),
+    }
+}
+
+fn keep(whose: Whose, is_equal: bool, is_holder: bool, change: impl Fn() -> Step) -> Step {
+    match whose {
+        Whose::Common if !is_holder => Step::Conflict("another object, which came first".to_owned()),
+        Whose::Own | Whose::Common | Whose::Doubtful if is_equal => Step::Leave,
+        Whose::Own | Whose::Common => change(),
+        Whose::Orphan | Whose::Nobody { adopts: true } => Step::Adopt,
+        Whose::Doubtful => Step::Conflict(DOUBT.to_owned()),
+        Whose::Sibling(other) | Whose::Foreign(other) => Step::Conflict(other),
+        Whose::Nobody { adopts: false } => {
+            Step::Conflict("nobody known; no rule lets us adopt it".to_owned())
+        }
+    }
+}
+
+/// A thing this object has, or had, in its inventory and no longer wants.
+fn drop_unwanted(whose: Whose, is_equal: bool, is_holder: bool) -> Step {
+    match whose {
+        Whose::Own | Whose::Orphan => Step::Delete,
+        Whose::Common if is_holder => Step::Delete,
+        Whose::Doubtful if is_equal => Step::Delete,
+        Whose::Common => Step::Release("another object wants it".to_owned()),
+        Whose::Doubtful => Step::Conflict(DOUBT.to_owned()),
+        Whose::Sibling(other) | Whose::Foreign(other) => Step::Release(format!("it belongs to {other}")),
+        Whose::Nobody { .. } => Step::Release("its mark is gone".to_owned()),
+    }
+}
+
+/// Only a person can settle this: by removing the thing, or its record, or by setting `made` in the record.
+const DOUBT: &str = "nobody for certain: we meant to create it, but it is not what we meant to create";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTLE: Duration = Duration::from_secs(30);
+
+    fn wanted(seen: Seen) -> Situation {
+        Situation { seen, is_wanted: true, intent: None, was_synced: false, is_holder: true }
+    }
+
+    fn there(whose: Whose, is_equal: bool) -> Seen {
+        Seen::Present { whose, is_equal }
+    }
+
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
+    fn check(situation: Situation, drift: Drift, expected: Step) {
+        assert_eq!(decide(situation.clone(), drift, SETTLE), expected, "{situation:?}");
+    }
+
+    #[test]
+    fn what_is_wanted_and_ours() {
+        let nobody = Situation { is_holder: false, ..wanted(Seen::Absent) };
+        check(wanted(Seen::Absent), Drift::Correct, Step::Create { is_drift: false });
+        check(nobody, Drift::Correct, Step::Conflict("another object, which came first".into()));
+        check(wanted(there(Whose::Own, true)), Drift::Correct, Step::Leave);
+        check(wanted(there(Whose::Own, false)), Drift::Correct, Step::Update { is_drift: false });
+        check(wanted(there(Whose::Own, false)), Drift::Report, Step::Update { is_drift: false });
+        check(wanted(there(Whose::Orphan, true)), Drift::Correct, Step::Adopt);
+        check(wanted(there(Whose::Doubtful, true)), Drift::Correct, Step::Leave);
+    }
+
+    #[test]
+    fn drift_is_a_difference_after_agreement() {
+        let drifted = |seen| Situation { was_synced: true, ..wanted(seen) };
+        check(drifted(Seen::Absent), Drift::Correct, Step::Create { is_drift: true });
+        check(drifted(Seen::Absent), Drift::Report, Step::Report);
+        check(drifted(there(Whose::Own, false)), Drift::Correct, Step::Update { is_drift: true });
+        check(drifted(there(Whose::Own, false)), Drift::Report, Step::Report);
+        check(drifted(there(Whose::Own, true)), Drift::Report, Step::Leave);
+    }
+
+    #[test]
+    fn an_intent_is_given_time_to_show() {
+        let young = |is_wanted| Situation {
+            intent: Some(Duration::from_secs(10)),
+            is_wanted,
+            ..wanted(Seen::Absent)
+        };
+        let old = |is_wanted| Situation { intent: Some(SETTLE), ..young(is_wanted) };
+        check(young(true), Drift::Correct, Step::Wait(Duration::from_secs(20)));
+        check(young(false), Drift::Correct, Step::Wait(Duration::from_secs(20)));
+        check(old(true), Drift::Correct, Step::Create { is_drift: false });
+        check(old(false), Drift::Correct, Step::Forget);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_never_written() {
+        for (whose, is_wanted) in [
+            (Whose::Foreign("x".into()), true),
+            (Whose::Foreign("x".into()), false),
+            (Whose::Sibling("x".into()), true),
+            (Whose::Sibling("x".into()), false),
+            (Whose::Nobody { adopts: false }, true),
+            (Whose::Nobody { adopts: true }, false),
+            (Whose::Doubtful, true),
+            (Whose::Doubtful, false),
+        ] {
+            let situation = Situation { is_wanted, ..wanted(there(whose.clone(), false)) };
+            let step = decide(situation, Drift::Correct, SETTLE);
+            assert!(
+                matches!(step, Step::Conflict(_) | Step::Release(_)),
+                "{whose:?} wanted {is_wanted}: {step:?}"
+            );
+        }
+        check(wanted(there(Whose::Nobody { adopts: true }, false)), Drift::Correct, Step::Adopt);
+    }
+
+    #[test]
+    fn what_is_ours_and_unwanted_goes() {
+        let unwanted = |whose, is_equal| Situation { is_wanted: false, ..wanted(there(whose, is_equal)) };
+        check(unwanted(Whose::Own, false), Drift::Report, Step::Delete);
+        check(unwanted(Whose::Common, false), Drift::Correct, Step::Delete);
+        check(unwanted(Whose::Doubtful, true), Drift::Correct, Step::Delete);
+        let shared = Situation { is_holder: false, ..unwanted(Whose::Common, false) };
+        check(shared, Drift::Correct, Step::Release("another object wants it".into()));
+        let gone = Situation { is_wanted: false, ..wanted(Seen::Absent) };
+        check(gone, Drift::Correct, Step::Forget);
+    }
+}

@@ -1,0 +1,257 @@
+//! Everything about one world in one place: the API behind its gate, the policy, the caches, the books. Reconciles and
+//! the patrol share it; it answers who wants a thing and whose it is.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use homeostat_core::Key;
+use homeostat_core::journal::{Entry, Source, Verb, WatchState, WriteOutcome};
+use kube::Resource;
+use serde::Serialize;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::contract::World;
+use super::decide::{Claim, Owner};
+use super::gate::{Gate, Stopped};
+use super::leaks::{Pace, Suspicion};
+use super::ledger::Ledger;
+use super::mark::Mark;
+use super::policy::{Ownership, Policy, Use};
+use super::record::Records;
+use super::survey::Finding;
+use crate::cache::{Cache, Index};
+use crate::error::Error;
+use crate::fault::Result;
+use crate::ground::Ground;
+use crate::kind::{key, key_of};
+
+/// One world and all that is known about it.
+pub(super) struct Desk<W: World> {
+    pub(super) world: Arc<W>,
+    pub(super) policy: Policy<W::Have>,
+    pub(super) gate: Gate,
+    pub(super) ledger: Ledger,
+    pub(super) ground: Arc<Ground>,
+    pub(super) source: Source,
+    pub(super) cache: Cache<W::Kind>,
+    pub(super) records: Option<Records>,
+    /// Asks the patrol for a full pass.
+    pub(super) wake: Notify,
+    wants: Index<W::Kind, String>,
+    pace: Mutex<Pace>,
+}
+
+impl<W: World> Desk<W> {
+    pub(super) fn new(world: W, policy: Policy<W::Have>, name: &str, ground: &Arc<Ground>) -> Self {
+        let world = Arc::new(world);
+        let cache = ground.caches.declare::<W::Kind>(&ground.scope);
+        let manager = policy.identity.clone().unwrap_or_else(|| ground.name.to_string());
+        let records = (policy.ownership == Ownership::Records)
+            .then(|| Records::declare(&ground.caches, &ground.scope, &manager, W::NAME));
+        let (wisher, prefix) = (world.clone(), prefix_of(&policy.ownership).to_owned());
+        let wants = cache.index(move |object: &W::Kind| {
+            let names = wisher.want(object).unwrap_or_default().into_keys();
+            names.map(|name| format!("{prefix}{name}")).collect::<Vec<_>>()
+        });
+        Self {
+            world,
+            gate: Gate::new(policy.limits),
+            policy: Policy { identity: Some(manager), ..policy },
+            ledger: Ledger::default(),
+            ground: ground.clone(),
+            source: name.into(),
+            cache,
+            records,
+            wake: Notify::new(),
+            wants,
+            pace: Mutex::default(),
+        }
+    }
+
+    /// Who we are in marks and records.
+    pub(super) fn manager(&self) -> &str {
+        self.policy.identity.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn mark(&self, object: &W::Kind) -> Mark {
+        Mark::of(self.manager(), object)
+    }
+
+    /// What the object wants, by the names the things have outside.
+    pub(super) fn wanted(&self, object: &W::Kind) -> Result<BTreeMap<String, W::Want>> {
+        let wanted = self.world.want(object)?;
+        let prefix = prefix_of(&self.policy.ownership);
+        if prefix.is_empty() {
+            return Ok(wanted);
+        }
+        Ok(wanted.into_iter().map(|(name, want)| (format!("{prefix}{name}"), want)).collect())
+    }
+
+    /// The objects that want a thing of this name and are there to stay; the first of them holds the name.
+    pub(super) fn claimants(&self, name: &str) -> Vec<Arc<W::Kind>> {
+        let mut found = self.wants.get(&name.to_owned());
+        found.retain(|object| object.meta().deletion_timestamp.is_none());
+        // By age, so that a newcomer never takes a name from whoever has it.
+        found.sort_by_key(|object| object.meta().creation_timestamp.as_ref().map(|time| time.0));
+        found
+    }
+
+    /// The keys of all objects that want a thing of this name, those on their way out included.
+    pub(super) fn wishers(&self, name: &str) -> Vec<Key> {
+        self.wants.keys(&name.to_owned())
+    }
+
+    /// Whose the thing is.
+    pub(super) fn claim(&self, name: &str, have: &W::Have) -> Claim {
+        match &self.policy.ownership {
+            Ownership::Prefix(prefix) if name.starts_with(prefix.as_str()) => Claim::Ours(None),
+            Ownership::Prefix(_) => Claim::Nobody,
+            Ownership::Tags => match self.world.mark(have) {
+                Some(mark) if mark.manager == self.manager() => {
+                    Claim::Ours(Some(Owner { key: mark.key::<W::Kind>(), uid: mark.uid }))
+                }
+                Some(mark) => Claim::Theirs(mark.to_string()),
+                None => Claim::Nobody,
+            },
+            Ownership::Records => self.recorded(name, have),
+        }
+    }
+
+    fn recorded(&self, name: &str, have: &W::Have) -> Claim {
+        let Some(record) = self.records.as_ref().and_then(|records| records.of(name)) else {
+            return Claim::Nobody;
+        };
+        let spec = &record.spec;
+        let owner =
+            Owner { key: key::<W::Kind>(&spec.owner_namespace, &spec.owner), uid: spec.owner_uid.clone() };
+        let is_intended = || {
+            let intended = serde_json::from_str::<W::Want>(&spec.intended);
+            intended.is_ok_and(|want| self.world.diff(&want, have).is_empty())
+        };
+        if spec.made || is_intended() { Claim::Ours(Some(owner)) } else { Claim::Doubtful(owner) }
+    }
+
+    /// What a listed thing means.
+    pub(super) fn look(&self, name: &str, have: &W::Have) -> Finding {
+        let claim = self.claim(name, have);
+        let claimants = self.claimants(name);
+        if claimants.is_empty() {
+            return self.look_at_unwanted(name, claim);
+        }
+        let keys = || claimants.iter().map(|object| key_of(&**object)).collect();
+        let object = match &claim {
+            Claim::Ours(Some(owner)) => claimants.iter().find(|object| is_owner(&***object, owner)),
+            Claim::Ours(None) => claimants.first(),
+            Claim::Doubtful(_) | Claim::Theirs(_) | Claim::Nobody => None,
+        };
+        let is_equal = |object: &Arc<W::Kind>| {
+            self.wanted(object).is_ok_and(|wanted| {
+                wanted.get(name).is_some_and(|want| self.world.diff(want, have).is_empty())
+            })
+        };
+        match object {
+            Some(object) if is_equal(object) => Finding::InSync(key_of(&**object)),
+            _ => Finding::Suspect(keys()),
+        }
+    }
+
+    fn look_at_unwanted(&self, name: &str, claim: Claim) -> Finding {
+        match claim {
+            Claim::Ours(Some(owner)) | Claim::Doubtful(owner) if !self.is_in_scope(&owner.key) => {
+                Finding::Foreign
+            }
+            Claim::Ours(Some(owner)) => match self.cache.get(&owner.key) {
+                None => Finding::Leak(Suspicion::OwnerGone(owner.key)),
+                Some(object) if object.meta().deletion_timestamp.is_some() => Finding::Kept,
+                // It is there and no longer wants this, or an object of the same name that never did.
+                Some(_) => Finding::Suspect(vec![owner.key]),
+            },
+            // The last who wanted it is on its way out, and its cleanup takes the thing along.
+            Claim::Ours(None) if !self.wishers(name).is_empty() => Finding::Kept,
+            Claim::Ours(None) => Finding::Leak(Suspicion::Unwanted),
+            Claim::Doubtful(owner) => Finding::Suspect(vec![owner.key]),
+            Claim::Nobody if self.policy.r#use == Use::Exclusive => Finding::Leak(Suspicion::Stray),
+            Claim::Nobody | Claim::Theirs(_) => Finding::Foreign,
+        }
+    }
+
+    /// Do we see the objects of this key's namespace at all?
+    pub(super) fn is_in_scope(&self, key: &Key) -> bool {
+        let namespace = self.ground.scope.namespace.as_deref();
+        namespace.is_none_or(|namespace| key.namespace().is_empty() || namespace == key.namespace())
+    }
+
+    /// Are the caches in step with the server?
+    pub(super) fn is_fresh(&self) -> bool {
+        let records = self.records.as_ref().map(|records| records.cache.freshness());
+        let all = [Some(self.cache.freshness()), records];
+        all.iter().flatten().all(|cache| cache.is_synced && cache.state == WatchState::Fresh)
+    }
+
+    /// Takes one deletion that the engine decided on by itself; or says how long until there is one to take.
+    pub(super) fn pace(&self) -> std::result::Result<(), Duration> {
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        pace.take(self.policy.sweep.per_minute, Instant::now())
+    }
+
+    /// Refuses to act for an object that this process may not act for.
+    pub(super) fn admitted(&self, object: &Key, name: &str) -> std::result::Result<(), Stopped> {
+        if self.ground.fence.admits(object) {
+            return Ok(());
+        }
+        let target = self.target(name);
+        self.note(object, Verb::Update, name, WriteOutcome::Fenced);
+        Err(Error::Fenced { target }.into())
+    }
+
+    /// The thing as the journal names it.
+    pub(super) fn target(&self, name: &str) -> Key {
+        Key::new("outside", W::NAME, "", &name.replace('/', ":"))
+    }
+
+    pub(super) fn note(&self, object: &Key, verb: Verb, name: &str, outcome: WriteOutcome) {
+        let target = self.target(name);
+        let entry = Entry::Wrote { object: object.clone(), verb, target, outcome, diff: vec![] };
+        self.ground.journal.record(&self.source, entry);
+    }
+
+    /// Notes what came of a write outside.
+    pub(super) fn noting(
+        &self,
+        object: &Key,
+        verb: Verb,
+        name: &str,
+        answer: std::result::Result<(), Stopped>,
+    ) -> std::result::Result<(), Stopped> {
+        match &answer {
+            Ok(()) => self.note(object, verb, name, WriteOutcome::Done { revision: None }),
+            Err(Stopped::Failed(failure)) => {
+                self.note(object, verb, name, WriteOutcome::Failed { error: failure.to_string() });
+            }
+            Err(Stopped::Blocked | Stopped::Cluster(_)) => {}
+        }
+        answer
+    }
+}
+
+/// Is this the very object the thing is kept for?
+pub(super) fn is_owner<K: crate::kind::Kind>(object: &K, owner: &Owner) -> bool {
+    key_of(object) == owner.key && object.meta().uid.as_deref() == Some(owner.uid.as_str())
+}
+
+fn prefix_of(ownership: &Ownership) -> &str {
+    match ownership {
+        Ownership::Prefix(prefix) => prefix,
+        Ownership::Tags | Ownership::Records => "",
+    }
+}
+
+/// What is wanted, as a number: the same wishes give the same number.
+pub(super) fn fingerprint<T: Serialize>(wanted: &BTreeMap<String, T>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    serde_json::to_vec(wanted).unwrap_or_default().hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,66 @@
+//! How a thing differs from what is wanted, field by field, in words for people.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::contrast::differences;
+
+/// One field that is not as wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Which field: `/colour`.
+    pub path: String,
+    /// What it should be.
+    pub want: String,
+    /// What it is.
+    pub have: String,
+}
+
+impl Difference {
+    /// A field and its two values.
+    pub fn new(path: impl Into<String>, want: impl fmt::Display, have: impl fmt::Display) -> Self {
+        Self { path: path.into(), want: want.to_string(), have: have.to_string() }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {}, should be {}", self.path, self.have, self.want)
+    }
+}
+
+/// Compares field by field as JSON: what `want` does not mention may be anything.
+pub fn compare(want: &impl Serialize, have: &impl Serialize) -> Vec<Difference> {
+    let (Ok(want), Ok(have)) = (serde_json::to_value(want), serde_json::to_value(have)) else {
+        return vec![Difference::new("", "JSON", "something else")];
+    };
+    let at = |value: &Value, path: &str| value.pointer(path).unwrap_or(&Value::Null).to_string();
+    let paths = differences(&want, &have);
+    paths.iter().map(|path| Difference::new(path, at(&want, path), at(&have, path))).collect()
+}
+
+/// All differences in one line.
+pub(super) fn words(differences: &[Difference]) -> String {
+    differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+pub(super) fn paths(differences: &[Difference]) -> Vec<String> {
+    differences.iter().map(|difference| difference.path.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_wanted_is_compared() {
+        let want = json!({"colour": "red", "labels": {"a": "b"}});
+        let have = json!({"id": 7, "colour": "blue", "labels": {"a": "b", "c": "d"}});
+        assert_eq!(words(&compare(&want, &have)), "/colour is \"blue\", should be \"red\"");
+        assert_eq!(compare(&want, &want), []);
+    }
+}

@@ -1,0 +1,211 @@
+//! The write-ahead inventory: which things an object has, or may have, outside. A name enters before the thing is
+//! made and leaves after the thing is gone, so whatever a crash leaves behind is written down somewhere.
+//!
+//! It is an annotation of the object, named like our finalizer; with [`Ownership::Records`](super::Ownership::Records)
+//! it is the records. Both are written with a precondition, so two operators cannot both set out to make a thing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_core::Key;
+use homeostat_core::journal::{Entry, Verb, WriteOutcome};
+use jiff::Timestamp;
+use kube::Resource;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::core::Request as Path;
+use serde_json::{Value, json};
+
+use super::contract::World;
+use super::desk::Desk;
+use super::record::{OutsideRecord, OutsideRecordSpec, Records};
+use crate::error::Error;
+use crate::kind::{key_of, revision_of};
+use crate::talk::{Attempt, call};
+
+/// Was the name in the inventory already?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Intent {
+    New,
+    Known,
+}
+
+impl<W: World> Desk<W> {
+    /// The things this object has or may have, and how long ago each was last intended.
+    pub(super) fn inventory(&self, object: &W::Kind) -> BTreeMap<String, Duration> {
+        let now = self.ground.clock.now();
+        let age = |at: &str| at.parse::<Timestamp>().map_or(Duration::MAX, |at| elapsed(at, now));
+        match &self.records {
+            None => self.annotation(object).into_iter().map(|(name, at)| (name, age(&at))).collect(),
+            Some(records) => {
+                let ours = records.owned_by(object.meta().uid.as_deref().unwrap_or_default());
+                ours.iter().map(|record| (record.spec.thing.clone(), age(&record.spec.intended_at))).collect()
+            }
+        }
+    }
+
+    /// Writes down that we are about to make this thing.
+    pub(super) async fn intend(&self, object: &W::Kind, name: &str, want: &W::Want) -> Result<Intent, Error> {
+        let now = self.ground.clock.now().to_string();
+        match &self.records {
+            None => {
+                let mut names = self.annotation(object);
+                let known = names.insert(name.to_owned(), now);
+                self.annotate(object, &names).await?;
+                Ok(if known.is_some() { Intent::Known } else { Intent::New })
+            }
+            Some(records) => {
+                let intended =
+                    serde_json::to_string(want).map_err(|error| Error::Invalid(error.to_string()))?;
+                let spec = OutsideRecordSpec { intended_at: now, intended, ..self.blank(object, name) };
+                self.record(records, object, spec).await
+            }
+        }
+    }
+
+    /// Writes down that the thing is known to be ours, and this object's.
+    pub(super) async fn confirm(&self, object: &W::Kind, name: &str) -> Result<(), Error> {
+        let Some(records) = &self.records else { return Ok(()) };
+        let Some(known) = records.of(name) else { return Ok(()) };
+        let blank = self.blank(object, name);
+        if known.spec.made && known.spec.owner_uid == blank.owner_uid {
+            return Ok(());
+        }
+        let (intended_at, intended) = (known.spec.intended_at.clone(), known.spec.intended.clone());
+        let spec = OutsideRecordSpec { intended_at, intended, made: true, ..blank };
+        self.record(records, object, spec).await.map(|_| ())
+    }
+
+    /// Writes down that the thing is gone, or not ours.
+    pub(super) async fn forget(&self, object: &W::Kind, name: &str) -> Result<(), Error> {
+        if self.records.is_some() {
+            return self.forget_record(&key_of(object), name).await;
+        }
+        let mut names = self.annotation(object);
+        if names.remove(name).is_some() {
+            self.annotate(object, &names).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the record of a thing on behalf of this object; none is no error.
+    pub(super) async fn forget_record(&self, object: &Key, name: &str) -> Result<(), Error> {
+        let Some(records) = &self.records else { return Ok(()) };
+        let Some(record) = records.of(name) else { return Ok(()) };
+        let path = Path::new(OutsideRecord::url_path(&(), record.metadata.namespace.as_deref()));
+        let key = key_of(&*record);
+        let request = path.delete(key.name(), &DeleteParams::default());
+        let attempt = Attempt { verb: "delete", target: key.as_str() };
+        match call::<Value>(&self.ground.client, attempt, request).await {
+            Err(error) if !error.is_not_found() => return Err(error),
+            _ => records.cache.deleted(&key),
+        }
+        self.wrote(object, Verb::Delete, key, None);
+        Ok(())
+    }
+
+    /// A record of this thing of this object that says nothing yet.
+    fn blank(&self, object: &W::Kind, name: &str) -> OutsideRecordSpec {
+        let meta = object.meta();
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        OutsideRecordSpec {
+            manager: self.manager().to_owned(),
+            world: W::NAME.to_owned(),
+            thing: name.to_owned(),
+            owner: text(&meta.name),
+            owner_namespace: text(&meta.namespace),
+            owner_uid: text(&meta.uid),
+            intended_at: String::new(),
+            intended: String::new(),
+            made: false,
+        }
+    }
+
+    /// Creates or rewrites the record of a thing.
+    async fn record(
+        &self,
+        records: &Records,
+        object: &W::Kind,
+        spec: OutsideRecordSpec,
+    ) -> Result<Intent, Error> {
+        let known = records.of(&spec.thing);
+        let written = match &known {
+            None => self.create_record(spec).await?,
+            Some(known) => self.replace_record(known, &spec).await?,
+        };
+        let verb = if known.is_none() { Verb::Create } else { Verb::Patch };
+        self.wrote(&key_of(object), verb, key_of(&written), Some(revision_of(&written)));
+        records.cache.wrote(written);
+        Ok(if known.is_none() { Intent::New } else { Intent::Known })
+    }
+
+    async fn create_record(&self, spec: OutsideRecordSpec) -> Result<OutsideRecord, Error> {
+        let (name, place) = (spec.object_name(), spec.place().to_owned());
+        let body = serde_json::to_vec(&OutsideRecord::new(&name, spec))
+            .map_err(|error| Error::Invalid(error.to_string()))?;
+        let path = Path::new(OutsideRecord::url_path(&(), Some(&place)));
+        let attempt = Attempt { verb: "create", target: &name };
+        call(&self.ground.client, attempt, path.create(&PostParams::default(), body)).await
+    }
+
+    async fn replace_record(
+        &self,
+        known: &Arc<OutsideRecord>,
+        spec: &OutsideRecordSpec,
+    ) -> Result<OutsideRecord, Error> {
+        let meta = &known.metadata;
+        let patch =
+            json!({"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, "spec": spec});
+        let key = key_of(&**known);
+        let path = Path::new(OutsideRecord::url_path(&(), meta.namespace.as_deref()));
+        let request = path.patch(key.name(), &self.patching(), &Patch::Merge(patch));
+        call(&self.ground.client, Attempt { verb: "write", target: key.as_str() }, request).await
+    }
+
+    fn annotation_name(&self) -> String {
+        format!("{}/{}", self.ground.name, self.source)
+    }
+
+    /// The inventory as the annotation has it. One that makes no sense counts as empty: the marks are still there.
+    fn annotation(&self, object: &W::Kind) -> BTreeMap<String, String> {
+        // Our own write of a moment ago is in the cache, not in the object this run began with.
+        let newest = self.cache.get(&key_of(object));
+        let meta = newest.as_deref().unwrap_or(object).meta();
+        let text = meta.annotations.as_ref().and_then(|all| all.get(&self.annotation_name()));
+        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+
+    async fn annotate(&self, object: &W::Kind, names: &BTreeMap<String, String>) -> Result<(), Error> {
+        let key = key_of(object);
+        let newest = self.cache.get(&key);
+        let meta = newest.as_deref().unwrap_or(object).meta();
+        let value = if names.is_empty() { Value::Null } else { json!(json!(names).to_string()) };
+        let patch = json!({"metadata": {
+            "annotations": {self.annotation_name(): value},
+            "resourceVersion": meta.resource_version,
+            "uid": meta.uid,
+        }});
+        let path = Path::new(W::Kind::url_path(&(), meta.namespace.as_deref()));
+        let request = path.patch(key.name(), &self.patching(), &Patch::Merge(patch));
+        let attempt = Attempt { verb: "write the inventory of", target: key.as_str() };
+        let written: W::Kind = call(&self.ground.client, attempt, request).await?;
+        self.wrote(&key, Verb::Patch, key.clone(), Some(revision_of(&written)));
+        self.cache.wrote(written);
+        Ok(())
+    }
+
+    fn patching(&self) -> PatchParams {
+        PatchParams { field_manager: Some(self.ground.name.to_string()), ..PatchParams::default() }
+    }
+
+    fn wrote(&self, object: &Key, verb: Verb, target: Key, revision: Option<homeostat_core::Revision>) {
+        let outcome = WriteOutcome::Done { revision };
+        let entry = Entry::Wrote { object: object.clone(), verb, target, outcome, diff: vec![] };
+        self.ground.journal.record(&self.source, entry);
+    }
+}
+
+/// The time from `at` to `now`; a time to come is no time ago.
+fn elapsed(at: Timestamp, now: Timestamp) -> Duration {
+    now.duration_since(at).try_into().unwrap_or_default()
+}

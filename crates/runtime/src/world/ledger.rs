@@ -1,0 +1,126 @@
+//! What is known in memory about the things of each object: which were seen, and whether all agreed with what is
+//! wanted. It saves calls and tells drift from first sight; nothing depends on it after a restart.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use homeostat_core::Key;
+
+/// The books of one world. All methods are quick and never wait for the outside.
+#[derive(Default)]
+pub(super) struct Ledger(Mutex<Books>);
+
+#[derive(Default)]
+struct Books {
+    accounts: HashMap<Key, Account>,
+    parked: BTreeSet<Key>,
+}
+
+#[derive(Default)]
+struct Account {
+    /// Names seen outside, in order.
+    seen: Vec<String>,
+    /// What was wanted when all agreed, as a fingerprint.
+    agreed: Option<u64>,
+    /// They were found to agree and nothing has cast doubt on it since.
+    is_certain: bool,
+    /// The drift that was reported and left as it is.
+    told: Vec<String>,
+}
+
+impl Ledger {
+    /// Did the things agree with this, and is there no reason to look again?
+    pub(super) fn is_certain(&self, key: &Key, wanted: u64) -> bool {
+        self.books()
+            .accounts
+            .get(key)
+            .is_some_and(|account| account.is_certain && account.agreed == Some(wanted))
+    }
+
+    /// Did the things ever agree with this?
+    pub(super) fn agreed(&self, key: &Key, wanted: u64) -> bool {
+        self.books().accounts.get(key).is_some_and(|account| account.agreed == Some(wanted))
+    }
+
+    /// The names seen outside for this object.
+    pub(super) fn seen(&self, key: &Key) -> Vec<String> {
+        self.books().accounts.get(key).map(|account| account.seen.clone()).unwrap_or_default()
+    }
+
+    /// All agree with this; these names were seen.
+    pub(super) fn agree(&self, key: Key, wanted: u64, seen: Vec<String>) {
+        self.books()
+            .accounts
+            .insert(key, Account { seen, agreed: Some(wanted), is_certain: true, told: vec![] });
+    }
+
+    /// Not all agree; these names were seen. What was agreed before is remembered.
+    pub(super) fn disagree(&self, key: Key, seen: Vec<String>) {
+        let mut books = self.books();
+        let account = books.accounts.entry(key).or_default();
+        account.seen = seen;
+        account.is_certain = false;
+    }
+
+    /// There is reason to look again.
+    pub(super) fn doubt(&self, key: &Key) {
+        if let Some(account) = self.books().accounts.get_mut(key) {
+            account.is_certain = false;
+        }
+    }
+
+    /// Is this drift news? It is told once, until things agree again.
+    pub(super) fn tell(&self, key: &Key, drift: &str) -> bool {
+        let mut books = self.books();
+        let told = &mut books.accounts.entry(key.clone()).or_default().told;
+        let is_news = !told.iter().any(|words| words == drift);
+        if is_news {
+            told.push(drift.to_owned());
+        }
+        is_news
+    }
+
+    /// The object is gone.
+    pub(super) fn forget(&self, key: &Key) {
+        let mut books = self.books();
+        books.accounts.remove(key);
+        books.parked.remove(key);
+    }
+
+    /// The object waits for the outside to answer again.
+    pub(super) fn park(&self, key: Key) {
+        self.books().parked.insert(key);
+    }
+
+    /// Takes the objects that wait.
+    pub(super) fn unpark(&self) -> BTreeSet<Key> {
+        std::mem::take(&mut self.books().parked)
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agreement_is_remembered_through_doubt() {
+        let ledger = Ledger::default();
+        let key = Key::new("demo.dev", "shapes", "a", "x");
+        assert!(!ledger.agreed(&key, 1));
+        ledger.agree(key.clone(), 1, vec!["x".into()]);
+        assert!(ledger.is_certain(&key, 1) && !ledger.is_certain(&key, 2));
+        ledger.doubt(&key);
+        assert!(!ledger.is_certain(&key, 1) && ledger.agreed(&key, 1), "a difference now is drift");
+        ledger.disagree(key.clone(), vec![]);
+        assert!(ledger.agreed(&key, 1) && ledger.seen(&key).is_empty());
+        assert!(ledger.tell(&key, "x is red") && !ledger.tell(&key, "x is red"));
+        ledger.agree(key.clone(), 1, vec![]);
+        assert!(ledger.tell(&key, "x is red"), "it happened again");
+        ledger.forget(&key);
+        assert!(!ledger.agreed(&key, 1));
+    }
+}

@@ -1,0 +1,82 @@
+//! The mark on a thing outside: who manages it, and for which object. One line of text, so that any label, tag or
+//! description can carry it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use homeostat_core::Key;
+use kube::Resource;
+
+use crate::kind::{Kind, key};
+
+/// Whose a thing is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mark {
+    /// The operator, or what [`Outside::identity`](super::Outside::identity) says.
+    pub manager: String,
+    /// The namespace of the object that wants the thing; empty for cluster-scoped kinds.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid: an object made anew under the same name is another.
+    pub uid: String,
+}
+
+impl Mark {
+    /// The mark of a thing that `manager` keeps for this object.
+    pub fn of<K: Resource>(manager: &str, object: &K) -> Self {
+        let meta = object.meta();
+        Self {
+            manager: manager.to_owned(),
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn key<K: Kind>(&self) -> Key {
+        key::<K>(&self.namespace, &self.name)
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}/{}", self.manager, self.namespace, self.name, self.uid)
+    }
+}
+
+/// The text is not a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a mark is written manager/namespace/name/uid")]
+pub struct NotAMark;
+
+impl FromStr for Mark {
+    type Err = NotAMark;
+
+    fn from_str(text: &str) -> Result<Self, NotAMark> {
+        let parts: Vec<&str> = text.split('/').collect();
+        let [manager, namespace, name, uid] = parts[..] else { return Err(NotAMark) };
+        if manager.is_empty() || name.is_empty() {
+            return Err(NotAMark);
+        }
+        let [manager, namespace, name, uid] = [manager, namespace, name, uid].map(str::to_owned);
+        Ok(Self { manager, namespace, name, uid })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_one_line_and_reads_back() {
+        let text = "shapes.demo.dev/default/foo/1-2-3";
+        let mark: Mark = text.parse().unwrap();
+        assert_eq!((mark.manager.as_str(), mark.name.as_str()), ("shapes.demo.dev", "foo"));
+        assert_eq!(mark.to_string(), text);
+        assert!("shapes.demo.dev//node/1".parse::<Mark>().is_ok(), "cluster-scoped");
+        for other in ["", "k8s", "a/b/c", "a/b/c/d/e", "/ns/name/uid", "a/ns//uid"] {
+            assert_eq!(other.parse::<Mark>(), Err(NotAMark), "{other}");
+        }
+    }
+}

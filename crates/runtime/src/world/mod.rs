@@ -1,0 +1,43 @@
+//! The outside world: things behind any API that is not Kubernetes, kept equal to what objects in the cluster want.
+//!
+//! ```text
+//! patrol (list everything) ─┐                     ┌─ gate (rate, in flight, breaker) ─► the API
+//! push (told of changes)   ─┼─► the queue ─► reconcile: get → decide → write ahead → act
+//! the object changed       ─┘                     └─ leaks (age, confirmations, caps) ─► sweep
+//! ```
+//! Users implement [`World`] and describe its treatment with [`Outside`]. Reading order for maintainers: `contract`,
+//! `decide` (every write outside is decided there), `reconcile`, `survey` and `leaks`, `patrol` and `sweep`, `inventory`.
+//!
+//! **Invariants.** Nothing outside is written without a look at that very thing in the same run. Nothing is made
+//! before the intent is on the server. What is not known to be ours is never changed. A wrong or missing answer, of the
+//! outside or of the cluster, may delay a repair and cannot cause a deletion.
+
+mod breaker;
+mod bucket;
+mod contract;
+mod decide;
+mod desk;
+mod difference;
+mod failure;
+mod gate;
+mod inventory;
+mod leaks;
+mod ledger;
+mod mark;
+mod outside;
+mod patrol;
+mod policy;
+mod push;
+mod reconcile;
+mod record;
+mod survey;
+mod sweep;
+mod tally;
+
+pub use contract::{Answer, Change, Page, Push, World};
+pub use difference::{Difference, compare};
+pub use failure::Failure;
+pub use mark::{Mark, NotAMark};
+pub use outside::Outside;
+pub use policy::{Drift, Limits, Ownership, Sweep, Use};
+pub use record::{OutsideRecord, OutsideRecordSpec};

@@ -1,0 +1,160 @@
+//! The builder: a world and how it is treated, made into an ordinary controller of its kind. The queue, the cache,
+//! finalizers, status, journal and metrics are those of every controller; what is added are two tasks, the patrol
+//! and the listener.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::{CustomResourceExt, Resource};
+use serde_json::Value;
+
+use super::contract::World;
+use super::desk::Desk;
+use super::patrol::Patrol;
+use super::policy::{Drift, Limits, Ownership, Policy, Sweep, Use};
+use super::push::listen;
+use super::reconcile::Hand;
+use super::record::OutsideRecord;
+use crate::controller::{Assembled, Control, Controller, Part};
+use crate::ground::Ground;
+use crate::rule::{Rule, WRITE};
+
+/// A world outside Kubernetes, and how it is treated. [`control`](Self::control) completes it.
+///
+/// Unless told: things are ours by tag, the API is shared, drift is corrected, nothing is adopted, a full pass is made
+/// every minute, and what was created may take half a minute to show.
+#[must_use = "a world is left alone until it is completed with control and given to an operator"]
+pub struct Outside<W: World> {
+    world: W,
+    name: String,
+    policy: Policy<W::Have>,
+}
+
+impl<W: World> Outside<W> {
+    /// This world.
+    pub fn new(world: W) -> Self {
+        Self { world, name: W::Kind::kind(&()).to_lowercase(), policy: Policy::default() }
+    }
+
+    /// Another name than the kind's, for a second world of the same kind. It is part of the finalizer, of the
+    /// inventory annotation and of metrics.
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// How we know which things are ours.
+    pub fn ownership(mut self, ownership: Ownership) -> Self {
+        self.policy.ownership = ownership;
+        self
+    }
+
+    /// Who else uses the API.
+    pub fn used(mut self, r#use: Use) -> Self {
+        self.policy.r#use = r#use;
+        self
+    }
+
+    /// What to do about changes by others.
+    pub fn drift(mut self, drift: Drift) -> Self {
+        self.policy.drift = drift;
+        self
+    }
+
+    /// Which things of nobody become ours when an object wants their name; asked with name and thing. Unless told,
+    /// none with shared use and all with exclusive use.
+    pub fn adopt(mut self, rule: impl Fn(&str, &W::Have) -> bool + Send + Sync + 'static) -> Self {
+        self.policy.adoption = Some(Arc::new(rule));
+        self
+    }
+
+    /// When leaks are deleted.
+    pub fn sweep(mut self, sweep: Sweep) -> Self {
+        self.policy.sweep = sweep;
+        self
+    }
+
+    /// How hard the API may be asked.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.policy.limits = limits;
+        self
+    }
+
+    /// The time between full passes (a minute unless told).
+    pub fn poll(mut self, period: Duration) -> Self {
+        self.policy.poll = period;
+        self
+    }
+
+    /// How long the API may take to show what was created (30 s unless told): until then it is not created again.
+    pub fn settle(mut self, time: Duration) -> Self {
+        self.policy.settle = time;
+        self
+    }
+
+    /// Who we are in marks and records (the operator's name unless told). Operators in several clusters that use the
+    /// same API must differ in it.
+    pub fn identity(mut self, identity: impl Into<String>) -> Self {
+        self.policy.identity = Some(identity.into().replace('/', "."));
+        self
+    }
+
+    /// Completes the controller.
+    pub fn control(self) -> Control {
+        let mut rules: Vec<Rule> = Rule::main::<W::Kind>().into();
+        let mut definitions = Vec::new();
+        if self.policy.ownership == Ownership::Records {
+            rules.push(Rule::on::<OutsideRecord>("", WRITE));
+            let definition = serde_json::to_value(OutsideRecord::crd());
+            definitions.push(definition.expect("a definition made by the derive is plain data"));
+        }
+        Control(Box::new(Complete { outside: self, rules, definitions }))
+    }
+}
+
+struct Complete<W: World> {
+    outside: Outside<W>,
+    rules: Vec<Rule>,
+    definitions: Vec<Value>,
+}
+
+impl<W: World> Part for Complete<W> {
+    fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    fn definitions(&self) -> &[Value] {
+        &self.definitions
+    }
+
+    fn assemble(self: Box<Self>, ground: &Arc<Ground>, grace: Duration) -> Assembled {
+        let Outside { world, name, policy } = self.outside;
+        let desk = Arc::new(Desk::new(world, policy, &name, ground));
+        let (reconciler, cleaner) = (desk.clone(), desk.clone());
+        let control = Controller::<W::Kind>::new()
+            .named(name)
+            .cleanup(move |object, cx| Hand::new(cleaner.clone(), object, cx).cleanup())
+            .reconcile(move |object, cx| Hand::new(reconciler.clone(), object, cx).reconcile());
+        let mut assembled = control.0.assemble(ground, grace);
+        let (patrol, freshness) = Patrol::new(desk.clone(), assembled.inbox.clone());
+        assembled.freshness.push(freshness);
+        if let Some(records) = &desk.records {
+            assembled.freshness.push(records.cache.watch_freshness());
+        }
+        assembled.streams.push(Box::pin(listen(desk.clone(), assembled.inbox.clone())));
+        assembled.streams.push(Box::pin(patrol.run()));
+        forget_gone(&desk);
+        assembled
+    }
+}
+
+/// Objects that vanish without a cleanup (somebody took the finalizer off) leave the books too.
+fn forget_gone<W: World>(desk: &Arc<Desk<W>>) {
+    let books = Arc::downgrade(desk);
+    desk.cache.subscribe(move |delta| {
+        if delta.new.is_none()
+            && let Some(desk) = books.upgrade()
+        {
+            desk.ledger.forget(&delta.key);
+        }
+    });
+}

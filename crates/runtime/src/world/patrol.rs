@@ -1,0 +1,196 @@
+//! The patrol: a full pass at start, then periodically and when pushed. One list of everything outside finds what
+//! drifted, what vanished and what leaked; objects concerned are put into the queue, leaks go to the sweep.
+//!
+//! While the outside does not answer the patrol's list is the probe, and the only call that is made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_core::journal::{Cause, Entry, WatchState};
+use kube::Resource;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::contract::{Answer, World};
+use super::desk::{Desk, fingerprint};
+use super::failure::Failure;
+use super::leaks::Leaks;
+use super::survey::Survey;
+use crate::cache::Freshness;
+use crate::inbox::Inbox;
+use crate::kind::key_of;
+use crate::queue::{Backoff, Urgency};
+
+/// Passes asked for in quick succession are one pass.
+const GAP: Duration = Duration::from_secs(1);
+
+/// The patrol of one world.
+pub(super) struct Patrol<W: World> {
+    pub(super) desk: Arc<Desk<W>>,
+    pub(super) leaks: Leaks,
+    inbox: Inbox,
+    freshness: watch::Sender<Freshness>,
+    failures: u32,
+}
+
+impl<W: World> Patrol<W> {
+    /// A patrol, and how fresh its picture is.
+    pub(super) fn new(desk: Arc<Desk<W>>, inbox: Inbox) -> (Self, watch::Receiver<Freshness>) {
+        let (freshness, receiver) =
+            watch::channel(Freshness { is_synced: false, state: WatchState::Listing });
+        (Self { desk, leaks: Leaks::default(), inbox, freshness, failures: 0 }, receiver)
+    }
+
+    /// Goes round until dropped.
+    pub(super) async fn run(mut self) {
+        self.caches_synced().await;
+        loop {
+            self.led().await;
+            let next = self.pass().await;
+            let asked = async {
+                self.desk.wake.notified().await;
+                tokio::time::sleep(GAP).await;
+            };
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => {}
+                () = asked, if self.desk.gate.is_closed() => {}
+            }
+        }
+    }
+
+    /// Waits until the objects are known: without them everything outside looks unwanted.
+    async fn caches_synced(&self) {
+        let records = self.desk.records.as_ref().map(|records| records.cache.watch_freshness());
+        for mut receiver in [Some(self.desk.cache.watch_freshness()), records].into_iter().flatten() {
+            // The sender lives in the cache, which lives as long as the operator.
+            let _ = receiver.wait_for(|freshness| freshness.is_synced).await;
+        }
+    }
+
+    /// Waits until this process may act.
+    async fn led(&self) {
+        let mut rights = self.desk.ground.fence.subscribe();
+        while !self.desk.ground.fence.is_open() {
+            if rights.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// One pass; returns when the next is due.
+    async fn pass(&mut self) -> Instant {
+        match self.survey().await {
+            Ok(survey) => {
+                self.failures = 0;
+                self.set_state(WatchState::Fresh);
+                self.finish(survey).await;
+                let poll = self.desk.policy.poll;
+                // A tenth of jitter, so that the operators of a fleet do not list together.
+                Instant::now() + poll + poll.mul_f64(self.desk.ground.entropy.unit() / 10.0)
+            }
+            Err(failure) => {
+                self.failures = self.failures.saturating_add(1);
+                let next = self.desk.gate.probe_at().unwrap_or_else(|| Instant::now() + self.pause());
+                let retry = next.saturating_duration_since(Instant::now());
+                tracing::warn!(world = W::NAME, error = %failure, ?retry, "the outside does not answer");
+                self.set_state(WatchState::Failing { error: failure.to_string(), retry });
+                next
+            }
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        Backoff::exponential(GAP, self.desk.policy.poll).delay(self.failures, &self.desk.ground.entropy)
+    }
+
+    /// Lists everything outside, judging each thing as it comes.
+    async fn survey(&self) -> Answer<Survey> {
+        let mut survey = Survey::default();
+        let mut from = None;
+        loop {
+            let page = self.desk.gate.probe(self.desk.world.list(from.as_deref())).await?;
+            self.unpark();
+            for (name, have) in page.things {
+                let finding = self.desk.look(&name, &have);
+                survey.note(name, finding);
+            }
+            match page.next {
+                None => return Ok(survey),
+                next if next == from => return Err(Failure::from("the list does not get on")),
+                next => from = next,
+            }
+            // Other tasks of this thread come first: a large list is never urgent.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn finish(&mut self, mut survey: Survey) {
+        let mut is_certain = self.desk.cache.quarantined().is_empty();
+        for object in self.desk.cache.list() {
+            is_certain &= self.settle(&object, &mut survey);
+        }
+        self.add_dangling(&mut survey);
+        if !is_certain {
+            survey.spare_unwanted();
+        }
+        for key in &survey.suspects {
+            self.desk.ledger.doubt(key);
+            self.inbox.add(key, Cause::Outside { source: W::NAME.into() }, Urgency::Background);
+        }
+        let (things, owned, suspects) = (survey.things, survey.owned, survey.suspects.len());
+        self.leaks.observe(survey.leaks, Instant::now());
+        let (deleted, withheld) = self.sweep(owned).await;
+        let count = |number| u64::try_from(number).unwrap_or(u64::MAX);
+        let entry = Entry::Surveyed {
+            world: W::NAME.to_owned(),
+            things: count(things),
+            owned: count(owned),
+            suspects: count(suspects),
+            leaks: count(self.leaks.len()),
+            deleted: count(deleted),
+            withheld,
+        };
+        self.desk.ground.journal.record(&self.desk.source, entry);
+    }
+
+    /// Settles the account of one object; tells whether its wishes are known.
+    fn settle(&self, object: &Arc<W::Kind>, survey: &mut Survey) -> bool {
+        if object.meta().deletion_timestamp.is_some() {
+            return true;
+        }
+        let Ok(wanted) = self.desk.wanted(object) else { return false };
+        let key = key_of(&**object);
+        if survey.is_settled(&key, wanted.len()) {
+            let print = fingerprint(&wanted);
+            self.desk.ledger.agree(key, print, wanted.into_keys().collect());
+        }
+        true
+    }
+
+    /// Records whose object is gone, whether the list showed their things or not.
+    fn add_dangling(&self, survey: &mut Survey) {
+        for (thing, owner) in self.desk.dangling() {
+            survey.leaks.entry(thing).or_insert(owner);
+        }
+    }
+
+    /// The outside answers: whoever waited for that may go on.
+    fn unpark(&self) {
+        for key in self.desk.ledger.unpark() {
+            self.inbox.add(&key, Cause::Outside { source: W::NAME.into() }, Urgency::Event);
+        }
+    }
+
+    fn set_state(&self, state: WatchState) {
+        let was_failing = matches!(self.freshness.borrow().state, WatchState::Failing { .. });
+        let is_failing = matches!(state, WatchState::Failing { .. });
+        if was_failing || is_failing {
+            let entry = Entry::Watched { resource: format!("outside/{}", W::NAME), state: state.clone() };
+            self.desk.ground.journal.record(&self.desk.source, entry);
+        }
+        self.freshness.send_modify(|freshness| {
+            freshness.is_synced |= !is_failing;
+            freshness.state = state;
+        });
+    }
+}

@@ -1,0 +1,145 @@
+//! How a world is treated: whose things are whose, what drift means, how much may be deleted, how hard the API may be
+//! asked. Plain data with defaults that would rather do too little.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How we know which things are ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ownership {
+    /// Things whose name begins with this; the engine puts it before every wanted name.
+    Prefix(String),
+    /// Things that carry our [`Mark`](super::Mark) in a label, a tag or a description.
+    Tags,
+    /// Things with an [`OutsideRecord`](super::OutsideRecord) in the cluster: for APIs that can carry no mark.
+    Records,
+}
+
+/// Who else uses the API.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Use {
+    /// Others do: what is not ours is left alone.
+    #[default]
+    Shared,
+    /// Nobody does: what nobody wants is deleted, except things another manager has marked.
+    Exclusive,
+}
+
+/// What to do about a thing that others changed or deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Drift {
+    /// Report it and put it right.
+    #[default]
+    Correct,
+    /// Only report it. Changes of the object itself are still carried out.
+    Report,
+}
+
+/// May this nameless thing become ours? Asked with name and thing when a wanted name is taken by nobody's thing.
+pub(super) type Adoption<H> = Arc<dyn Fn(&str, &H) -> bool + Send + Sync>;
+
+/// When a thing of ours that no object wants is deleted. All bounds hold at once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sweep {
+    /// It has been seen unwanted for this long (10 min).
+    pub min_age: Duration,
+    /// By at least this many full passes (2).
+    pub confirmations: u32,
+    /// At most this many deletions in one pass (10); zero only reports.
+    pub per_pass: usize,
+    /// At most this many deletions in any minute (30).
+    pub per_minute: usize,
+    /// When more than this share of our things seems unwanted, none is deleted: something else is wrong (0.2).
+    pub share: f64,
+    /// Up to this many are deleted whatever their share, or a world of two things could never be cleaned up (2).
+    pub floor: usize,
+}
+
+impl Default for Sweep {
+    fn default() -> Self {
+        Self {
+            min_age: Duration::from_secs(10 * 60),
+            confirmations: 2,
+            per_pass: 10,
+            per_minute: 30,
+            share: 0.2,
+            floor: 2,
+        }
+    }
+}
+
+/// How hard the API may be asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Calls a second on average (20).
+    pub per_second: f64,
+    /// Calls at once after a pause (40).
+    pub burst: u32,
+    /// Calls under way (8).
+    pub in_flight: usize,
+    /// A call without an answer for this long has failed (30 s).
+    pub timeout: Duration,
+    /// After this many failures in a row nothing more is sent but one probe at a time (5).
+    pub failures: u32,
+    /// The pause before the first probe (5 s); it doubles up to `probe_max`.
+    pub probe: Duration,
+    /// The longest pause between probes (2 min).
+    pub probe_max: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            per_second: 20.0,
+            burst: 40,
+            in_flight: 8,
+            timeout: Duration::from_secs(30),
+            failures: 5,
+            probe: Duration::from_secs(5),
+            probe_max: Duration::from_secs(2 * 60),
+        }
+    }
+}
+
+/// Everything about how a world is treated.
+pub(super) struct Policy<H> {
+    pub(super) ownership: Ownership,
+    pub(super) r#use: Use,
+    pub(super) drift: Drift,
+    pub(super) adoption: Option<Adoption<H>>,
+    pub(super) sweep: Sweep,
+    pub(super) limits: Limits,
+    /// The time between full passes.
+    pub(super) poll: Duration,
+    /// How long the API may take to show what was created.
+    pub(super) settle: Duration,
+    /// Who we are in marks; the operator's name unless told.
+    pub(super) identity: Option<String>,
+}
+
+impl<H> Policy<H> {
+    /// May this thing, which nobody owns, become ours? With exclusive use everything is ours to begin with.
+    pub(super) fn adopts(&self, name: &str, have: &H) -> bool {
+        match &self.adoption {
+            Some(rule) => rule(name, have),
+            None => self.r#use == Use::Exclusive,
+        }
+    }
+}
+
+impl<H> Default for Policy<H> {
+    fn default() -> Self {
+        Self {
+            ownership: Ownership::Tags,
+            r#use: Use::default(),
+            drift: Drift::default(),
+            adoption: None,
+            sweep: Sweep::default(),
+            limits: Limits::default(),
+            poll: Duration::from_secs(60),
+            settle: Duration::from_secs(30),
+            identity: None,
+        }
+    }
+}

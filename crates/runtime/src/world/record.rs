@@ -1,0 +1,99 @@
+//! The checkpoint object: one record in the cluster per thing outside, for APIs whose things can carry no mark. It is
+//! written before the thing is made and removed after the thing is gone, and has no owner reference: a record that
+//! outlives its object is how a missed deletion is found.
+
+use std::sync::Arc;
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::cache::{Cache, Index};
+use crate::caches::Caches;
+use crate::fence::stable_hash;
+use crate::watch::Scope;
+
+/// A thing outside that is ours.
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(group = "homeostat.dev", version = "v1", kind = "OutsideRecord", namespaced)]
+#[kube(printcolumn = r#"{"name": "World", "type": "string", "jsonPath": ".spec.world"}"#)]
+#[kube(printcolumn = r#"{"name": "Thing", "type": "string", "jsonPath": ".spec.thing"}"#)]
+#[kube(printcolumn = r#"{"name": "Owner", "type": "string", "jsonPath": ".spec.owner"}"#)]
+#[kube(printcolumn = r#"{"name": "Made", "type": "boolean", "jsonPath": ".spec.made"}"#)]
+#[serde(rename_all = "camelCase")]
+pub struct OutsideRecordSpec {
+    /// Who keeps it: the operator, or its identity.
+    pub manager: String,
+    /// The world it is in.
+    pub world: String,
+    /// Its name there.
+    pub thing: String,
+    /// The name of the object that wants it; the record is in its namespace.
+    pub owner: String,
+    /// The namespace of that object; empty when it is cluster-scoped.
+    #[serde(default)]
+    pub owner_namespace: String,
+    /// The uid of that object.
+    pub owner_uid: String,
+    /// When we last set out to make it.
+    pub intended_at: String,
+    /// What we set out to make, as JSON: if that is what is there, we made it.
+    #[serde(default)]
+    pub intended: String,
+    /// We know that it was made by us. False means: intended, and never heard of again.
+    #[serde(default)]
+    pub made: bool,
+}
+
+/// Where records of cluster-scoped objects live.
+const FALLBACK_NAMESPACE: &str = "default";
+
+impl OutsideRecordSpec {
+    /// The namespace of the record.
+    pub(super) fn place(&self) -> &str {
+        if self.owner_namespace.is_empty() { FALLBACK_NAMESPACE } else { &self.owner_namespace }
+    }
+
+    /// The name of the record. Names outside may hold any character and be long, so it is a hash.
+    pub(super) fn object_name(&self) -> String {
+        let thing = format!("{}/{}/{}", self.manager, self.world, self.thing);
+        format!("{}-{:016x}", self.world.to_lowercase(), stable_hash(&thing))
+    }
+}
+
+/// The records of one manager in one world as the cache shows them.
+pub(super) struct Records {
+    pub(super) cache: Cache<OutsideRecord>,
+    by_thing: Index<OutsideRecord, String>,
+    by_owner: Index<OutsideRecord, String>,
+}
+
+impl Records {
+    /// Declares them.
+    pub(super) fn declare(caches: &Caches, scope: &Scope, manager: &str, world: &'static str) -> Self {
+        let cache = caches.declare::<OutsideRecord>(scope);
+        let index = |field: fn(&OutsideRecordSpec) -> &String| {
+            let manager = manager.to_owned();
+            cache.index(move |record: &OutsideRecord| {
+                let is_ours = record.spec.manager == manager && record.spec.world == world;
+                is_ours.then(|| field(&record.spec).clone())
+            })
+        };
+        let (by_thing, by_owner) = (index(|spec| &spec.thing), index(|spec| &spec.owner_uid));
+        Self { cache, by_thing, by_owner }
+    }
+
+    /// The record of this thing.
+    pub(super) fn of(&self, thing: &str) -> Option<Arc<OutsideRecord>> {
+        // Two objects may have written one each; the older counts.
+        let records = self.by_thing.get(&thing.to_owned());
+        let age =
+            |record: &Arc<OutsideRecord>| record.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        records.into_iter().min_by_key(age)
+    }
+
+    /// The records of the object with this uid.
+    pub(super) fn owned_by(&self, uid: &str) -> Vec<Arc<OutsideRecord>> {
+        self.by_owner.get(&uid.to_owned())
+    }
+}

@@ -1,0 +1,96 @@
+//! The book of one full pass, sans I/O: what each listed thing means, and what follows when all are listed. It holds
+//! counts and names, never the things, so a pass over a large world costs little more than its list.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use homeostat_core::Key;
+
+use super::leaks::Suspicion;
+
+/// What a listed thing means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Finding {
+    /// As this object wants it.
+    InSync(Key),
+    /// Ours, or in the way of ours, and not as wanted: these objects must look.
+    Suspect(Vec<Key>),
+    /// Ours and unwanted, or nobody's where all is ours.
+    Leak(Suspicion),
+    /// Ours, on its way out or not to be judged now.
+    Kept,
+    /// Somebody else's.
+    Foreign,
+}
+
+/// The book.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    pub(super) things: usize,
+    pub(super) owned: usize,
+    in_sync: HashMap<Key, usize>,
+    pub(super) suspects: BTreeSet<Key>,
+    pub(super) leaks: BTreeMap<String, Suspicion>,
+}
+
+impl Survey {
+    /// A thing was listed.
+    pub(super) fn note(&mut self, name: String, finding: Finding) {
+        self.things += 1;
+        self.owned += usize::from(!matches!(finding, Finding::Foreign));
+        match finding {
+            Finding::InSync(key) => *self.in_sync.entry(key).or_default() += 1,
+            Finding::Suspect(keys) => self.suspects.extend(keys),
+            Finding::Leak(suspicion) => {
+                self.leaks.insert(name, suspicion);
+            }
+            Finding::Kept | Finding::Foreign => {}
+        }
+    }
+
+    /// An object that wants this many things: are they all there, and as wanted? If not, it is a suspect.
+    pub(super) fn is_settled(&mut self, key: &Key, wanted: usize) -> bool {
+        let is_settled =
+            !self.suspects.contains(key) && self.in_sync.get(key).copied().unwrap_or_default() == wanted;
+        if !is_settled {
+            self.suspects.insert(key.clone());
+        }
+        is_settled
+    }
+
+    /// Some objects could not be read or make no sense: what only their wishes would explain must not be judged.
+    pub(super) fn spare_unwanted(&mut self) {
+        self.leaks.retain(|_, suspicion| matches!(suspicion, Suspicion::OwnerGone(_)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_settled_when_all_its_things_are() {
+        let key = |name| Key::new("demo.dev", "shapes", "a", name);
+        let mut survey = Survey::default();
+        survey.note("x".into(), Finding::InSync(key("x")));
+        survey.note("y1".into(), Finding::InSync(key("y")));
+        survey.note("y2".into(), Finding::Suspect(vec![key("y")]));
+        survey.note("z".into(), Finding::Foreign);
+        assert!(survey.is_settled(&key("x"), 1));
+        assert!(!survey.is_settled(&key("x2"), 1), "its thing was not listed");
+        assert!(!survey.is_settled(&key("y"), 2));
+        assert!(survey.is_settled(&key("none"), 0), "an object may want nothing");
+        assert_eq!((survey.things, survey.owned), (4, 3));
+        assert_eq!(survey.suspects, BTreeSet::from([key("x2"), key("y")]));
+    }
+
+    #[test]
+    fn doubt_about_objects_spares_what_they_may_want() {
+        let gone = Suspicion::OwnerGone(Key::new("demo.dev", "shapes", "a", "x"));
+        let mut survey = Survey::default();
+        survey.note("x".into(), Finding::Leak(gone.clone()));
+        survey.note("y".into(), Finding::Leak(Suspicion::Unwanted));
+        survey.note("z".into(), Finding::Leak(Suspicion::Stray));
+        survey.spare_unwanted();
+        assert_eq!(survey.leaks, BTreeMap::from([("x".into(), gone)]));
+    }
+}

@@ -1,0 +1,146 @@
+//! What came of the things of one object, sans I/O: summed up into one condition, one action, and what to remember.
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use super::failure::Failure;
+use super::gate::Stopped;
+use crate::context::condition;
+
+/// The condition that says whether the outside is as the object wants it.
+pub(super) const SYNCED: &str = "Synced";
+
+/// What came of one thing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// As wanted, by its own showing.
+    Seen,
+    /// As wanted, by the answer to our write.
+    Written,
+    /// Gone, or none of our business.
+    Gone,
+    /// To be looked at again after this time.
+    Waiting(Duration),
+    /// Not ours.
+    Conflict(String),
+    /// Not as wanted, and left so.
+    Drifted(String),
+}
+
+/// What came of all of them.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    seen: Vec<String>,
+    waiting: Option<Duration>,
+    conflicts: Vec<String>,
+    drifts: Vec<String>,
+    failure: Option<Stopped>,
+}
+
+/// What follows for the object.
+#[derive(Debug)]
+pub(super) enum Sum {
+    Done,
+    /// Again after this time.
+    Again(Duration),
+    /// Somebody else must act first; again when the next pass finds a reason, or after the poll period.
+    Stuck,
+    /// Wait until the outside answers.
+    Blocked,
+    Failed(Stopped),
+}
+
+impl Tally {
+    pub(super) fn note(&mut self, name: &str, result: Result<State, Stopped>) {
+        match result {
+            Ok(State::Seen) => self.seen.push(name.to_owned()),
+            Ok(State::Written | State::Gone) => {}
+            Ok(State::Waiting(after)) => {
+                self.waiting = Some(self.waiting.map_or(after, |before| before.min(after)));
+            }
+            Ok(State::Conflict(whom)) => self.conflicts.push(format!("{name} belongs to {whom}")),
+            Ok(State::Drifted(how)) => self.drifts.push(format!("{name}: {how}")),
+            Err(stopped) => {
+                self.failure.get_or_insert(stopped);
+            }
+        }
+    }
+
+    /// Nothing more can be done in this run.
+    pub(super) fn is_blocked(&self) -> bool {
+        matches!(self.failure, Some(Stopped::Blocked))
+    }
+
+    /// The condition to be written; none when nothing certain can be said.
+    pub(super) fn condition(&self) -> Option<Condition> {
+        let bad = |reason, message: String| Some(condition(SYNCED, false, reason, message));
+        match &self.failure {
+            Some(Stopped::Failed(Failure::Refused(error))) => return bad("Refused", error.to_string()),
+            // An outage is not written into every object: it says nothing about them.
+            Some(_) => return None,
+            None => {}
+        }
+        if !self.conflicts.is_empty() {
+            bad("Conflict", self.conflicts.join("; "))
+        } else if !self.drifts.is_empty() {
+            bad("Drifted", self.drifts.join("; "))
+        } else if self.waiting.is_some() {
+            bad("Settling", "the outside may not show our last writes yet".to_owned())
+        } else {
+            Some(in_sync())
+        }
+    }
+
+    /// The names seen, and what follows.
+    pub(super) fn sum(self) -> (Vec<String>, Sum) {
+        let sum = match (self.failure, self.waiting) {
+            (Some(Stopped::Blocked), _) => Sum::Blocked,
+            (Some(stopped), _) => Sum::Failed(stopped),
+            (None, Some(after)) => Sum::Again(after),
+            (None, None) if self.conflicts.is_empty() && self.drifts.is_empty() => Sum::Done,
+            (None, None) => Sum::Stuck,
+        };
+        (self.seen, sum)
+    }
+}
+
+/// All is as wanted.
+pub(super) fn in_sync() -> Condition {
+    condition(SYNCED, true, "InSync", "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(states: &[State], reason: &str, sum: &str) {
+        let mut tally = Tally::default();
+        for state in states {
+            tally.note("x", Ok(state.clone()));
+        }
+        assert_eq!(tally.condition().unwrap().reason, reason);
+        assert_eq!(format!("{:?}", tally.sum().1), sum);
+    }
+
+    #[test]
+    fn the_worst_is_told() {
+        let second = Duration::from_secs(1);
+        check(&[], "InSync", "Done");
+        check(&[State::Seen, State::Written, State::Gone], "InSync", "Done");
+        check(&[State::Waiting(3 * second), State::Waiting(second)], "Settling", "Again(1s)");
+        check(&[State::Drifted("red".into()), State::Seen], "Drifted", "Stuck");
+        check(&[State::Conflict("me".into()), State::Drifted("red".into())], "Conflict", "Stuck");
+    }
+
+    #[test]
+    fn an_outage_is_not_the_objects_fault() {
+        let mut tally = Tally::default();
+        tally.note("x", Err(Stopped::Blocked));
+        assert!(tally.is_blocked() && tally.condition().is_none());
+        let mut tally = Tally::default();
+        tally.note("x", Err(Stopped::Failed(Failure::refused("too red"))));
+        assert_eq!(tally.condition().unwrap().message, "too red");
+    }
+}

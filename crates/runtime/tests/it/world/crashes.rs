@@ -1,0 +1,97 @@
+//! The process is killed between every two calls, outside and to the cluster, before and after each took effect. The
+//! next one finds what is there: nothing is made twice, nothing is forgotten.
+
+use homeostat_runtime::world::{OutsideRecord, Ownership};
+use serde_json::{Value, json};
+
+use super::yard::{Moment, Yard, named, ownerships, run, synced};
+use crate::lab::{Lab, Widget};
+
+/// What people do to the widget, in order.
+enum Deed {
+    Create,
+    Patch(Value),
+    Delete,
+}
+
+async fn act(lab: &Lab, deed: &Deed) {
+    match deed {
+        Deed::Create => drop(lab.widget("w").await),
+        Deed::Patch(patch) => drop(lab.patch::<Widget>("w", patch.clone()).await),
+        Deed::Delete => lab.delete::<Widget>("w").await,
+    }
+}
+
+/// Lets people act, kills the operator at the given step, starts it again. Tells whether there was such a step.
+async fn survive(ownership: &Ownership, deeds: &[Deed], step: usize, moment: Moment) -> Option<(Lab, Yard)> {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    yard.switch(|switches| switches.allows_twins = true);
+    yard.fate.seal(step, moment);
+    yard.fate.govern(&lab);
+    let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
+    for deed in deeds {
+        act(&lab, deed).await;
+        if yard.fate.has_struck() {
+            running.kill();
+        }
+    }
+    let has_struck = yard.fate.has_struck();
+    running.kill();
+    lab.faults.clear();
+    yard.fate.lift();
+    run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
+    lab.pass(120).await;
+    assert_eq!(yard.twins(), [] as [&str; 0], "{ownership:?}, {moment:?} step {step}");
+    has_struck.then_some((lab, yard))
+}
+
+/// Kills at every step until there are no more; returns how many there were.
+async fn at_every_step<F>(deeds: &[Deed], check: F) -> usize
+where
+    F: AsyncFn(&Lab, &Yard, &Ownership, String),
+{
+    let mut steps = 0;
+    for ownership in ownerships() {
+        for moment in [Moment::Before, Moment::After] {
+            for step in 1.. {
+                let Some((lab, yard)) = survive(&ownership, deeds, step, moment).await else { break };
+                check(&lab, &yard, &ownership, format!("{ownership:?}, {moment:?} step {step}")).await;
+                steps += 1;
+            }
+        }
+    }
+    steps
+}
+
+#[tokio::test(start_paused = true)]
+async fn create_and_change() {
+    let deeds = [Deed::Create, Deed::Patch(json!({"spec": {"size": 3}}))];
+    let steps = at_every_step(&deeds, async |lab, yard, ownership, at| {
+        assert_eq!(yard.things(), [format!("{}=3", named(ownership, "w"))], "{at}");
+        assert_eq!(synced(lab, "w").await.0, "True", "{at}");
+    })
+    .await;
+    assert!(steps >= 50, "{steps} crash points");
+}
+
+#[tokio::test(start_paused = true)]
+async fn create_and_rename() {
+    let deeds = [Deed::Create, Deed::Patch(json!({"spec": {"config": "new"}}))];
+    at_every_step(&deeds, async |_, yard, ownership, at| {
+        assert_eq!(yard.things(), [format!("{}=0", named(ownership, "new"))], "{at}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn create_and_delete() {
+    let deeds = [Deed::Create, Deed::Delete];
+    at_every_step(&deeds, async |lab, yard, ownership, at| {
+        assert!(yard.things().is_empty(), "{at}: {:?}", yard.things());
+        assert!(lab.names::<Widget>().await.is_empty(), "{at}");
+        if *ownership == Ownership::Records {
+            assert!(lab.names::<OutsideRecord>().await.is_empty(), "{at}");
+        }
+    })
+    .await;
+}

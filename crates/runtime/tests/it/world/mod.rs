@@ -1,0 +1,12 @@
+//! The outside world: widgets kept equal to things in a yard that has nothing to do with Kubernetes. One file per
+//! promise of the guide.
+
+mod crashes;
+mod lag;
+mod leaks;
+mod one_way;
+mod outages;
+mod ownership;
+mod two_way;
+mod vandals;
+mod yard;

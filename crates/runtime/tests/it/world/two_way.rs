@@ -1,0 +1,114 @@
+//! What others delete or alter is found, by poll and by push, and put right or only reported.
+
+use std::time::Duration;
+
+use homeostat_core::journal::Entry;
+use homeostat_runtime::world::Drift;
+use k8s_openapi::api::core::v1::Event;
+use kube::api::ListParams;
+use serde_json::json;
+
+use super::yard::{Yard, named, ownerships, run, synced};
+use crate::lab::{Lab, Running, Widget, entries};
+
+fn drifts(running: &Running) -> Vec<Vec<String>> {
+    entries(running, "w", |entry| match entry {
+        Entry::Drifted { diff, .. } => Some(diff),
+        _ => None,
+    })
+}
+
+async fn events(lab: &Lab, reason: &str) -> Vec<String> {
+    let all = lab.api::<Event>().list(&ListParams::default()).await.unwrap();
+    let events = all.items.into_iter().filter(|event| event.reason.as_deref() == Some(reason));
+    events.filter_map(|event| event.message).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletion_and_change_by_others_are_put_right_by_the_next_pass() {
+    for ownership in ownerships() {
+        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
+        lab.widget("w").await;
+        lab.pass(70).await;
+        let name = named(&ownership, "w");
+        yard.take(&name);
+        lab.pass(70).await;
+        assert_eq!(yard.things(), [format!("{name}=0")], "{ownership:?}");
+        yard.alter(&name, |thing| thing.size = 9);
+        lab.pass(70).await;
+        assert_eq!(yard.things(), [format!("{name}=0")]);
+        assert_eq!(drifts(&running), [vec!["/".to_owned()], vec!["/size".to_owned()]]);
+        let told = events(&lab, "Drifted").await;
+        assert!(told.iter().any(|words| words.contains("/size is 9, should be 0; put right")), "{told:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_is_answered_at_once() {
+    let (mut lab, yard) = (Lab::new().await, Yard::telling());
+    let running = run(&mut lab, &yard, |outside| outside.poll(Duration::from_secs(3600))).await;
+    lab.widget("w").await;
+    lab.rest().await;
+    yard.calls();
+    yard.alter("w", |thing| thing.size = 9);
+    lab.rest().await;
+    assert_eq!(yard.things(), ["w=0"]);
+    yard.take("w");
+    lab.rest().await;
+    assert_eq!(yard.things(), ["w=0"]);
+    assert_eq!(drifts(&running).len(), 2);
+    assert!(!yard.calls().iter().any(|call| call.starts_with("list")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_while_the_operator_was_down_is_drift() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let running = run(&mut lab, &yard, |outside| outside).await;
+    lab.widget("w").await;
+    running.kill();
+    yard.alter("w", |thing| thing.size = 9);
+    let running = run(&mut lab, &yard, |outside| outside).await;
+    assert_eq!(yard.things(), ["w=0"]);
+    assert_eq!(drifts(&running), [["/size"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_policy_drift_is_only_reported_and_edits_are_still_carried_out() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let running = run(&mut lab, &yard, |outside| outside.drift(Drift::Report)).await;
+    lab.widget("w").await;
+    yard.alter("w", |thing| thing.size = 9);
+    yard.writes();
+    lab.pass(70).await;
+    assert_eq!(yard.things(), ["w=9"]);
+    assert_eq!(yard.writes(), [] as [&str; 0]);
+    assert_eq!(drifts(&running), [["/size"]]);
+    let (status, reason, message) = synced(&lab, "w").await;
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "Drifted"));
+    assert_eq!(message, "w: /size is 9, should be 0");
+    lab.patch::<Widget>("w", json!({"spec": {"size": 2}})).await;
+    assert_eq!(yard.things(), ["w=2"]);
+    assert_eq!(synced(&lab, "w").await.0, "True");
+    yard.take("w");
+    lab.pass(70).await;
+    assert!(yard.things().is_empty(), "nor is it made again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_only_the_drifted_are_written() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    run(&mut lab, &yard, |outside| outside).await;
+    for number in 0..50 {
+        lab.widget(&format!("w{number:02}")).await;
+    }
+    yard.calls();
+    yard.switch(|switches| switches.page = Some(20));
+    yard.alter("w07", |thing| thing.size = 9);
+    yard.take("w21");
+    lab.pass(70).await;
+    let calls = yard.calls();
+    assert_eq!(calls[..3], ["list", "list w20", "list w41"], "one list, by pages");
+    assert_eq!(calls[3..].len(), 4, "{calls:?}");
+    assert_eq!(calls.iter().filter(|call| call.starts_with("get")).count(), 2);
+}

@@ -1,0 +1,134 @@
+//! You broke it, you get to keep the pieces: somebody removes the finalizer, deletes the record, edits the mark or the
+//! inventory. What happens is written in the guide (`docs/guide/ownership-and-leaks.md`), and there is no damage beyond.
+
+use homeostat_runtime::world::{OutsideRecord, Ownership};
+use kube::api::{DeleteParams, ListParams};
+use serde_json::json;
+
+use super::yard::{Yard, ownerships, run, synced};
+use crate::lab::{Lab, Widget};
+
+#[tokio::test(start_paused = true)]
+async fn the_finalizer_is_put_on_again_while_the_object_lives() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    run(&mut lab, &yard, |outside| outside).await;
+    lab.widget("w").await;
+    let patched = lab.patch::<Widget>("w", json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(patched.metadata.finalizers, None);
+    let widget = lab.api::<Widget>().get("w").await.unwrap();
+    assert_eq!(widget.metadata.finalizers.unwrap(), ["widgets.test.dev/widget"]);
+    assert_eq!(yard.things(), ["w=0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_finalizer_costs_a_sweep_and_nothing_more() {
+    for ownership in ownerships() {
+        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
+        lab.widget("other").await;
+        lab.widget("w").await;
+        running.stop.cancel();
+        lab.rest().await;
+        lab.patch::<Widget>("w", json!({"metadata": {"finalizers": null}})).await;
+        lab.delete::<Widget>("w").await;
+        run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
+        lab.pass(200).await;
+        assert_eq!(yard.things().len(), 1, "{ownership:?}: {:?}", yard.things());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_record_unlinks_its_thing_and_an_adoption_links_it_again() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let running = run(&mut lab, &yard, |outside| outside.ownership(Ownership::Records)).await;
+    lab.widget("w").await;
+    let records = lab.api::<OutsideRecord>();
+    records.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
+    lab.pass(200).await;
+    assert_eq!(yard.things(), ["w=0"], "neither deleted nor made again");
+    assert_eq!(synced(&lab, "w").await.1, "Conflict");
+    running.kill();
+    run(&mut lab, &yard, |outside| outside.ownership(Ownership::Records).adopt(|_, _| true)).await;
+    assert_eq!(synced(&lab, "w").await.0, "True");
+    assert_eq!(lab.names::<OutsideRecord>().await.len(), 1);
+    lab.delete::<Widget>("w").await;
+    assert!(yard.things().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_record_of_a_deleted_object_leaves_the_thing() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let running = run(&mut lab, &yard, |outside| outside.ownership(Ownership::Records)).await;
+    lab.widget("w").await;
+    running.kill();
+    let records = lab.api::<OutsideRecord>();
+    records.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
+    lab.delete::<Widget>("w").await;
+    run(&mut lab, &yard, |outside| outside.ownership(Ownership::Records)).await;
+    lab.pass(600).await;
+    assert_eq!(yard.things(), ["w=0"], "whose it is nobody knows any more");
+    assert!(lab.names::<Widget>().await.is_empty(), "and the object is not held for it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_mark_is_a_conflict_and_the_thing_is_left_alone() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    run(&mut lab, &yard, |outside| outside).await;
+    lab.widget("w").await;
+    yard.alter("w", |thing| {
+        thing.mark = None;
+        thing.size = 7;
+    });
+    yard.writes();
+    lab.pass(200).await;
+    assert_eq!(synced(&lab, "w").await.1, "Conflict");
+    assert_eq!(yard.writes(), [] as [&str; 0]);
+    lab.delete::<Widget>("w").await;
+    assert_eq!(yard.things(), ["w=7"]);
+    assert!(lab.names::<Widget>().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mark_edited_to_another_manager_is_theirs() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    run(&mut lab, &yard, |outside| outside).await;
+    lab.widget("w").await;
+    yard.alter("w", |thing| thing.mark = Some("others.dev/a/b/c".into()));
+    yard.writes();
+    lab.pass(200).await;
+    assert_eq!(synced(&lab, "w").await.2, "w belongs to others.dev/a/b/c");
+    assert_eq!(yard.writes(), [] as [&str; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mark_edited_to_an_object_that_never_was_is_put_right() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    run(&mut lab, &yard, |outside| outside).await;
+    lab.widget("w").await;
+    let mark = yard.thing("w").mark;
+    yard.alter("w", |thing| thing.mark = Some("widgets.test.dev/default/never/1".into()));
+    lab.pass(70).await;
+    assert_eq!(yard.thing("w").mark, mark);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inventory_that_is_gone_or_garbage_is_not_needed() {
+    for (value, ownership) in [
+        (json!(null), Ownership::Tags),
+        (json!("{garbage"), Ownership::Tags),
+        (json!(null), Ownership::Prefix("k8s-".into())),
+    ] {
+        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
+        lab.widget("w").await;
+        running.kill();
+        let patch = json!({"metadata": {"annotations": {"widgets.test.dev/widget": value}}});
+        lab.patch::<Widget>("w", patch).await;
+        run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
+        lab.pass(70).await;
+        assert_eq!(yard.twins(), [] as [&str; 0]);
+        assert_eq!(yard.things().len(), 1);
+        lab.delete::<Widget>("w").await;
+        assert!(yard.things().is_empty(), "{ownership:?}");
+    }
+}

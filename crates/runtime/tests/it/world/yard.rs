@@ -1,0 +1,407 @@
+//! The yard: a fake API outside, with a memory of every call and a switch for everything that can go wrong. It keeps
+//! its history, so that reads can lag behind; and it can be told to stop the process at the n-th call.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use homeostat_core::journal::Entry;
+use homeostat_runtime::world::{
+    Answer, Change, Failure, Limits, Mark, Outside, Ownership, Page, Push, Sweep, World,
+};
+use homeostat_runtime::{Result, terminal};
+use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+
+use crate::lab::{Breakage, Lab, Running, Widget};
+
+/// A thing in the yard. It can carry a mark.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Thing {
+    pub(crate) size: i64,
+    pub(crate) mark: Option<String>,
+}
+
+/// A thing as a widget wants it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Wish {
+    size: i64,
+}
+
+/// What a call finds and does.
+#[derive(Default)]
+pub(crate) struct Switches {
+    /// Every call fails.
+    pub(crate) is_down: bool,
+    /// Every create and update is refused.
+    pub(crate) is_strict: bool,
+    /// Lists show only this many things, as if there were no more.
+    pub(crate) truncate: Option<usize>,
+    /// Reads show the yard as it was this long ago.
+    pub(crate) lag: Duration,
+    /// A create of a name that exists makes a second thing of that name.
+    pub(crate) allows_twins: bool,
+    /// Things per page.
+    pub(crate) page: Option<usize>,
+    /// How long every call takes.
+    pub(crate) latency: Duration,
+}
+
+struct State {
+    things: BTreeMap<String, Thing>,
+    /// Past states with the time at which each began.
+    history: Vec<(Instant, BTreeMap<String, Thing>)>,
+    switches: Switches,
+    calls: Vec<String>,
+    twins: Vec<String>,
+    in_flight: usize,
+    in_flight_max: usize,
+}
+
+/// The yard. Clones are the same yard.
+#[derive(Clone)]
+pub(crate) struct Yard {
+    state: Arc<Mutex<State>>,
+    pushes: Option<broadcast::Sender<Push>>,
+    pub(crate) fate: Fate,
+}
+
+impl Yard {
+    pub(crate) fn new() -> Self {
+        let state = State {
+            things: BTreeMap::new(),
+            history: vec![(Instant::now(), BTreeMap::new())],
+            switches: Switches::default(),
+            calls: vec![],
+            twins: vec![],
+            in_flight: 0,
+            in_flight_max: 0,
+        };
+        Self { state: Arc::new(Mutex::new(state)), pushes: None, fate: Fate::default() }
+    }
+
+    /// A yard that tells of its changes.
+    pub(crate) fn telling() -> Self {
+        Self { pushes: Some(broadcast::channel(64).0), ..Self::new() }
+    }
+
+    pub(crate) fn switch(&self, change: impl FnOnce(&mut Switches)) {
+        change(&mut self.lock().switches);
+    }
+
+    /// Somebody puts a thing there behind our back.
+    pub(crate) fn put(&self, name: &str, size: i64, mark: Option<&str>) {
+        let thing = Thing { size, mark: mark.map(str::to_owned) };
+        self.change(|things| {
+            things.insert(name.to_owned(), thing);
+        });
+        self.tell(name);
+    }
+
+    /// Somebody takes a thing away behind our back.
+    pub(crate) fn take(&self, name: &str) {
+        self.change(|things| {
+            things.remove(name).expect("it was there");
+        });
+        self.tell(name);
+    }
+
+    /// Somebody alters a thing behind our back.
+    pub(crate) fn alter(&self, name: &str, alter: impl FnOnce(&mut Thing)) {
+        self.change(|things| alter(things.get_mut(name).expect("it is there")));
+        self.tell(name);
+    }
+
+    pub(crate) fn tell(&self, name: &str) {
+        if let Some(pushes) = &self.pushes {
+            let _ = pushes.send(Push::Changed(name.to_owned()));
+        }
+    }
+
+    /// What is there: `name=size`.
+    pub(crate) fn things(&self) -> Vec<String> {
+        self.lock().things.iter().map(|(name, thing)| format!("{name}={}", thing.size)).collect()
+    }
+
+    pub(crate) fn thing(&self, name: &str) -> Thing {
+        self.lock().things.get(name).expect("it is there").clone()
+    }
+
+    /// Takes the calls made since the last time.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().calls)
+    }
+
+    /// Takes the calls that change something.
+    pub(crate) fn writes(&self) -> Vec<String> {
+        let is_read = |call: &String| call.starts_with("get") || call.starts_with("list");
+        self.calls().into_iter().filter(|call| !is_read(call)).collect()
+    }
+
+    /// Names made twice.
+    pub(crate) fn twins(&self) -> Vec<String> {
+        self.lock().twins.clone()
+    }
+
+    pub(crate) fn in_flight_max(&self) -> usize {
+        self.lock().in_flight_max
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<String, Thing>)) {
+        let mut state = self.lock();
+        change(&mut state.things);
+        let now = state.things.clone();
+        state.history.push((Instant::now(), now));
+    }
+
+    /// The yard as readers see it.
+    fn shown(&self) -> BTreeMap<String, Thing> {
+        let state = self.lock();
+        let since = Instant::now().checked_sub(state.switches.lag);
+        let past = state.history.iter().rev().find(|(at, _)| since.is_none_or(|since| *at <= since));
+        past.map(|(_, things)| things.clone()).unwrap_or_default()
+    }
+
+    async fn call(&self, words: String) -> Answer<()> {
+        let (latency, is_down) = {
+            let mut state = self.lock();
+            state.calls.push(words);
+            state.in_flight += 1;
+            state.in_flight_max = state.in_flight_max.max(state.in_flight);
+            (state.switches.latency, state.switches.is_down)
+        };
+        self.fate.before().await;
+        if !latency.is_zero() {
+            tokio::time::sleep(latency).await;
+        }
+        self.lock().in_flight -= 1;
+        if is_down { Err("the yard is closed".into()) } else { Ok(()) }
+    }
+
+    fn refuse_if_strict(&self) -> Answer<()> {
+        if self.lock().switches.is_strict { Err(Failure::refused("not that size")) } else { Ok(()) }
+    }
+}
+
+impl World for Yard {
+    type Kind = Widget;
+    type Want = Wish;
+    type Have = Thing;
+    const NAME: &'static str = "yard";
+
+    /// One thing, named like the widget or as `config` says; `config` may name several with commas.
+    fn want(&self, widget: &Widget) -> Result<BTreeMap<String, Wish>> {
+        if widget.spec.size < 0 {
+            return Err(terminal("size is negative"));
+        }
+        let name = widget.metadata.name.clone().unwrap_or_default();
+        let names = widget.spec.config.clone().unwrap_or(name);
+        let names = names.split(',').filter(|name| !name.is_empty());
+        Ok(names.map(|name| (name.to_owned(), Wish { size: widget.spec.size })).collect())
+    }
+
+    fn mark(&self, have: &Thing) -> Option<Mark> {
+        have.mark.as_ref()?.parse().ok()
+    }
+
+    async fn list(&self, from: Option<&str>) -> Answer<Page<Thing>> {
+        self.call(format!("list {}", from.unwrap_or_default()).trim_end().to_owned()).await?;
+        let (truncate, page) = {
+            let state = self.lock();
+            (state.switches.truncate, state.switches.page.unwrap_or(usize::MAX))
+        };
+        let all = self.shown().into_iter().take(truncate.unwrap_or(usize::MAX));
+        let mut rest = all.skip_while(|(name, _)| from.is_some_and(|from| name.as_str() < from)).peekable();
+        let things = rest.by_ref().take(page).collect();
+        let next = rest.peek().map(|(name, _)| name.clone());
+        self.fate.after().await;
+        Ok(Page { things, next })
+    }
+
+    async fn get(&self, name: &str) -> Answer<Option<Thing>> {
+        self.call(format!("get {name}")).await?;
+        let found = self.shown().remove(name);
+        self.fate.after().await;
+        Ok(found)
+    }
+
+    async fn create(&self, name: &str, want: &Wish, mark: &Mark) -> Answer<()> {
+        self.call(format!("create {name}")).await?;
+        self.refuse_if_strict()?;
+        if self.lock().things.contains_key(name) {
+            if !self.lock().switches.allows_twins {
+                return Err(Failure::Exists);
+            }
+            self.lock().twins.push(name.to_owned());
+        }
+        self.put(name, want.size, Some(&mark.to_string()));
+        self.fate.after().await;
+        Ok(())
+    }
+
+    async fn update(&self, name: &str, change: Change<'_, Self>) -> Answer<()> {
+        self.call(format!("update {name}")).await?;
+        self.refuse_if_strict()?;
+        self.put(name, change.want.size, Some(&change.mark.to_string()));
+        self.fate.after().await;
+        Ok(())
+    }
+
+    async fn delete(&self, name: &str, _: &Thing) -> Answer<()> {
+        self.call(format!("delete {name}")).await?;
+        if self.lock().things.contains_key(name) {
+            self.take(name);
+        }
+        self.fate.after().await;
+        Ok(())
+    }
+
+    fn watch(&self) -> Option<BoxStream<'static, Answer<Push>>> {
+        let receiver = self.pushes.as_ref()?.subscribe();
+        let stream = futures::stream::unfold(receiver, |mut receiver| async {
+            Some((receiver.recv().await.ok().map(Ok), receiver))
+        });
+        Some(
+            stream
+                .take_while(|told| std::future::ready(told.is_some()))
+                .filter_map(std::future::ready)
+                .boxed(),
+        )
+    }
+}
+
+/// When the process dies: at the n-th step, before it had its effect or after. Clones share the count.
+#[derive(Clone, Default)]
+pub(crate) struct Fate(Arc<Mutex<Doom>>);
+
+#[derive(Default)]
+struct Doom {
+    steps: usize,
+    at: Option<(usize, Moment)>,
+    has_struck: bool,
+}
+
+/// Where in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    Before,
+    After,
+}
+
+impl Fate {
+    /// The process stops at this step.
+    pub(crate) fn seal(&self, step: usize, moment: Moment) {
+        *self.0.lock().unwrap() = Doom { steps: 0, at: Some((step, moment)), has_struck: false };
+    }
+
+    pub(crate) fn lift(&self) {
+        *self.0.lock().unwrap() = Doom::default();
+    }
+
+    pub(crate) fn has_struck(&self) -> bool {
+        self.0.lock().unwrap().has_struck
+    }
+
+    fn begins(&self) -> bool {
+        let mut doom = self.0.lock().unwrap();
+        doom.steps += 1;
+        let strikes = doom.has_struck || doom.at == Some((doom.steps, Moment::Before));
+        doom.has_struck = strikes;
+        strikes
+    }
+
+    fn ends(&self) -> bool {
+        let mut doom = self.0.lock().unwrap();
+        let strikes = doom.has_struck || doom.at == Some((doom.steps, Moment::After));
+        doom.has_struck = strikes;
+        strikes
+    }
+
+    async fn before(&self) {
+        if self.begins() {
+            std::future::pending().await
+        }
+    }
+
+    async fn after(&self) {
+        if self.ends() {
+            std::future::pending().await
+        }
+    }
+
+    /// Writes to the cluster are steps as well.
+    pub(crate) fn govern(&self, lab: &Lab) {
+        let fate = self.clone();
+        lab.faults.set(move |request| {
+            let path = request.uri().path();
+            let is_write = request.method() != http::Method::GET;
+            let is_ours = path.contains("/widgets") || path.contains("/outsiderecords");
+            if !is_write || !is_ours {
+                return None;
+            }
+            if fate.begins() {
+                Some(Breakage::Hang)
+            } else if fate.ends() {
+                Some(Breakage::Lost)
+            } else {
+                None
+            }
+        });
+    }
+}
+
+/// Limits that no test meets by accident.
+pub(crate) fn generous() -> Limits {
+    Limits { per_second: 10_000.0, burst: 10_000, ..Limits::default() }
+}
+
+/// A sweep that is quick to test: two passes and a minute.
+pub(crate) fn quick() -> Sweep {
+    Sweep { min_age: Duration::from_secs(60), ..Sweep::default() }
+}
+
+/// The three ways to know what is ours.
+pub(crate) fn ownerships() -> [Ownership; 3] {
+    [Ownership::Tags, Ownership::Prefix("k8s-".to_owned()), Ownership::Records]
+}
+
+/// The name a thing has in the yard.
+pub(crate) fn named(ownership: &Ownership, name: &str) -> String {
+    match ownership {
+        Ownership::Prefix(prefix) => format!("{prefix}{name}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// Runs an operator on the yard.
+pub(crate) async fn run(
+    lab: &mut Lab,
+    yard: &Yard,
+    build: impl FnOnce(Outside<Yard>) -> Outside<Yard>,
+) -> Running {
+    let outside = build(Outside::new(yard.clone()).limits(generous()).sweep(quick()));
+    let running = lab.run(|operator| operator.control(outside.control()));
+    lab.rest().await;
+    running
+}
+
+/// The condition `Synced` of a widget: status, reason, message.
+pub(crate) async fn synced(lab: &Lab, name: &str) -> (String, String, String) {
+    let widget = lab.api::<Widget>().get(name).await.unwrap();
+    let all = widget.status.map(|status| status.base.conditions).unwrap_or_default();
+    let found = all.into_iter().find(|condition| condition.type_ == "Synced");
+    found.map(|one| (one.status, one.reason, one.message)).unwrap_or_default()
+}
+
+/// What the patrol's passes said.
+pub(crate) fn surveys(running: &Running) -> Vec<Entry> {
+    let records = running.journal.records().into_iter().map(|record| record.entry);
+    records.filter(|entry| matches!(entry, Entry::Surveyed { .. })).collect()
+}
