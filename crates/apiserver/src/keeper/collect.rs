@@ -153,7 +153,11 @@ async fn unblock_cycle(backend: &Backend, key: &Key, object: &Value) -> Result<(
             }
         }
     })
-    .await
+    .await?;
+    for owner in owners(object) {
+        backend.notices.leave_waiting_owner(text(owner, "uid"));
+    }
+    Ok(())
 }
 
 fn state_of(backend: &Backend, table: &Table, dependent: &Key, owner: &Value) -> Owner {

@@ -45,6 +45,26 @@ async fn in_the_foreground_the_owner_waits_for_its_dependents() {
 }
 
 #[tokio::test]
+async fn a_ring_of_owners_goes_in_the_foreground_too() {
+    for length in [2, 3] {
+        let plane = Plane::start().await;
+        let mut above = make(&plane, "m0", None).await;
+        let first = above.clone();
+        for at in 1..length {
+            above = make(&plane, &format!("m{at}"), Some(&above)).await;
+        }
+        let last = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": above["metadata"]["name"],
+            "uid": above["metadata"]["uid"], "blockOwnerDeletion": true}]);
+        let ring = json!({"metadata": {"ownerReferences": last, "uid": first["metadata"]["uid"]}});
+        plane.patch(&at("m0"), MERGE, ring).await.expect(200);
+        plane.ask("DELETE", &at("m0"), json!({"propagationPolicy": "Foreground"})).await.expect(200);
+        for at_ in 0..length {
+            plane.until_gone(&at(&format!("m{at_}"))).await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn orphans_stay_and_forget_their_owner() {
     let plane = Plane::start().await;
     let owner = make(&plane, "owner", None).await;

@@ -87,3 +87,23 @@ async fn applied_lists_merge_by_their_keys() {
     let scaled = plane.patch(&path("two"), APPLY, gone).await.expect(200);
     assert_eq!(container_names(&scaled), ["one"]);
 }
+
+/// A quadratic step here once took a minute, and the server with it.
+#[tokio::test]
+async fn many_conflicts_take_time_in_proportion() {
+    let plane = Plane::start().await;
+    let body = |value: &str| {
+        let data = (0..KEYS).map(|at| (format!("key-{at}"), json!(value))).collect::<serde_json::Map<_, _>>();
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data})
+    };
+    const KEYS: usize = 10_000;
+    let path = |manager: &str| format!("{MAPS}/a?fieldManager={manager}");
+    let start = std::time::Instant::now();
+    plane.patch(&path("one"), APPLY, body("1")).await.expect(201);
+    let once = start.elapsed();
+    let refused = plane.patch(&path("two"), APPLY, body("2")).await.expect(409);
+    assert_eq!(refused["details"]["causes"].as_array().unwrap().len(), KEYS);
+    plane.patch(&format!("{}&force=true", path("two")), APPLY, body("2")).await.expect(200);
+    let all = start.elapsed();
+    assert!(all < once * 40, "the first apply took {once:?}, three {all:?}");
+}

@@ -36,12 +36,14 @@ pub(super) enum Kind {
     Entries = 5,
     /// The end of a checkpoint; the payload is the number of entries.
     CheckpointEnd = 6,
+    /// The end of a log file: another one follows it.
+    Continued = 7,
 }
 
 impl Kind {
     fn read(number: u32) -> Option<Self> {
-        use Kind::{CheckpointEnd, CheckpointStart, Closed, Commits, Entries, LogStart};
-        let all = [LogStart, Commits, Closed, CheckpointStart, Entries, CheckpointEnd];
+        use Kind::{CheckpointEnd, CheckpointStart, Closed, Commits, Continued, Entries, LogStart};
+        let all = [LogStart, Commits, Closed, CheckpointStart, Entries, CheckpointEnd, Continued];
         all.into_iter().find(|kind| *kind as u32 == number)
     }
 }

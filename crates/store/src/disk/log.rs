@@ -1,7 +1,8 @@
 //! The log: files of frames, each named after the revision before its first commit, and the names of all files.
 //!
 //! **Invariant:** a batch is appended only after the one before it was synced, and a new file is begun only when the
-//! last one is synced and its own name is durable. So only the last frame of the last file can be torn.
+//! last one is synced and its own name is durable. So only the last frame of the last file can be torn,
+//! or the note in the file before it that another follows.
 
 use std::io;
 use std::sync::Arc;
@@ -100,6 +101,8 @@ impl Log {
             return Ok(());
         }
         let (file, bytes) = begin(&*self.files, &mut self.builder, revision, &[])?;
+        // Not before the next one is there under its name: from now on its absence is damage.
+        self.note(Kind::Continued, revision)?;
         self.file = file;
         self.reserved = bytes;
         self.segments.push(Segment { before: revision, bytes });
@@ -108,8 +111,12 @@ impl Log {
 
     /// Notes that everything so far was acknowledged.
     pub(super) fn close(&mut self, revision: Revision) -> io::Result<()> {
+        self.note(Kind::Closed, revision)
+    }
+
+    fn note(&mut self, kind: Kind, revision: Revision) -> io::Result<()> {
         self.builder.start();
-        self.file.append(self.builder.finish(Kind::Closed, revision.get(), 0))?;
+        self.file.append(self.builder.finish(kind, revision.get(), 0))?;
         self.file.sync()
     }
 

@@ -139,19 +139,24 @@ impl Reading<'_> {
         let name = log_name(before);
         let mut at = 0;
         let mut newest = None;
+        let mut is_continued = false;
         loop {
             match find(contents, at) {
                 Found::Frame(frame) => {
                     let result = feed(replay, frame, before, newest);
                     newest = Some(result.map_err(|what| self.damaged(&name, what))?);
+                    is_continued = frame.kind == Kind::Continued;
                     at += frame.len();
                 }
                 Found::End if newest.is_none() => {
                     return Err(self.damaged(&name, "its first record is missing"));
                 }
-                // Behind the last record of a finished file there is only room that was not used.
-                Found::End if is_last || contents[at..].iter().all(|byte| *byte == 0) => return Ok(at),
-                Found::End => return Err(self.damaged(&name, "it ends in the middle of a record")),
+                Found::End if is_last && is_continued => {
+                    return Err(self.damaged(&name, "the log file after it is missing"));
+                }
+                // Room that was not used, or a torn record that was not acknowledged. If it was a commit that others
+                // build on, the next file's first record tells.
+                Found::End => return Ok(at),
                 Found::Damage(what) => return Err(self.damaged(&name, what)),
             }
         }
@@ -176,7 +181,7 @@ fn feed(
             Err("the log file before it is missing or cut short")
         }
         (Kind::LogStart, None) => Ok(before),
-        (Kind::Closed, Some(newest)) if revision == newest => Ok(newest),
+        (Kind::Closed | Kind::Continued, Some(newest)) if revision == newest => Ok(newest),
         (Kind::Commits, Some(newest)) if revision == newest.next() => {
             let changes = record::read_changes(frame.payload, revision).ok_or("a record does not decode")?;
             let last = changes.last().ok_or("a record is empty")?.revision;

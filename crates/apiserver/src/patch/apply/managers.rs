@@ -49,6 +49,18 @@ impl Entry {
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
     }
 
+    /// Who it is, without what it holds.
+    pub(super) fn without_fields(&self) -> Self {
+        Self {
+            manager: self.manager.clone(),
+            operation: self.operation,
+            api_version: self.api_version.clone(),
+            subresource: self.subresource.clone(),
+            time: self.time.clone(),
+            fields: Fields::new(),
+        }
+    }
+
     /// The manager as messages name it.
     pub(super) fn shown(&self) -> String {
         let mut text = format!("{:?}", self.manager);

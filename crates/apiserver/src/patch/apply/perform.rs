@@ -3,6 +3,8 @@
 //! **Invariant:** an apply that changes neither object nor ownership returns what is stored, times included.
 //! Defaulting, validation and the check of names are the verbs'.
 
+use std::rc::Rc;
+
 use serde_json::Value;
 
 use super::compare::{Difference, compare, created};
@@ -68,7 +70,8 @@ fn check_config(config: &Value, manager: &Manager<'_>, root: Place<'_>) -> Resul
 
 /// A field that another manager holds.
 struct Conflict {
-    holder: Entry,
+    /// Without its fields.
+    holder: Rc<Entry>,
     path: Vec<String>,
 }
 
@@ -177,10 +180,12 @@ fn conflicts(entries: &[Entry], difference: &Difference) -> Vec<Conflict> {
     let mut found = Vec::new();
     for entry in entries {
         let touched = set::intersection(&entry.fields, &difference.changed);
+        if touched.is_empty() {
+            continue;
+        }
+        let holder = Rc::new(entry.without_fields());
         let paths = set::paths(&touched).into_iter();
-        found.extend(
-            paths.map(|path| Conflict { holder: Entry { fields: Fields::new(), ..entry.clone() }, path }),
-        );
+        found.extend(paths.map(|path| Conflict { holder: Rc::clone(&holder), path }));
     }
     found.sort_by(|left, right| left.holder.identity().cmp(&right.holder.identity()));
     found
