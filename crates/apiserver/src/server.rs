@@ -275,7 +275,8 @@ impl ApiServer {
         if path == "/" {
             return Ok(json(&cached.discovery.paths()));
         }
-        let host = text_header(parts, &header::HOST).unwrap_or_default();
+        let authority = parts.uri.authority().map(http::uri::Authority::as_str);
+        let host = text_header(parts, &header::HOST).or(authority).unwrap_or_default();
         let issuer = self.shared.authenticator.issuer();
         if let Some((media, value)) = issuer.and_then(|issuer| issuer.document(path, host)) {
             return Ok(Answer::body(200, media, value.to_string().into()).into_response());

@@ -16,7 +16,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Keeps actual state equal to desired state.
 #[derive(Parser)]
-#[command(version, about, max_term_width = 100)]
+#[command(name = "homeostat", version, about, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

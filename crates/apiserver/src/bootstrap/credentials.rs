@@ -2,7 +2,7 @@
 //! service account tokens are signed with. Made at the first start, kept, renewed before they expire.
 //!
 //! **Invariant:** every file is readable by its owner only, is written whole or not at all, and is replaced only when
-//! it is missing or about to expire; a file that is there and does not read is an error, not overwritten.
+//! it is missing, empty, about to expire or of another key; a file that is there and does not read is an error, not overwritten.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use homeostat_core::{Clock, Entropy};
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SanType,
+    KeyUsagePurpose, PublicKeyData as _, SanType,
 };
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -74,16 +74,17 @@ impl Credentials {
         let now = clock.now();
         let shelf = Shelf { keep, now };
         let ca_key = shelf.key("ca.key")?;
-        let (ca_pem, is_new) = shelf.certificate("ca.crt", &[], false, || {
+        let (ca_pem, is_new) = shelf.certificate("ca.crt", &ca_key, &[], false, || {
             ca_params(now)?.self_signed(&ca_key).map(|made| made.pem())
         })?;
         let ca = Issuer::from_ca_cert_pem(&ca_pem, ca_key).map_err(|error| shelf.broken("ca.crt", &error))?;
         let key = shelf.key("apiserver.key")?;
-        let (certificate, _) = shelf.certificate("apiserver.crt", addresses, is_new, || {
+        let (certificate, _) = shelf.certificate("apiserver.crt", &key, addresses, is_new, || {
             serving_params(now, addresses)?.signed_by(&key, &ca).map(|made| made.pem())
         })?;
         let serving = Pair { certificate, key: key.serialize_pem() };
-        let (token, _) = shelf.text("admin.token", |_| true, || Ok(random_token(entropy)))?;
+        let (token, _) =
+            shelf.text("admin.token", |kept| !kept.trim().is_empty(), || Ok(random_token(entropy)))?;
         let service_account_key = shelf.service_account_key()?;
         let made = Self { ca_pem, admin_token: token.trim().into(), ca, serving, service_account_key, clock };
         made.keep_admin_certificate(&shelf, is_new)?;
@@ -134,7 +135,7 @@ impl Credentials {
             return Ok(());
         }
         let key = kept.key("admin.key")?;
-        kept.certificate("admin.crt", &[], must_renew, || {
+        kept.certificate("admin.crt", &key, &[], must_renew, || {
             self.client_certificate("kubernetes-admin", &[crate::auth::MASTERS], &key)
         })?;
         Ok(())
@@ -177,11 +178,12 @@ impl Shelf<'_> {
     fn certificate(
         &self,
         name: &str,
+        key: &KeyPair,
         addresses: &[IpAddr],
         must_renew: bool,
         make: impl FnOnce() -> Result<String, rcgen::Error>,
     ) -> Result<(String, bool), Error> {
-        self.text(name, |pem| !must_renew && is_good(pem, addresses, self.now), make)
+        self.text(name, |pem| !must_renew && is_good(pem, key, addresses, self.now), make)
     }
 
     fn service_account_key(&self) -> Result<Vec<u8>, Error> {
@@ -210,10 +212,13 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
     }
 }
 
-/// Does the certificate outlive the renewal margin and name all addresses?
-fn is_good(pem: &str, addresses: &[IpAddr], now: Timestamp) -> bool {
+/// Is the certificate of this key, outlives the renewal margin and names all addresses?
+fn is_good(pem: &str, key: &KeyPair, addresses: &[IpAddr], now: Timestamp) -> bool {
     let Ok(der) = CertificateDer::from_pem_slice(pem.as_bytes()) else { return false };
     let Ok((_, certificate)) = x509_parser::parse_x509_certificate(&der) else { return false };
+    if certificate.public_key().raw != key.subject_public_key_info() {
+        return false;
+    }
     let margin = RENEW_DAYS * 24 * 3600;
     if certificate.validity().not_after.timestamp() < now.as_second() + margin {
         return false;

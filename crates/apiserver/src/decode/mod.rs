@@ -63,8 +63,17 @@ pub fn object(bytes: &[u8], media: Media, want_duplicates: bool, kind: &str) -> 
     if decoded.value.is_null() {
         decoded.value = Value::Object(Map::new());
     }
-    if decoded.value.is_object() {
-        return Ok(decoded);
+    if let Value::Object(fields) = &decoded.value {
+        let mistyped = ["apiVersion", "kind"].into_iter().find_map(|name| {
+            let value = fields.get(name).filter(|value| !value.is_string() && !value.is_null())?;
+            Some((name, type_name(value)))
+        });
+        return match mistyped {
+            None => Ok(decoded),
+            Some((name, found)) => Err(refuse(format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go struct field .{name} of type string"
+            ))),
+        };
     }
     let found = type_name(&decoded.value);
     Err(refuse(format!(

@@ -16,7 +16,7 @@ use crate::convert;
 use crate::crd;
 use crate::field;
 use crate::kinds;
-use crate::kinds::prepare::prepare_for_update;
+use crate::kinds::prepare::{fold_aliases, prepare_for_update};
 use crate::kinds::service::Mode;
 use crate::kinds::subresource;
 use crate::metadata::validate::{Rules, validate_object_meta_update};
@@ -209,6 +209,7 @@ fn preserve(new: &mut Value, old: &Value) {
 
 /// Records who changed which fields.
 pub(super) fn track(call: &Call, old: Option<&Value>, new: &mut Value, manager: &str) {
+    fold_aliases(&call.resource, new);
     let schema = schema_of(&call.resource);
     let api_version = call.resource.api_version();
     track_update(schema.as_deref(), old, new, &call.manager(manager, &api_version), call.reset_fields());

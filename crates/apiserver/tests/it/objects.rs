@@ -165,3 +165,36 @@ async fn unknown_fields_are_refused_warned_of_or_ignored() {
     assert!(ignored.headers.get("warning").is_none());
     assert!(ignored.expect(201).get("dta").is_none());
 }
+
+#[tokio::test]
+async fn bodies_of_wrong_types_are_refused() {
+    let plane = Plane::start().await;
+    plane.post(MAPS, map("a", "1")).await.expect(201);
+    let refused =
+        plane.ask("DELETE", &format!("{MAPS}/a"), json!({"gracePeriodSeconds": "x"})).await.expect(400);
+    let expected =
+        "json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64";
+    assert!(refused["message"].as_str().unwrap().ends_with(expected), "{refused}");
+    for body in
+        [json!({"kind": 1, "metadata": {"name": "b"}}), json!({"apiVersion": [], "metadata": {"name": "b"}})]
+    {
+        let refused = plane.post(MAPS, body).await.expect(400);
+        assert!(refused["message"].as_str().unwrap().contains("couldn't get version/kind"), "{refused}");
+    }
+    let list = plane.get(MAPS).await.expect(200);
+    assert_eq!(list["items"].as_array().unwrap().len(), 2, "a and the root CA: nothing was lost or made");
+}
+
+#[tokio::test]
+async fn who_writes_string_data_owns_the_data_it_stands_for() {
+    let plane = Plane::start().await;
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let body = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"user": "me"}});
+    let made = plane.post(secrets, body.clone()).await.expect(201);
+    assert_eq!(made["data"], json!({"user": "bWU="}));
+    let fields = &made["metadata"]["managedFields"][0]["fieldsV1"];
+    assert_eq!(fields["f:data"], json!({".": {}, "f:user": {}}), "{fields}");
+    assert!(fields.get("f:stringData").is_none());
+    let path = format!("{secrets}/s?fieldManager=other");
+    plane.raw("PATCH", &path, crate::plane::APPLY, &body.to_string()).await.expect(200);
+}

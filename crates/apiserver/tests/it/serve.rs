@@ -193,6 +193,21 @@ async fn credentials_survive_a_restart_and_are_closed_to_others() {
 }
 
 #[tokio::test]
+async fn a_key_that_was_removed_is_made_anew_with_its_certificate() {
+    let first = start();
+    let ca = first.credentials.ca_pem.clone();
+    first.stop.cancel();
+    first.task.await.unwrap();
+    let pki = first.folder.path().join("pki");
+    std::fs::remove_file(pki.join("apiserver.key")).unwrap();
+    std::fs::write(pki.join("admin.token"), "\n").unwrap();
+    let second = start_in(first.folder);
+    assert_eq!(second.credentials.ca_pem, ca);
+    assert!(!second.credentials.admin_token.is_empty());
+    second.stop().await;
+}
+
+#[tokio::test]
 async fn a_broken_credential_is_reported_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("pki")).unwrap();

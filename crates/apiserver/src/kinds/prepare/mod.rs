@@ -51,6 +51,13 @@ fn first_status(group: &str, kind: &str) -> Value {
     }
 }
 
+/// Folds fields that exist for writing only into those they stand for, before anybody's ownership is recorded.
+pub fn fold_aliases(resource: &Resource, object: &mut Value) {
+    if let ("", "Secret", Some(fields)) = (&*resource.group, &*resource.kind, object.as_object_mut()) {
+        core::fold_string_data(fields);
+    }
+}
+
 /// Prepares a new object of a kind.
 pub fn prepare_for_create(resource: &Resource, object: &mut Value, with: &Prepare<'_>) -> Result<(), Status> {
     let Some(fields) = object.as_object_mut() else { return Ok(()) };
