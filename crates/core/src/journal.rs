@@ -101,6 +101,17 @@ pub enum Entry {
         /// Paths that differ.
         diff: Vec<String>,
     },
+    /// A handler of the object was called (handlers only; a plain reconciler shows in started and settled).
+    Handled {
+        /// The object.
+        object: Key,
+        /// Which handler, by its id.
+        handler: String,
+        /// What came of it.
+        outcome: HandlerOutcome,
+        /// How long it ran.
+        took: Duration,
+    },
     /// A reconcile ended in an error.
     Failed {
         /// The object.
@@ -160,6 +171,7 @@ impl Entry {
             | Self::Read { object, .. }
             | Self::Wrote { object, .. }
             | Self::Drifted { object, .. }
+            | Self::Handled { object, .. }
             | Self::Failed { object, .. }
             | Self::Settled { object, .. } => Some(object),
             Self::Watched { .. } | Self::Surveyed { .. } | Self::Led { .. } => None,
@@ -268,6 +280,26 @@ pub enum WriteOutcome {
     Fenced,
     /// Refused or unanswered.
     Failed {
+        /// The error.
+        error: String,
+    },
+}
+
+/// What came of the call of a handler.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "camelCase")]
+pub enum HandlerOutcome {
+    /// It succeeded.
+    Done,
+    /// It failed and is called again.
+    Retry {
+        /// In how long.
+        after: Duration,
+        /// The error.
+        error: String,
+    },
+    /// It failed and is not called again until the object changes.
+    GaveUp {
         /// The error.
         error: String,
     },

@@ -25,7 +25,7 @@ pub mod prelude {
     pub use std::time::Duration;
 
     pub use homeostat_runtime::{
-        Action, Backoff, Context, Controller, Error, Fault, Metadata, Operator, Predicate, Result, Severity,
+        Action, Backoff, Context, Controller, Error, Fault, Handlers, Metadata, Operator, Predicate, Result, Severity,
         StatusBase, Target, changed, condition, retry_after, terminal,
     };
     pub use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};

@@ -13,14 +13,17 @@ use homeostat_core::journal::{Cause, Source};
 use homeostat_core::selector::LabelSelector;
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::action::Action;
 use crate::cache::{Cache, Freshness};
 use crate::context::{Context, Memo};
 use crate::election::Constituent;
-use crate::engine::{Bench, Engine, Handler};
+use crate::engine::{Bench, Cleanup, Engine, Handler};
 use crate::fault::Result;
+use crate::fence::Fence;
 use crate::ground::Ground;
+use crate::handlers::Handlers;
 use crate::inbox::Inbox;
 use crate::kind::{Kind, Metadata, Target};
 use crate::predicate::Predicate;
@@ -47,8 +50,12 @@ pub struct Controller<K: Kind> {
     rules: Vec<Rule>,
     config: Config,
     concurrency: usize,
-    cleanup: Option<Handler<K>>,
+    cleanup: Option<Cleanup<K>>,
+    companions: Vec<Companion>,
 }
+
+/// A task that lives beside a controller and ends in its own time after the stop.
+pub(crate) type Companion = Box<dyn FnOnce(Fence, CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
 /// A stream of triggers from outside the cluster.
 struct Outside {
@@ -73,6 +80,7 @@ impl<K: Kind> Controller<K> {
             config: Config { resync: Some(RESYNC), ..Config::default() },
             concurrency: CONCURRENCY,
             cleanup: None,
+            companions: Vec::new(),
         }
     }
 
@@ -182,7 +190,26 @@ impl<K: Kind> Controller<K> {
         F: Fn(Arc<K>, Context<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Action>> + Send + 'static,
     {
-        Self { cleanup: Some(handler(cleanup)), ..self }
+        self.cleanup_if(|_| true, cleanup)
+    }
+
+    /// Like [`cleanup`](Self::cleanup), for the objects that need it; the others carry no finalizer.
+    pub fn cleanup_if<F, Fut>(
+        self,
+        is_needed: impl Fn(&K) -> bool + Send + Sync + 'static,
+        cleanup: F,
+    ) -> Self
+    where
+        F: Fn(Arc<K>, Context<K>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Action>> + Send + 'static,
+    {
+        Self { cleanup: Some(Cleanup { call: handler(cleanup), is_needed: Arc::new(is_needed) }), ..self }
+    }
+
+    /// Completes the controller with handlers instead of a reconcile function. Their `on_delete` takes the place of a
+    /// cleanup.
+    pub fn handlers<L>(self, handlers: Handlers<K, L>) -> Control {
+        handlers.complete(self)
     }
 
     /// Completes the controller with its reconcile function.
@@ -194,7 +221,7 @@ impl<K: Kind> Controller<K> {
         Control(Box::new(Complete { controller: self, reconcile: handler(reconcile) }))
     }
 
-    fn relate(mut self, relation: Relation<K>, rule: Rule) -> Self {
+    pub(crate) fn relate(mut self, relation: Relation<K>, rule: Rule) -> Self {
         self.relations.push(relation);
         self.rules.push(rule);
         self
@@ -232,6 +259,7 @@ pub(crate) struct Assembled {
     /// The main kind first, then the others.
     pub(crate) freshness: Vec<watch::Receiver<Freshness>>,
     pub(crate) streams: Vec<BoxFuture<'static, ()>>,
+    pub(crate) companions: Vec<Companion>,
     /// Lists every object of the main kind again.
     pub(crate) relist: Arc<dyn Fn() + Send + Sync>,
 }
@@ -283,7 +311,7 @@ impl<K: Kind> Part for Complete<K> {
         let relist = relist(&engine, &inbox);
         let runner = Arc::new(Bench(engine));
         let pump = Pump { inbox: inbox.clone(), runner, fence, concurrency: controller.concurrency, grace };
-        Assembled { name: source, inbox, pump, freshness, streams, relist }
+        Assembled { name: source, inbox, pump, freshness, streams, companions: controller.companions, relist }
     }
 }
 

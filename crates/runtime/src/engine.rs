@@ -1,7 +1,7 @@
 //! One reconcile of one object, from the cache to the verdict: look it up, mind its finalizer, call the user's
 //! function, write the status once, and turn whatever happened, a panic included, into a verdict.
 //!
-//! **Invariant:** the finalizer is on an object exactly when a cleanup is registered and not yet done. It is added
+//! **Invariant:** the finalizer is on an object exactly when a cleanup is registered for it and not yet done. It is added
 //! before the first reconcile and removed only after the cleanup said it is through, so a crash between any two steps
 //! is repaired by doing the step again.
 
@@ -29,6 +29,15 @@ use crate::worker::{Runner, Verdict};
 pub(crate) type Handler<K> =
     Arc<dyn Fn(Arc<K>, Context<K>) -> BoxFuture<'static, Result<Action>> + Send + Sync>;
 
+/// The user's cleanup, and which objects need it.
+pub(crate) struct Cleanup<K: Kind> {
+    pub(crate) call: Handler<K>,
+    pub(crate) is_needed: Test<K>,
+}
+
+/// A question about an object.
+pub(crate) type Test<K> = Arc<dyn Fn(&K) -> bool + Send + Sync>;
+
 /// Everything a controller needs to reconcile an object of its kind.
 pub(crate) struct Engine<K: Kind> {
     pub(crate) source: Source,
@@ -37,7 +46,7 @@ pub(crate) struct Engine<K: Kind> {
     pub(crate) cache: Cache<K>,
     pub(crate) finalizer: String,
     pub(crate) reconcile: Handler<K>,
-    pub(crate) cleanup: Option<Handler<K>>,
+    pub(crate) cleanup: Option<Cleanup<K>>,
     /// What was applied last to each child, so that applying it again costs nothing.
     pub(crate) memo: Arc<Memo>,
 }
@@ -66,15 +75,22 @@ impl<K: Kind> Engine<K> {
     async fn step(self: &Arc<Self>, object: Arc<K>, work: &Work) -> Result<Action> {
         let is_dying = object.meta().deletion_timestamp.is_some();
         let is_held = has_finalizer(&*object, &self.finalizer);
+        let is_needed = self.cleanup.as_ref().is_some_and(|cleanup| (cleanup.is_needed)(&object));
         match (&self.cleanup, is_dying) {
-            (Some(cleanup), true) if is_held => self.clean_up(object, work, cleanup).await,
-            (None, _) if is_held => {
+            (Some(cleanup), true) if is_held => self.clean_up(object, work, &cleanup.call).await,
+            (_, false) if is_held && !is_needed => {
+                // The object, or a new version of the operator, no longer asks for the cleanup. The reconcile follows
+                // when the write comes back.
+                self.context(object, work).release().await?;
+                Ok(Action::await_change())
+            }
+            (None, true) if is_held => {
                 // A former version registered a cleanup; nobody would ever take its finalizer off.
                 self.context(object, work).release().await?;
                 Ok(Action::await_change())
             }
             (_, true) => Ok(Action::await_change()),
-            (Some(_), false) if !is_held => {
+            (Some(_), false) if is_needed && !is_held => {
                 let object = self.context(object, work).hold().await?;
                 self.call(object, work, &self.reconcile).await
             }
@@ -85,6 +101,8 @@ impl<K: Kind> Engine<K> {
     async fn clean_up(self: &Arc<Self>, object: Arc<K>, work: &Work, cleanup: &Handler<K>) -> Result<Action> {
         let action = self.call(object.clone(), work, cleanup).await?;
         if action.is_settled() {
+            // The cleanup may have written to the object; an old resourceVersion would be refused.
+            let object = self.cache.get(&work.key).unwrap_or(object);
             self.context(object, work).release().await?;
         }
         Ok(action)
@@ -115,7 +133,7 @@ pub(crate) fn has_finalizer<K: Kind>(object: &K, finalizer: &str) -> bool {
 }
 
 /// What a panic said.
-fn words_of(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn words_of(panic: &(dyn Any + Send)) -> String {
     let words = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
     format!("the reconciler panicked: {}", words.as_deref().unwrap_or("without words"))

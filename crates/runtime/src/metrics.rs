@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use homeostat_core::journal::{Entry, FaultClass, Next, Record, Source, WatchState, WriteOutcome};
+use homeostat_core::journal::{
+    Entry, FaultClass, HandlerOutcome, Next, Record, Source, WatchState, WriteOutcome,
+};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -76,6 +78,7 @@ struct Families {
     work_time: Seconds<OfQueue>,
     drift: Family<OfController, Counter>,
     writes: Family<Labels, Counter>,
+    handlers: Family<Labels, Counter>,
     watch_failures: Family<Labels, Counter>,
     quarantines: Family<Labels, Counter>,
     fresh: Family<Labels, Gauge>,
@@ -138,6 +141,7 @@ impl Families {
         registry.register("workqueue_work_duration_seconds", "Time per key", self.work_time.0.clone());
         registry.register("homeostat_drift", "Changes by others found and undone", self.drift.clone());
         registry.register("homeostat_writes", "Writes by verb and outcome", self.writes.clone());
+        registry.register("homeostat_handlers", "Calls of handlers by outcome", self.handlers.clone());
         registry.register(
             "homeostat_watch_failures",
             "Times a watch was cut off",
@@ -224,6 +228,14 @@ impl Metrics {
                 ];
                 self.families.writes.get_or_create(&labels).inc();
             }
+            Entry::Handled { handler, outcome, .. } => {
+                let labels = vec![
+                    ("controller", record.source.to_string()),
+                    ("handler", kind_of_handler(handler).to_owned()),
+                    ("outcome", handled_name(outcome).to_owned()),
+                ];
+                self.families.handlers.get_or_create(&labels).inc();
+            }
             Entry::Watched { resource, state: WatchState::Failing { .. } } => {
                 self.families.watch_failures.get_or_create(&vec![("resource", resource.clone())]).inc();
             }
@@ -299,6 +311,19 @@ impl Handles {
                 self.panics.inc()
             }
         };
+    }
+}
+
+/// Sub-handlers are named after data, so only the handler that registered them becomes a label.
+fn kind_of_handler(id: &str) -> &str {
+    id.split_once('/').map_or(id, |(parent, _)| parent)
+}
+
+fn handled_name(outcome: &HandlerOutcome) -> &'static str {
+    match outcome {
+        HandlerOutcome::Done => "done",
+        HandlerOutcome::Retry { .. } => "retry",
+        HandlerOutcome::GaveUp { .. } => "gave_up",
     }
 }
 

@@ -63,7 +63,8 @@ impl Operator {
     }
 
     /// Adds a controller.
-    pub fn control(mut self, control: Control) -> Self {
+    pub fn control(mut self, control: impl Into<Control>) -> Self {
+        let control = control.into();
         for definition in control.0.definitions() {
             if !self.definitions.contains(definition) {
                 self.definitions.push(definition.clone());

@@ -137,6 +137,10 @@ fn start(tasks: &mut Tasks, part: Assembled, controllers: &TaskTracker, stop: &C
     for stream in part.streams {
         tasks.spawn(format!("stream of {}", part.name), stream);
     }
+    for companion in part.companions {
+        let companion = controllers.track_future(companion(part.pump.fence.clone(), stop.clone()));
+        tasks.spawn_heeding(format!("companion of {}", part.name), companion);
+    }
     let (pump, freshness, stop) = (part.pump, part.freshness, stop.clone());
     let work = controllers.track_future(async move {
         if stop.run_until_cancelled(settled(freshness)).await.is_some() {

@@ -1,6 +1,6 @@
 //! Why an object was reconciled and what came of it: its records in the journal, as text for people or as JSON.
 
-use homeostat_core::journal::{Cause, Entry, FaultClass, Next, Record, WriteOutcome};
+use homeostat_core::journal::{Cause, Entry, FaultClass, HandlerOutcome, Next, Record, WriteOutcome};
 use http::StatusCode;
 
 use super::Page;
@@ -66,6 +66,14 @@ fn line(entry: &Entry) -> String {
             format!("wrote        {} {target}: {outcome}", format!("{verb:?}").to_lowercase())
         }
         Entry::Drifted { target, diff, .. } => format!("drifted      {target} at {}", diff.join(" ")),
+        Entry::Handled { handler, outcome, took, .. } => {
+            let outcome = match outcome {
+                HandlerOutcome::Done => "done".to_owned(),
+                HandlerOutcome::Retry { after, error } => format!("again in {after:.1?}: {error}"),
+                HandlerOutcome::GaveUp { error } => format!("gave up until it is edited: {error}"),
+            };
+            format!("handled      {handler} in {took:.1?}: {outcome}")
+        }
         Entry::Failed { error, fault, failures, took, .. } => {
             let next = match fault {
                 FaultClass::Retry { after } => format!("retry in {after:.1?}"),

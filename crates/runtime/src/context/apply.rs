@@ -150,7 +150,7 @@ impl<K: Kind> Context<K> {
     }
 
     /// Refuses the write when the right to write is lost.
-    pub(super) fn admitted(&self, target: &Key) -> Result<(), Error> {
+    pub(crate) fn admitted(&self, target: &Key) -> Result<(), Error> {
         if self.0.engine.is_admitted(&self.0.key) {
             return Ok(());
         }

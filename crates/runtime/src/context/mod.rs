@@ -10,6 +10,7 @@ use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 use kube::Client;
 
+mod annotation;
 mod apply;
 mod condition;
 mod create;
@@ -52,6 +53,23 @@ impl<K: Kind> Context<K> {
             is_custom::<K>() && (work.failures > 0 || work.causes.contains(&Cause::Listed));
         let (key, failures) = (work.key.clone(), work.failures);
         Self(Arc::new(Run { engine, object, key, failures, may_be_condemned, draft: Mutex::default() }))
+    }
+
+    /// The same reconcile, gone on with a newer state of the object and nothing collected.
+    pub(crate) fn renew(&self, object: Arc<K>) -> Self {
+        let Run { engine, key, failures, may_be_condemned, .. } = &*self.0;
+        Self(Arc::new(Run {
+            engine: engine.clone(),
+            object,
+            key: key.clone(),
+            failures: *failures,
+            may_be_condemned: *may_be_condemned,
+            draft: Mutex::default(),
+        }))
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine<K>> {
+        &self.0.engine
     }
 
     /// The object being reconciled.

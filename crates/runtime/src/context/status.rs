@@ -69,6 +69,17 @@ impl<K: Kind> Context<K> {
         draft.conditions.push(condition);
     }
 
+    /// Sets one field of the status, whatever its type knows of it.
+    pub(crate) fn set_status_field(&self, name: &str, value: Value) {
+        let mut draft = self.0.draft.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut status = draft.status.take().unwrap_or_else(|| self.current_status());
+        if !status.is_object() {
+            status = json!({});
+        }
+        status[name] = value;
+        draft.status = Some(status);
+    }
+
     fn current_status(&self) -> Value {
         let mut object = serde_json::to_value(&*self.0.object).unwrap_or_default();
         object.get_mut("status").map(Value::take).unwrap_or_default()

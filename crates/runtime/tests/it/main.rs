@@ -12,6 +12,7 @@ mod elections;
 mod faults;
 mod finalizers;
 mod gaps;
+mod handlers;
 mod lab;
 mod outcomes;
 mod triggers;

@@ -1,0 +1,331 @@
+//! What runs next. Sans I/O: from the handlers, the record, the state of the object and the time to the one handler to
+//! call now, or to the moment to look again. This is the whole logic of the handlers; the rest calls and writes down.
+//!
+//! The rules, which the guide repeats for users:
+//! - `create` runs once for each object, the first time its filters match; `resume` once for each process;
+//! - `update` runs when the state is not the one it was through with last. At first nothing was: then the state that
+//!   the first successful handler saw is adopted. A handler added to the program later has seen nothing, and runs;
+//! - `field` runs when the value is not the one it was through with last; nothing and empty are the same at first;
+//! - updates wait for creation; `delete` runs alone, when the object is to go;
+//! - a failed handler waits its time, one that gave up is through; both only as long as the state is the same.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::essence::Fingerprint;
+use super::record::{Record, Seen};
+use super::timer::{Phase, Schedule};
+
+/// What a handler is for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Role {
+    Resume,
+    Create,
+    Update,
+    Field,
+    Delete,
+    Timer(Schedule),
+}
+
+impl Role {
+    /// Is how it stands recorded with the object, or known to this process only?
+    pub(super) fn is_durable(self) -> bool {
+        !matches!(self, Self::Resume | Self::Timer(_))
+    }
+}
+
+/// A handler whose filters match the object.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate<'a> {
+    /// Its place in the program.
+    pub(super) index: usize,
+    pub(super) id: &'a str,
+    pub(super) role: Role,
+    /// The state it is to handle.
+    pub(super) at: Fingerprint,
+    /// The value now of the field it follows.
+    pub(super) value: Option<Value>,
+}
+
+/// The object and the time, as far as they decide what runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    pub(super) now: Timestamp,
+    pub(super) is_dying: bool,
+    /// This process has taken the object over from another.
+    pub(super) is_resuming: bool,
+    /// The object was there before this process.
+    pub(super) is_inherited: bool,
+    pub(super) created: Timestamp,
+    /// Since when the object is as it is.
+    pub(super) unchanged: Timestamp,
+}
+
+/// What to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Call the handler at this place in the program.
+    Run(usize),
+    /// Record the state as the one updates start from.
+    Adopt,
+    /// Nothing until this time, or a change.
+    Rest(Option<Timestamp>),
+}
+
+/// How a candidate stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    Due,
+    Waits(Timestamp),
+    Through,
+}
+
+/// What is remembered: with the object, and by this process.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) record: &'a Record,
+    pub(super) passing: &'a Record,
+}
+
+/// What to do now.
+pub(super) fn next(candidates: &[Candidate<'_>], known: Known<'_>, view: &View) -> Step {
+    let is_creating = candidates
+        .iter()
+        .any(|candidate| candidate.role == Role::Create && stand(candidate, known, view) != Stand::Through);
+    let mut wake: Option<Timestamp> = None;
+    for rank in 0..=RANK_LAST {
+        for candidate in candidates.iter().filter(|candidate| rank_of(candidate.role) == rank) {
+            if !is_eligible(candidate.role, view, is_creating) {
+                continue;
+            }
+            match stand(candidate, known, view) {
+                Stand::Due => return Step::Run(candidate.index),
+                Stand::Waits(until) => wake = Some(wake.map_or(until, |wake| wake.min(until))),
+                Stand::Through => {}
+            }
+        }
+    }
+    let has_updates = candidates.iter().any(|candidate| candidate.role == Role::Update);
+    if has_updates && known.record.is_fresh() && !is_creating && !view.is_dying {
+        return Step::Adopt;
+    }
+    Step::Rest(wake)
+}
+
+/// Is the object, seen for the first time by this process, one that somebody handled before?
+pub(super) fn is_resumption(candidates: &[Candidate<'_>], record: &Record, is_inherited: bool) -> bool {
+    let is_creation = candidates.iter().any(|candidate| candidate.role == Role::Create) && record.is_fresh();
+    (is_inherited || !record.is_fresh()) && !is_creation
+}
+
+const RANK_LAST: u8 = 3;
+
+fn rank_of(role: Role) -> u8 {
+    match role {
+        Role::Resume => 0,
+        Role::Create => 1,
+        Role::Update | Role::Field | Role::Delete => 2,
+        Role::Timer(_) => RANK_LAST,
+    }
+}
+
+fn is_eligible(role: Role, view: &View, is_creating: bool) -> bool {
+    match role {
+        Role::Delete => view.is_dying,
+        _ if view.is_dying => false,
+        Role::Update | Role::Field => !is_creating,
+        Role::Resume => view.is_resuming,
+        Role::Create | Role::Timer(_) => true,
+    }
+}
+
+fn stand(candidate: &Candidate<'_>, known: Known<'_>, view: &View) -> Stand {
+    let marks = if candidate.role.is_durable() { known.record } else { known.passing };
+    if !is_wanted(candidate, known.record, marks.seen(candidate.id)) {
+        return Stand::Through;
+    }
+    let due = match (marks.trial(candidate.id, candidate.at), candidate.role) {
+        (Some(trial), _) => trial.after,
+        (None, Role::Timer(schedule)) => Some(next_tick(candidate.id, &schedule, known, view)),
+        (None, _) => return Stand::Due,
+    };
+    match due {
+        None => Stand::Through,
+        Some(due) if due > view.now => Stand::Waits(due),
+        Some(_) => Stand::Due,
+    }
+}
+
+fn is_wanted(candidate: &Candidate<'_>, record: &Record, seen: Option<&Seen>) -> bool {
+    match (candidate.role, seen) {
+        (Role::Timer(_), _) => true,
+        (Role::Update, None) => !record.is_fresh(),
+        (Role::Update, Some(seen)) => *seen != Seen::State(candidate.at),
+        (Role::Field, None) => candidate.value.as_ref().is_some_and(|value| !is_empty(value)),
+        (Role::Field, Some(seen)) => {
+            !matches!((seen, &candidate.value), (Seen::Value(old), Some(new)) if old == new)
+        }
+        (Role::Resume | Role::Create | Role::Delete, seen) => seen.is_none(),
+    }
+}
+
+/// When the timer ticks next.
+pub(super) fn next_tick(id: &str, schedule: &Schedule, known: Known<'_>, view: &View) -> Timestamp {
+    let last = known.record.ticks.get(id).or_else(|| known.passing.ticks.get(id)).copied();
+    let View { created, unchanged, is_inherited, now, .. } = *view;
+    schedule.next(&Phase { last, created, unchanged, is_inherited }, now)
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(map) => map.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::record::Trial;
+    use super::*;
+
+    const NOW: i64 = 1000;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn state(number: i64) -> Fingerprint {
+        Fingerprint::of(&json!(number))
+    }
+
+    fn view() -> View {
+        View {
+            now: at(NOW),
+            is_dying: false,
+            is_resuming: false,
+            is_inherited: false,
+            created: at(NOW),
+            unchanged: at(NOW),
+        }
+    }
+
+    /// Handlers `r`, `c`, `u`, `f`, `d`, `t` of the object in state 2.
+    fn candidates(roles: &[Role]) -> Vec<Candidate<'static>> {
+        let candidate = |(index, &role): (usize, &Role)| {
+            let id = match role {
+                Role::Resume => "r",
+                Role::Create => "c",
+                Role::Update => "u",
+                Role::Field => "f",
+                Role::Delete => "d",
+                Role::Timer(_) => "t",
+            };
+            let value = (role == Role::Field).then(|| json!(2));
+            Candidate { index, id, role, at: state(2), value }
+        };
+        roles.iter().enumerate().map(candidate).collect()
+    }
+
+    fn record(marks: &[(&str, Seen)]) -> Record {
+        let mut record = Record::default();
+        for (id, seen) in marks {
+            record.succeeded(id, seen.clone());
+        }
+        record
+    }
+
+    fn failing(id: &str, at_state: i64, after: Option<i64>) -> Record {
+        let mut record = Record::default();
+        let after = after.map(at);
+        record.failed(
+            id,
+            Trial { at: state(at_state), attempts: 1, since: at(NOW), after, error: "no".into() },
+        );
+        record
+    }
+
+    #[track_caller]
+    fn check(roles: &[Role], record: &Record, view: View, expected: Step) {
+        let passing = Record::default();
+        assert_eq!(next(&candidates(roles), Known { record, passing: &passing }, &view), expected);
+    }
+
+    #[test]
+    fn creation() {
+        let (none, both) = (Record::default(), [Role::Update, Role::Create]);
+        check(&both, &none, view(), Step::Run(1));
+        check(&both, &failing("c", 2, Some(NOW + 5)), view(), Step::Rest(Some(at(NOW + 5))));
+        check(&both, &failing("c", 2, Some(NOW)), view(), Step::Run(1));
+        check(&both, &failing("c", 1, Some(NOW + 5)), view(), Step::Run(1));
+        // It gave up: then updates start from here.
+        check(&both, &failing("c", 2, None), view(), Step::Adopt);
+        check(&[Role::Create], &record(&[("c", Seen::Once)]), view(), Step::Rest(None));
+        check(&[Role::Create], &record(&[("other", Seen::Once)]), view(), Step::Run(0));
+    }
+
+    #[test]
+    fn updates() {
+        let created = |seen: Seen| record(&[("c", Seen::Once), ("u", seen)]);
+        let both = [Role::Create, Role::Update];
+        check(&both, &created(Seen::State(state(1))), view(), Step::Run(1));
+        check(&both, &created(Seen::State(state(2))), view(), Step::Rest(None));
+        check(&[Role::Update], &Record::default(), view(), Step::Adopt);
+        // New in the program: it has seen nothing, the object is not new.
+        check(&both, &record(&[("c", Seen::Once)]), view(), Step::Run(1));
+        check(&[], &Record::default(), view(), Step::Rest(None));
+    }
+
+    #[test]
+    fn fields() {
+        let one = [Role::Field];
+        check(&one, &Record::default(), view(), Step::Run(0));
+        check(&one, &record(&[("f", Seen::Value(json!(1)))]), view(), Step::Run(0));
+        check(&one, &record(&[("f", Seen::Value(json!(2)))]), view(), Step::Rest(None));
+        let mut absent = candidates(&one);
+        for empty in [json!(null), json!({}), json!([])] {
+            absent[0].value = Some(empty);
+            let (record, passing) = (Record::default(), Record::default());
+            let known = Known { record: &record, passing: &passing };
+            assert_eq!(next(&absent, known, &view()), Step::Rest(None));
+        }
+    }
+
+    #[test]
+    fn deletion_runs_alone() {
+        let dying = View { is_dying: true, ..view() };
+        let all = [Role::Create, Role::Update, Role::Delete];
+        check(&all, &Record::default(), dying, Step::Run(2));
+        check(&all, &Record::default(), view(), Step::Run(0));
+        check(&all, &record(&[("d", Seen::Once)]), dying, Step::Rest(None));
+        check(&[Role::Update], &Record::default(), dying, Step::Rest(None));
+    }
+
+    #[test]
+    fn resumption() {
+        let resuming = View { is_resuming: true, ..view() };
+        let both = [Role::Create, Role::Resume];
+        check(&both, &record(&[("c", Seen::Once)]), resuming, Step::Run(1));
+        check(&both, &record(&[("c", Seen::Once)]), view(), Step::Rest(None));
+        let fresh = Record::default();
+        assert!(!is_resumption(&candidates(&both), &fresh, true), "it is being created");
+        assert!(is_resumption(&candidates(&[Role::Resume]), &fresh, true));
+        assert!(!is_resumption(&candidates(&[Role::Resume]), &fresh, false));
+        assert!(is_resumption(&candidates(&both), &record(&[("c", Seen::Once)]), false));
+    }
+
+    #[test]
+    fn timers_wait_for_nobody() {
+        use std::time::Duration;
+        let interval = Duration::from_secs(60);
+        let timer =
+            Role::Timer(Schedule { interval, is_sharp: false, idle: None, initial_delay: Duration::ZERO });
+        check(&[timer, Role::Create], &failing("c", 2, Some(NOW + 5)), view(), Step::Run(0));
+        let mut ticked = failing("c", 2, Some(NOW + 500));
+        ticked.ticks.insert("t".into(), at(NOW - 50));
+        check(&[timer, Role::Create], &ticked, view(), Step::Rest(Some(at(NOW + 10))));
+    }
+}

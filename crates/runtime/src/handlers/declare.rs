@@ -1,0 +1,196 @@
+//! Declaring handlers: one method per kind of handler, each with an id and a function. Options follow in `last`.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::agenda::Role;
+use super::desk::Desk;
+use super::diff::{Diff, Field, changes};
+use super::essence::{essence_of, revive};
+use super::keep::SECRET_VERBS;
+use super::last::{Handler, Nothing, Timer};
+use super::plan::{Call, Entry, Lens, Occasion, Plan};
+use super::policy::Policy;
+use super::timer::Schedule;
+use super::turn::{Turn, value_of};
+use crate::controller::{Control, Controller};
+use crate::fault::Result;
+use crate::kind::Kind;
+use crate::rule::Rule;
+
+/// The handlers of a kind. Each has an id, which names its progress in the objects: change the id, and it is a new
+/// handler, which runs once for every object there is.
+///
+/// `L` is what was declared last: options such as [`retries`](Handlers::retries) are for that.
+#[must_use = "handlers do nothing until they complete a controller"]
+pub struct Handlers<K: Kind, L = Nothing> {
+    pub(super) plan: Plan<K>,
+    last: PhantomData<fn() -> L>,
+}
+
+impl<K: Kind> Handlers<K> {
+    /// No handlers yet.
+    #[expect(
+        clippy::new_without_default,
+        reason = "handlers that nothing was asked of are not a useful default"
+    )]
+    pub fn new() -> Self {
+        Self { plan: Plan::new(), last: PhantomData }
+    }
+}
+
+impl<K: Kind, L> Handlers<K, L> {
+    /// Once for each object, the first time its filters match.
+    pub fn on_create<F, Fut, R>(self, id: impl Into<String>, handler: F) -> Handlers<K, Handler>
+    where
+        F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R>> + Send + 'static,
+        R: Serialize + 'static,
+    {
+        self.handler(id, Role::Create, None, simple(handler))
+    }
+
+    /// When spec, labels or annotations are not what this handler was through with last. It gets the difference.
+    pub fn on_update<F, Fut, R>(self, id: impl Into<String>, handler: F) -> Handlers<K, Handler>
+    where
+        F: Fn(Diff<K>, Turn<K>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R>> + Send + 'static,
+        R: Serialize + 'static,
+    {
+        let call: Call<K> = Arc::new(move |occasion, turn| {
+            let running = handler(difference(occasion), turn);
+            Box::pin(async move { value_of(&running.await?) })
+        });
+        self.handler(id, Role::Update, None, call)
+    }
+
+    /// When this field is not what this handler was through with last: any field, also of the status. It gets the old
+    /// and the new value. The first time there is no old one; a field that is empty then is not yet a change.
+    pub fn on_field<V, F, Fut, R>(
+        self,
+        id: impl Into<String>,
+        field: impl Fn(&K) -> V + Send + Sync + 'static,
+        handler: F,
+    ) -> Handlers<K, Handler>
+    where
+        V: Serialize + DeserializeOwned + Send + Sync + 'static,
+        F: Fn(Field<V>, Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R>> + Send + 'static,
+        R: Serialize + 'static,
+    {
+        let field = Arc::new(field);
+        let read = field.clone();
+        let lens: Lens<K> = Arc::new(move |object| serde_json::to_value(read(object)).unwrap_or_default());
+        let call: Call<K> = Arc::new(move |Occasion { object, before }, turn| {
+            let old = before.and_then(|value| serde_json::from_value(value).ok());
+            let running = handler(Field { old, new: field(&object) }, object, turn);
+            Box::pin(async move { value_of(&running.await?) })
+        });
+        self.handler(id, Role::Field, Some(lens), call)
+    }
+
+    /// When the object is to go. It carries our finalizer while this handler's filters match, and goes when all such
+    /// handlers are through or gave up.
+    pub fn on_delete<F, Fut, R>(self, id: impl Into<String>, handler: F) -> Handlers<K, Handler>
+    where
+        F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R>> + Send + 'static,
+        R: Serialize + 'static,
+    {
+        self.handler(id, Role::Delete, None, simple(handler))
+    }
+
+    /// Once for each process and object, when the object was handled before this process took it over: for what lives
+    /// in memory.
+    pub fn on_resume<F, Fut, R>(self, id: impl Into<String>, handler: F) -> Handlers<K, Handler>
+    where
+        F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R>> + Send + 'static,
+        R: Serialize + 'static,
+    {
+        self.handler(id, Role::Resume, None, simple(handler))
+    }
+
+    /// Again and again while the object is there and the filters match: what no event tells. `interval` from the end
+    /// of one tick to the next.
+    pub fn every<F, Fut>(self, id: impl Into<String>, interval: Duration, handler: F) -> Handlers<K, Timer>
+    where
+        F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
+        let schedule = Schedule { interval, is_sharp: false, idle: None, initial_delay: Duration::ZERO };
+        self.handler(id, Role::Timer(schedule), None, simple(handler)).now()
+    }
+
+    fn handler(
+        mut self,
+        id: impl Into<String>,
+        role: Role,
+        lens: Option<Lens<K>>,
+        call: Call<K>,
+    ) -> Handlers<K, Handler> {
+        let entry = Entry { id: id.into(), role, filters: Vec::new(), policy: Policy::default(), lens, call };
+        self.plan.entries.push(entry);
+        self.now()
+    }
+
+    /// The same handlers, another one declared last.
+    fn now<M>(self) -> Handlers<K, M> {
+        Handlers { plan: self.plan, last: PhantomData }
+    }
+
+    /// The controller that runs them.
+    pub(crate) fn complete(self, controller: Controller<K>) -> Control {
+        self.plan.verify();
+        let desk = Arc::new(Desk::new(self.plan));
+        let mut controller = controller
+            .relate(desk.attend(), Rule::on::<k8s_openapi::api::core::v1::Secret>("", SECRET_VERBS));
+        if desk.plan.has_deletions() {
+            let (holding, cleaning) = (desk.clone(), desk.clone());
+            controller = controller.cleanup_if(
+                move |object| holding.plan.must_hold(object),
+                move |object, cx| {
+                    let desk = cleaning.clone();
+                    async move { desk.handle(object, cx).await }
+                },
+            );
+        }
+        controller.reconcile(move |object, cx| {
+            let desk = desk.clone();
+            async move { desk.handle(object, cx).await }
+        })
+    }
+}
+
+impl<K: Kind, L> From<Handlers<K, L>> for Control {
+    fn from(handlers: Handlers<K, L>) -> Self {
+        handlers.complete(Controller::new())
+    }
+}
+
+fn simple<K, F, Fut, R>(handler: F) -> Call<K>
+where
+    K: Kind,
+    F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<R>> + Send + 'static,
+    R: Serialize + 'static,
+{
+    Arc::new(move |occasion, turn| {
+        let running = handler(occasion.object, turn);
+        Box::pin(async move { value_of(&running.await?) })
+    })
+}
+
+fn difference<K: Kind>(occasion: Occasion<K>) -> Diff<K> {
+    let Occasion { object, before } = occasion;
+    let nothing = json!({});
+    let changes = changes(before.as_ref().unwrap_or(&nothing), &essence_of(&*object));
+    let old = before.as_ref().and_then(|essence: &Value| revive(essence, &*object)).map(Arc::new);
+    Diff { old, new: object, changes }
+}

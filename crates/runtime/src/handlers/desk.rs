@@ -1,0 +1,133 @@
+//! Where the handlers of a kind are carried out: takes an object from the queue, asks the agenda what runs, and goes on
+//! until there is nothing to do now. Keeps in memory, per object, what need not outlive the process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use homeostat_core::Key;
+use homeostat_core::journal::Change;
+use jiff::Timestamp;
+
+use super::agenda::Step;
+use super::essence::Fingerprint;
+use super::keep::Kept;
+use super::plan::Plan;
+use super::policy::until;
+use super::record::Record;
+use super::sitting::Sitting;
+use crate::action::Action;
+use crate::cache::Delta;
+use crate::context::Context;
+use crate::fault::Result;
+use crate::kind::Kind;
+use crate::relations::Relation;
+
+/// Handlers called in one go. Handlers that edit their own object would otherwise keep a worker for ever.
+const STEPS_MAX: usize = 100;
+
+/// The handlers of a kind at work.
+pub(super) struct Desk<K: Kind> {
+    pub(super) plan: Arc<Plan<K>>,
+    memories: Mutex<HashMap<Key, Memory>>,
+}
+
+/// What this process knows of an object beyond what the object says.
+#[derive(Default)]
+pub(super) struct Memory {
+    pub(super) uid: Option<String>,
+    /// It was there when this process began to watch.
+    pub(super) is_inherited: bool,
+    /// Whether it is being taken over; known from the first look on.
+    pub(super) is_resuming: Option<bool>,
+    /// How handlers stand that begin anew in each process.
+    pub(super) passing: Record,
+    /// Its state when last looked at, and since when it has it.
+    pub(super) unchanged: Option<(Fingerprint, Timestamp)>,
+    /// A record that is not saved yet, or that costs a request to read.
+    pub(super) kept: Option<Kept>,
+}
+
+impl<K: Kind> Desk<K> {
+    pub(super) fn new(plan: Plan<K>) -> Self {
+        Self { plan: Arc::new(plan), memories: Mutex::default() }
+    }
+
+    /// Follows the main kind: which objects were there before us, and which are gone.
+    pub(super) fn attend(self: &Arc<Self>) -> Relation<K> {
+        let desk = self.clone();
+        Box::new(move |wire| {
+            wire.main.subscribe(move |delta| desk.observe(delta));
+            wire.main.watch_freshness()
+        })
+    }
+
+    fn observe(&self, delta: &Delta<K>) {
+        match (&delta.new, delta.change) {
+            (None, _) => {
+                self.memories().remove(&delta.key);
+            }
+            (Some(object), Change::Listed) => {
+                let memory =
+                    Memory { uid: object.meta().uid.clone(), is_inherited: true, ..Memory::default() };
+                self.memories().insert(delta.key.clone(), memory);
+            }
+            _ => {}
+        }
+    }
+
+    /// Runs every handler that is due and says when to look again.
+    pub(super) async fn handle(&self, object: Arc<K>, cx: Context<K>) -> Result<Action> {
+        let memory = self.recall(&object, cx.key());
+        let mut sitting = Sitting::new(&self.plan, cx.clone(), object, memory);
+        let rest = self.work(&mut sitting).await;
+        self.remember(&cx, sitting.into_memory());
+        let now = cx.now();
+        Ok(match rest? {
+            Rest::Until(Some(at)) => Action::requeue(until(now, at)),
+            Rest::Until(None) => Action::await_change(),
+            Rest::Tired => Action::requeue_now(),
+        })
+    }
+
+    async fn work(&self, sitting: &mut Sitting<'_, K>) -> Result<Rest> {
+        sitting.open().await?;
+        for _ in 0..STEPS_MAX {
+            match sitting.next() {
+                Step::Run(index) => sitting.run(index).await?,
+                Step::Adopt => sitting.adopt(),
+                Step::Rest(at) => {
+                    sitting.close(at).await?;
+                    return Ok(Rest::Until(at));
+                }
+            }
+        }
+        sitting.save().await?;
+        Ok(Rest::Tired)
+    }
+
+    fn recall(&self, object: &K, key: &Key) -> Memory {
+        let uid = object.meta().uid.clone();
+        let memory = self.memories().remove(key).filter(|memory| memory.uid == uid);
+        memory.unwrap_or_else(|| Memory { uid, ..Memory::default() })
+    }
+
+    fn remember(&self, cx: &Context<K>, memory: Memory) {
+        let mut memories = self.memories();
+        // Looked up under the lock: the deletion is told after the cache has it, and then finds ours to remove.
+        if cx.engine().cache.get(cx.key()).is_some() {
+            memories.insert(cx.key().clone(), memory);
+        }
+    }
+
+    fn memories(&self) -> MutexGuard<'_, HashMap<Key, Memory>> {
+        self.memories.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why the handlers pause.
+enum Rest {
+    /// There is nothing to do before this time, or a change.
+    Until(Option<Timestamp>),
+    /// There may be more, but it is somebody else's turn.
+    Tired,
+}

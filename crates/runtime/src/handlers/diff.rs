@@ -1,0 +1,158 @@
+//! What changed between two states: typed, and field by field.
+//!
+//! Objects are compared member by member; a list, like any other value, is one value. A member that appears or goes is
+//! one change with everything below it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// What changed since the last state that the handler handled to its end.
+#[derive(Clone, Debug)]
+pub struct Diff<K> {
+    /// That state: spec, labels and annotations, without status. None when this handler handles the object for the
+    /// first time, because it is new in the program.
+    pub old: Option<Arc<K>>,
+    /// The state to be handled.
+    pub new: Arc<K>,
+    /// The fields that differ, in order of their paths.
+    pub changes: Vec<FieldChange>,
+}
+
+impl<K> Diff<K> {
+    /// The changes at or below a path, their own paths seen from there: `diff.under(&["spec", "config"])`. A map that
+    /// appears or goes as a whole is shown member by member.
+    pub fn under(&self, path: &[&str]) -> Vec<FieldChange> {
+        self.changes.iter().flat_map(|change| change.under(path)).collect()
+    }
+
+    /// Did anything change at or below this path?
+    pub fn touches(&self, path: &[&str]) -> bool {
+        !self.under(path).is_empty()
+    }
+}
+
+/// What a field was and is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field<V> {
+    /// The value that was last handled to the end; none the first time.
+    pub old: Option<V>,
+    /// The value now.
+    pub new: V,
+}
+
+impl<V: Serialize> Field<V> {
+    /// What differs within the field, for fields that are maps or structures.
+    pub fn changes(&self) -> Vec<FieldChange> {
+        let value =
+            |value: Option<&V>| value.and_then(|value| serde_json::to_value(value).ok()).unwrap_or_default();
+        changes(&value(self.old.as_ref()), &value(Some(&self.new)))
+    }
+}
+
+/// One field that differs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldChange {
+    /// The names of the members on the way to it.
+    pub path: Vec<String>,
+    /// What it was; none when it was not there.
+    pub old: Option<Value>,
+    /// What it is; none when it is gone.
+    pub new: Option<Value>,
+}
+
+impl FieldChange {
+    fn under(&self, path: &[&str]) -> Vec<Self> {
+        let shared = self.path.iter().zip(path).take_while(|(have, want)| have == *want).count();
+        if shared == path.len() && shared < self.path.len() {
+            return vec![Self { path: self.path[shared..].to_vec(), ..self.clone() }];
+        }
+        if shared < self.path.len() {
+            return Vec::new();
+        }
+        // The change is at the path asked for or above it: look for the path within its values.
+        let within = |value: &Option<Value>| {
+            path[shared..].iter().try_fold(value.as_ref()?, |value, name| value.get(name)).cloned()
+        };
+        match (within(&self.old), within(&self.new)) {
+            (None, Some(new @ Value::Object(_))) => changes(&json!({}), &new),
+            (Some(old @ Value::Object(_)), None) => changes(&old, &json!({})),
+            (old, new) => changes(&old.unwrap_or_default(), &new.unwrap_or_default()),
+        }
+    }
+}
+
+impl fmt::Display for FieldChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show =
+            |value: &Option<Value>| value.as_ref().map_or_else(|| "nothing".to_owned(), Value::to_string);
+        write!(f, "{}: {} -> {}", self.path.join("."), show(&self.old), show(&self.new))
+    }
+}
+
+/// The fields that differ. Null is the same as nothing.
+pub(super) fn changes(old: &Value, new: &Value) -> Vec<FieldChange> {
+    let mut found = Vec::new();
+    compare(Some(old), Some(new), &mut Vec::new(), &mut found);
+    found
+}
+
+fn compare(old: Option<&Value>, new: Option<&Value>, path: &mut Vec<String>, found: &mut Vec<FieldChange>) {
+    let (old, new) = (old.filter(|value| !value.is_null()), new.filter(|value| !value.is_null()));
+    match (old, new) {
+        (Some(Value::Object(old)), Some(Value::Object(new))) => {
+            let gone = old.keys().filter(|name| !new.contains_key(*name));
+            let mut names: Vec<&String> = new.keys().chain(gone).collect();
+            names.sort_unstable();
+            for name in names {
+                path.push(name.clone());
+                compare(old.get(name), new.get(name), path, found);
+                path.pop();
+            }
+        }
+        (old, new) if old == new => {}
+        (old, new) => found.push(FieldChange { path: path.clone(), old: old.cloned(), new: new.cloned() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
+    fn check(old: Value, new: Value, expected: &[&str]) {
+        let found: Vec<String> = changes(&old, &new).iter().map(ToString::to_string).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn field_by_field() {
+        check(json!({"a": 1}), json!({"a": 1}), &[]);
+        check(json!({"a": {"b": 1, "c": 2}}), json!({"a": {"b": 3}}), &["a.b: 1 -> 3", "a.c: 2 -> nothing"]);
+        check(json!({}), json!({"a": {"b": 1}}), &[r#"a: nothing -> {"b":1}"#]);
+        check(json!({"a": [1]}), json!({"a": [1, 2]}), &["a: [1] -> [1,2]"]);
+        check(json!({"a": null}), json!({}), &[]);
+        check(Value::Null, json!({"a": 1}), &[r#": nothing -> {"a":1}"#]);
+    }
+
+    #[test]
+    fn under_a_path() {
+        #[track_caller]
+        #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
+        fn check(old: Value, new: Value, path: &[&str], expected: &[&str]) {
+            let diff = Diff { old: None, new: Arc::new(()), changes: changes(&old, &new) };
+            let found: Vec<String> = diff.under(path).iter().map(ToString::to_string).collect();
+            assert_eq!(found, expected);
+        }
+        let (old, new) = (json!({"spec": {"a": 1, "b": 2}}), json!({"spec": {"a": 3, "b": 2}}));
+        check(old.clone(), new.clone(), &["spec"], &["a: 1 -> 3"]);
+        check(old.clone(), new.clone(), &["spec", "a"], &[": 1 -> 3"]);
+        check(old.clone(), new.clone(), &["spec", "b"], &[]);
+        check(json!({}), new.clone(), &["spec", "b"], &[": nothing -> 2"]);
+        check(Value::Null, new, &["spec"], &["a: nothing -> 3", "b: nothing -> 2"]);
+        check(old, json!({}), &["spec", "a"], &[": 1 -> nothing"]);
+    }
+}

@@ -1,0 +1,152 @@
+//! The essence of an object: what its author says, without what the server, controllers and we ourselves write. Two
+//! states with the same essence are the same state to a handler.
+//!
+//! It is everything but `status` and, of the metadata, only labels and annotations. Annotations that are themselves
+//! copies of the object (ours and kubectl's) are left out, or each record would be a change to be recorded.
+
+use std::fmt;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+use crate::contrast::without_nulls;
+use crate::fence::stable_hash;
+use crate::kind::Kind;
+
+/// Ends the name of every annotation that holds a record of handlers, of any operator: two operators that handle the
+/// same object must not take each other's records for edits.
+pub(super) const RECORD_SUFFIX: &str = ".handled";
+
+/// The annotation in which `kubectl apply` keeps its own copy of the object.
+const KUBECTL_COPY: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// A short name of a state. Stable over processes, machines and builds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Fingerprint(u64);
+
+impl Fingerprint {
+    pub(super) fn of(value: &Value) -> Self {
+        Self(stable_hash(&value.to_string()))
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Fingerprint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Fingerprint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        u64::from_str_radix(&text, 16).map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// The essence of a typed object.
+pub(super) fn essence_of<K: Kind>(object: &K) -> Value {
+    essence(serde_json::to_value(object).unwrap_or_default())
+}
+
+/// The essence of an object in JSON.
+fn essence(object: Value) -> Value {
+    let Value::Object(mut fields) = without_nulls(object) else { return json!({}) };
+    for not_its_own in ["apiVersion", "kind", "status"] {
+        fields.remove(not_its_own);
+    }
+    let metadata = trim(fields.remove("metadata"));
+    if !metadata.is_empty() {
+        fields.insert("metadata".to_owned(), Value::Object(metadata));
+    }
+    Value::Object(fields)
+}
+
+fn trim(metadata: Option<Value>) -> Map<String, Value> {
+    let Some(Value::Object(mut metadata)) = metadata else { return Map::new() };
+    metadata.retain(|name, _| matches!(name.as_str(), "labels" | "annotations"));
+    if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+        annotations.retain(|name, _| !name.ends_with(RECORD_SUFFIX) && name != KUBECTL_COPY);
+    }
+    metadata.retain(|_, value| value.as_object().is_some_and(|map| !map.is_empty()));
+    metadata
+}
+
+/// A typed object from a stored essence, with the identity of `like`; none when the type no longer fits.
+pub(super) fn revive<K: Kind>(essence: &Value, like: &K) -> Option<K> {
+    let mut object = essence.clone();
+    let fields = object.as_object_mut()?;
+    fields.insert("apiVersion".to_owned(), json!(K::api_version(&())));
+    fields.insert("kind".to_owned(), json!(K::kind(&())));
+    let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+    metadata["name"] = json!(like.meta().name);
+    if let Some(namespace) = &like.meta().namespace {
+        metadata["namespace"] = json!(namespace);
+    }
+    metadata["uid"] = json!(like.meta().uid);
+    serde_json::from_value(object).ok()
+}
+
+/// The essence as today's type writes it: a field added to the type, with its default, is no edit of the object.
+pub(super) fn renew<K: Kind>(essence: &Value, like: &K) -> Option<Value> {
+    revive(essence, like).map(|object| essence_of(&object))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
+    fn check(object: Value, expected: Value) {
+        assert_eq!(essence(object), expected);
+    }
+
+    #[test]
+    fn what_the_author_says() {
+        check(
+            json!({"apiVersion": "v1", "kind": "X", "status": {"a": 1}, "spec": {"b": null}}),
+            json!({"spec": {}}),
+        );
+        check(json!({"metadata": {"name": "x", "resourceVersion": "3", "finalizers": ["f"]}}), json!({}));
+        check(json!({"metadata": {"labels": {"a": "b"}}}), json!({"metadata": {"labels": {"a": "b"}}}));
+        check(
+            json!({"metadata": {"annotations": {"o.dev/x.handled": "{}", KUBECTL_COPY: "{}", "mine": "1"}}}),
+            json!({"metadata": {"annotations": {"mine": "1"}}}),
+        );
+        check(json!({"metadata": {"annotations": {"o.dev/x.handled": "{}"}}}), json!({}));
+        check(json!({"data": {"a": "b"}}), json!({"data": {"a": "b"}}));
+    }
+
+    #[test]
+    fn a_fingerprint_survives_json() {
+        let fingerprint = Fingerprint::of(&json!({"a": 1}));
+        let text = serde_json::to_string(&fingerprint).unwrap();
+        assert_eq!(serde_json::from_str::<Fingerprint>(&text).unwrap(), fingerprint);
+        assert_ne!(Fingerprint::of(&json!({"a": 2})), fingerprint);
+    }
+
+    #[test]
+    fn a_stored_essence_becomes_an_object_again() {
+        let map: ConfigMap =
+            serde_json::from_value(json!({"metadata": {"name": "m", "namespace": "n"}, "data": {"a": "b"}}))
+                .unwrap();
+        let back: ConfigMap = revive(&essence_of(&map), &map).unwrap();
+        assert_eq!((back.metadata.name.as_deref(), &back.data), (Some("m"), &map.data));
+        assert!(revive(&json!({"data": 3}), &map).is_none());
+    }
+}

@@ -1,0 +1,124 @@
+//! Where records are kept: in an annotation of the object, or, beyond its limit, in a Secret that the object owns.
+//!
+//! A Secret and not a ConfigMap, because a record holds a copy of the spec, and a copy must not have more readers than
+//! the original. It is read and written by name, never listed or watched. The Secret is written before the annotation
+//! that points to it: after a crash in between, the newer record is found.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::Resource;
+use kube::api::{GetParams, Patch, PatchParams};
+use kube::core::Request as Path;
+use serde_json::{Value, json};
+
+use super::codec::{ANNOTATION_BYTES_MAX, Stored, decode, encode, pointer};
+use super::essence::{Fingerprint, RECORD_SUFFIX};
+use super::record::Record;
+use crate::context::Context;
+use crate::error::Error;
+use crate::fault::{Result, terminal};
+use crate::kind::Kind;
+use crate::talk::{Attempt, call};
+
+/// What is done to the Secrets beside.
+pub(super) const SECRET_VERBS: &[&str] = &["get", "create", "patch"];
+
+/// A record and where it is kept.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kept {
+    pub(super) record: Record,
+    /// What the annotation said when the record was read or written.
+    pub(super) text: Option<String>,
+    /// It outgrew the annotation once. It stays in the Secret then, or it would move with every edit.
+    pub(super) is_aside: bool,
+    /// The record has changed since.
+    pub(super) is_unsaved: bool,
+}
+
+/// The name of the annotation.
+fn annotation<K: Kind>(cx: &Context<K>) -> String {
+    format!("{}{RECORD_SUFFIX}", cx.engine().finalizer)
+}
+
+/// What the annotation of the object says.
+pub(super) fn text_of<K: Kind>(cx: &Context<K>, object: &K) -> Option<String> {
+    object.meta().annotations.as_ref()?.get(&annotation(cx)).cloned()
+}
+
+/// Reads the record of the object.
+pub(super) async fn load<K: Kind>(cx: &Context<K>, text: Option<String>) -> Result<Kept> {
+    let record = match text.as_deref().map(decode) {
+        None => Record::default(),
+        Some(Ok(Stored::Here(record))) => record,
+        Some(Ok(Stored::Aside)) => return load_aside(cx, text).await,
+        Some(Err(error)) => {
+            let name = annotation(cx);
+            return Err(terminal(format!(
+                "the annotation {name} cannot be read ({error}); remove it to have the object handled anew"
+            )));
+        }
+    };
+    Ok(Kept { record, text, is_aside: false, is_unsaved: false })
+}
+
+async fn load_aside<K: Kind>(cx: &Context<K>, text: Option<String>) -> Result<Kept> {
+    let name = secret_name(cx);
+    let request = secrets(cx).get(&name, &GetParams::default());
+    let secret: Secret = match call(cx.client(), Attempt { verb: "get secret", target: &name }, request).await
+    {
+        // Somebody removed it: the object is handled anew, as when its annotation is removed.
+        Err(error) if error.is_not_found() => return Ok(Kept { text, is_aside: true, ..Kept::default() }),
+        answer => answer?,
+    };
+    let content = secret.data.unwrap_or_default().remove("record").map(|bytes| bytes.0).unwrap_or_default();
+    match decode(&String::from_utf8_lossy(&content)) {
+        Ok(Stored::Here(record)) => Ok(Kept { record, text, is_aside: true, is_unsaved: false }),
+        _ => Err(terminal(format!(
+            "the secret {name} cannot be read; remove it to have the object handled anew"
+        ))),
+    }
+}
+
+/// Writes the record of the object, if it changed.
+pub(super) async fn save<K: Kind>(cx: &Context<K>, kept: &mut Kept) -> Result<(), Error> {
+    if !kept.is_unsaved {
+        return Ok(());
+    }
+    let mut text = encode(&kept.record);
+    if kept.is_aside || text.len() > ANNOTATION_BYTES_MAX {
+        save_aside(cx, &text).await?;
+        kept.is_aside = true;
+        text = pointer(&text);
+    }
+    if kept.text.as_ref() != Some(&text) {
+        cx.annotate(&annotation(cx), &text).await?;
+    }
+    kept.text = Some(text);
+    kept.is_unsaved = false;
+    Ok(())
+}
+
+async fn save_aside<K: Kind>(cx: &Context<K>, text: &str) -> Result<(), Error> {
+    cx.admitted(cx.key())?;
+    let name = secret_name(cx);
+    let owner = cx.object().owner_ref(&());
+    let body = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "homeostat.dev/handled",
+        "metadata": {"name": name, "ownerReferences": [owner]},
+        "data": {"record": k8s_openapi::ByteString(text.as_bytes().to_vec())},
+    });
+    let params = PatchParams::apply(cx.engine().ground.name.as_str()).force();
+    let request = secrets(cx).patch(&name, &params, &Patch::Apply(&body));
+    call::<Value>(cx.client(), Attempt { verb: "apply secret", target: &name }, request).await.map(|_| ())
+}
+
+fn secrets<K: Kind>(cx: &Context<K>) -> Path {
+    let namespace = Some(cx.key().namespace()).filter(|namespace| !namespace.is_empty());
+    Path::new(Secret::url_path(&(), Some(namespace.unwrap_or(cx.client().default_namespace()))))
+}
+
+/// By the object, the operator and the controller, and short enough whatever their names.
+fn secret_name<K: Kind>(cx: &Context<K>) -> String {
+    let uid = cx.object().meta().uid.as_deref().unwrap_or_default();
+    let whose = Fingerprint::of(&cx.engine().finalizer.as_str().into());
+    format!("handled-{uid}-{whose}")
+}

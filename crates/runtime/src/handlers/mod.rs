@@ -1,0 +1,29 @@
+//! Handlers: functions for what happens to an object (it was created, edited, a field of it changed, it goes) instead
+//! of one function for what it should be. Timers and daemons for what no event tells. On the same queue, cache,
+//! finalizers, journal and metrics as every controller: handlers complete a [`Controller`] as a reconcile function does.
+//!
+//! **Invariant:** a handler that is through is not called again for the same state, over any number of restarts; one
+//! that is not will be. A crash between the end of a handler and the record of it is the one case of a repeat.
+//! For maintainers: `agenda` (what runs next, sans I/O), `record` (what is remembered), `keep` (where), `desk` (the rest).
+
+mod agenda;
+mod codec;
+mod declare;
+mod desk;
+mod diff;
+mod essence;
+mod filter;
+mod keep;
+pub mod last;
+mod plan;
+mod policy;
+mod record;
+mod sitting;
+mod timer;
+mod turn;
+
+pub use declare::Handlers;
+pub use diff::{Diff, Field, FieldChange};
+pub use filter::Is;
+pub use policy::{permanent, temporary};
+pub use turn::Turn;

@@ -1,0 +1,113 @@
+//! What a program declared: handlers, daemons, listeners and lookups, without any state. The agenda decides over it,
+//! the desk carries it out.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use super::agenda::{Candidate, Role};
+use super::essence::Fingerprint;
+use super::last::Sort;
+use super::policy::Policy;
+use super::turn::Turn;
+use crate::engine::Test;
+use crate::fault::Result;
+use crate::kind::Kind;
+
+/// What a handler is called with.
+pub(super) struct Occasion<K> {
+    pub(super) object: Arc<K>,
+    /// What it was through with last: a state for updates, a value for fields.
+    pub(super) before: Option<Value>,
+}
+
+/// A handler's function; null means that there is no result to store.
+pub(super) type Call<K> =
+    Arc<dyn Fn(Occasion<K>, Turn<K>) -> BoxFuture<'static, Result<Value>> + Send + Sync>;
+
+/// Reads a field.
+pub(super) type Lens<K> = Arc<dyn Fn(&K) -> Value + Send + Sync>;
+
+/// A handler that the agenda calls.
+pub(super) struct Entry<K: Kind> {
+    pub(super) id: String,
+    pub(super) role: Role,
+    pub(super) filters: Vec<Test<K>>,
+    pub(super) policy: Policy,
+    /// The field it follows, if it follows one.
+    pub(super) lens: Option<Lens<K>>,
+    pub(super) call: Call<K>,
+}
+
+/// Everything a program declared for a kind.
+pub(super) struct Plan<K: Kind> {
+    pub(super) entries: Vec<Entry<K>>,
+}
+
+impl<K: Kind> Plan<K> {
+    pub(super) fn new() -> Self {
+        Self { entries: Vec::new() }
+    }
+
+    /// The handler declared last.
+    pub(super) fn last_entry(&mut self) -> &mut Entry<K> {
+        self.entries.last_mut().expect("the type of the builder says that one was declared")
+    }
+
+    /// The filters of what was declared last.
+    pub(super) fn filters_of_last(&mut self, sort: Sort) -> &mut Vec<Test<K>> {
+        match sort {
+            Sort::Entry => &mut self.last_entry().filters,
+        }
+    }
+
+    /// The handlers whose filters match the object in this state.
+    pub(super) fn candidates<'a>(&'a self, object: &K, at: Fingerprint) -> Vec<Candidate<'a>> {
+        let entries = self.entries.iter().enumerate();
+        let matching = entries.filter(|(_, entry)| admits(&entry.filters, object));
+        matching.map(|(index, entry)| candidate(index, entry, object, at)).collect()
+    }
+
+    /// Must the object not go before a handler has said so?
+    pub(super) fn must_hold(&self, object: &K) -> bool {
+        self.entries.iter().any(|entry| entry.role == Role::Delete && admits(&entry.filters, object))
+    }
+
+    pub(super) fn has_deletions(&self) -> bool {
+        self.entries.iter().any(|entry| entry.role == Role::Delete)
+    }
+
+    /// The handlers that start from a state they were not called with.
+    pub(super) fn updates(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().filter(|entry| entry.role == Role::Update).map(|entry| entry.id.as_str())
+    }
+
+    pub(super) fn is_known(&self, id: &str) -> bool {
+        self.entries.iter().any(|entry| entry.id == id)
+    }
+
+    /// Ids name durable marks: two of the same would take each other's work for their own.
+    pub(super) fn verify(&self) {
+        let mut ids = BTreeSet::new();
+        for id in self.entries.iter().map(|entry| entry.id.as_str()) {
+            assert!(ids.insert(id), "two handlers of {} have the id {id}: give each its own", K::kind(&()));
+            assert!(
+                !id.is_empty() && !id.contains('/'),
+                "{id:?} is not an id: a slash separates sub-handlers"
+            );
+        }
+    }
+}
+
+fn candidate<'a, K: Kind>(index: usize, entry: &'a Entry<K>, object: &K, at: Fingerprint) -> Candidate<'a> {
+    let value = entry.lens.as_ref().map(|lens| lens(object));
+    let at = value.as_ref().map_or(at, Fingerprint::of);
+    Candidate { index, id: &entry.id, role: entry.role, at, value }
+}
+
+/// Do all filters match?
+pub(super) fn admits<K>(filters: &[Test<K>], object: &K) -> bool {
+    filters.iter().all(|filter| filter(object))
+}

@@ -1,0 +1,112 @@
+//! What follows a failed attempt of a handler: another one, when, or none. Sans I/O.
+//!
+//! Attempts are counted per state of the object: an edit begins anew. A handler gives up on a permanent error, after
+//! its last attempt, and when its time is over; then only an edit makes it run again.
+
+use std::time::Duration;
+
+use homeostat_core::Entropy;
+use jiff::Timestamp;
+
+use super::essence::Fingerprint;
+use super::record::Trial;
+use crate::fault::{BoxError, Fault, retry_after, terminal};
+use crate::queue::{Backoff, Outcome};
+
+/// An error that passes: the handler is called again after `delay`.
+pub fn temporary(error: impl Into<BoxError>, delay: Duration) -> Fault {
+    retry_after(delay, error)
+}
+
+/// An error that only an edit of the object can cure: the handler is not called again until then.
+pub fn permanent(error: impl Into<BoxError>) -> Fault {
+    terminal(error)
+}
+
+/// How long and how often a handler is tried.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Policy {
+    /// How often it is called again at one state; unlimited when absent.
+    pub(super) retries: Option<u32>,
+    /// From the first attempt on; unlimited when absent.
+    pub(super) timeout: Option<Duration>,
+    pub(super) backoff: Backoff,
+}
+
+/// One failed attempt.
+#[derive(Clone, Copy)]
+pub(super) struct Failure<'a> {
+    /// At which state.
+    pub(super) at: Fingerprint,
+    pub(super) began: Timestamp,
+    pub(super) now: Timestamp,
+    pub(super) fault: &'a Fault,
+}
+
+impl Policy {
+    /// The attempts so far, this one included, and when the next may be made.
+    pub(super) fn judge(&self, before: Option<&Trial>, failure: Failure<'_>, entropy: &Entropy) -> Trial {
+        let attempts = before.map_or(0, |trial| trial.attempts).saturating_add(1);
+        let since = before.map_or(failure.began, |trial| trial.since);
+        let delay = match failure.fault.outcome() {
+            Outcome::Terminal => None,
+            Outcome::RetryAfter(delay) => Some(delay),
+            _ => Some(self.backoff.delay(attempts, entropy)),
+        };
+        let is_last = self.retries.is_some_and(|most| attempts > most);
+        let after = delay.filter(|_| !is_last).map(|delay| later(failure.now, delay));
+        let in_time = |next: &Timestamp| self.deadline(since).is_none_or(|deadline| *next < deadline);
+        Trial { at: failure.at, attempts, since, after: after.filter(in_time), error: failure.fault.chain() }
+    }
+
+    /// When the handler's time is over.
+    pub(super) fn deadline(&self, since: Timestamp) -> Option<Timestamp> {
+        self.timeout.map(|timeout| later(since, timeout))
+    }
+}
+
+/// `now + after`, at most the end of time.
+pub(super) fn later(now: Timestamp, after: Duration) -> Timestamp {
+    now.checked_add(after).unwrap_or(Timestamp::MAX)
+}
+
+/// `later - earlier`; zero when that is past.
+pub(super) fn until(earlier: Timestamp, later: Timestamp) -> Duration {
+    Duration::try_from(later.duration_since(earlier)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// Fails at these seconds; returns how long after each the next attempt is made.
+    fn fail(policy: Policy, fault: impl Fn() -> Fault, seconds: &[i64]) -> Vec<Option<i64>> {
+        let mut trial: Option<Trial> = None;
+        let state = Fingerprint::of(&json!(1));
+        let judge = |&second: &i64| {
+            let fault = fault();
+            let failure = Failure { at: state, began: at(second), now: at(second), fault: &fault };
+            trial = Some(policy.judge(trial.as_ref(), failure, &Entropy::seeded(1)));
+            trial.as_ref().and_then(|trial| trial.after).map(|next| next.as_second() - second)
+        };
+        seconds.iter().map(judge).collect()
+    }
+
+    #[test]
+    fn backoff_delays_and_ends() {
+        let policy = Policy { backoff: Backoff::default().jitter(0.0), ..Policy::default() };
+        assert_eq!(fail(policy, || "no".into(), &[0, 10, 20]), [Some(1), Some(2), Some(4)]);
+        let few = Policy { retries: Some(2), ..policy };
+        assert_eq!(fail(few, || "no".into(), &[0, 10, 20]), [Some(1), Some(2), None]);
+        let short = Policy { timeout: Some(Duration::from_secs(12)), ..policy };
+        assert_eq!(fail(short, || "no".into(), &[0, 5, 9]), [Some(1), Some(2), None]);
+        assert_eq!(fail(policy, || temporary("busy", Duration::from_secs(7)), &[0, 9]), [Some(7), Some(7)]);
+        assert_eq!(fail(policy, || permanent("never"), &[0]), [None]);
+    }
+}

@@ -1,0 +1,369 @@
+//! One go at one object: what the agenda decides over, the calls themselves, and the record that is written between
+//! any two of them.
+//!
+//! **Invariant:** no handler is called while the end of the one before is unrecorded. What cannot be written stays in
+//! memory and is written first next time, so a server that is away makes nothing run twice.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use homeostat_core::journal::{Entry as JournalEntry, HandlerOutcome};
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::agenda::{self, Candidate, Known, Role, Step, View};
+use super::desk::Memory;
+use super::essence::{Fingerprint, essence_of, renew};
+use super::keep::{self, Kept};
+use super::plan::{Occasion, Plan};
+use super::policy::{Failure, Policy, until};
+use super::record::{Record, Seen, Trial};
+use super::turn::{Part, Turn, Which};
+use crate::context::Context;
+use crate::engine::words_of;
+use crate::error::Error;
+use crate::events::Severity;
+use crate::fault::{Fault, Result};
+use crate::kind::{Kind, revision_of};
+
+/// One go at one object.
+pub(super) struct Sitting<'a, K: Kind> {
+    plan: &'a Plan<K>,
+    cx: Context<K>,
+    object: Arc<K>,
+    is_dying: bool,
+    essence: Value,
+    state: Fingerprint,
+    memory: Memory,
+    kept: Kept,
+}
+
+/// A handler about to be called, or a part of one.
+struct Call<'a> {
+    id: &'a str,
+    role: Role,
+    policy: Policy,
+    at: Fingerprint,
+}
+
+/// How a call ended.
+enum Ended<K: Kind> {
+    /// Well, with these sub-handlers.
+    Well(Vec<Part<K>>),
+    /// In an error, which is noted.
+    Failed,
+}
+
+impl<'a, K: Kind> Sitting<'a, K> {
+    pub(super) fn new(plan: &'a Plan<K>, cx: Context<K>, object: Arc<K>, mut memory: Memory) -> Self {
+        let essence = essence_of(&*object);
+        let state = Fingerprint::of(&essence);
+        let kept = memory.kept.take().unwrap_or_default();
+        let is_dying = object.meta().deletion_timestamp.is_some();
+        Self { plan, cx, object, is_dying, essence, state, memory, kept }
+    }
+
+    /// Reads the record, or first writes what could not be written last time.
+    pub(super) async fn open(&mut self) -> Result<()> {
+        let text = keep::text_of(&self.cx, &self.object);
+        if self.kept.is_unsaved {
+            self.save().await?;
+        } else if self.kept.text != text || text.is_none() {
+            self.kept = keep::load(&self.cx, text).await?;
+            let object = &*self.object;
+            self.kept.record.renew(|essence| renew(essence, object));
+        }
+        self.date();
+        let candidates = self.plan.candidates(&self.object, self.state);
+        let (record, is_inherited) = (&self.kept.record, self.memory.is_inherited);
+        self.memory
+            .is_resuming
+            .get_or_insert_with(|| agenda::is_resumption(&candidates, record, is_inherited));
+        Ok(())
+    }
+
+    /// What to do now.
+    pub(super) fn next(&mut self) -> Step {
+        if self.refresh() {
+            let candidates = self.plan.candidates(&self.object, self.state);
+            return agenda::next(&candidates, self.known(), &self.view());
+        }
+        // It began to go, or is another: that is another go, and the queue knows of it.
+        Step::Rest(None)
+    }
+
+    /// Calls a handler and notes what came of it.
+    pub(super) async fn run(&mut self, index: usize) -> Result<()> {
+        self.save().await?;
+        let plan = self.plan;
+        let entry = &plan.entries[index];
+        let mut candidates = plan.candidates(&self.object, self.state);
+        candidates.retain(|candidate| candidate.index == index);
+        let Some(candidate) = candidates.pop() else { return Ok(()) };
+        let call = Call { id: &entry.id, role: entry.role, policy: entry.policy, at: candidate.at };
+        let occasion = Occasion { object: self.object.clone(), before: self.before(&candidate) };
+        let (function, view, began) = (entry.call.clone(), self.view(), self.cx.now());
+        match self.attempt(&call, move |turn| function(occasion, turn)).await {
+            Ended::Failed => {}
+            Ended::Well(parts) => match self.run_parts(&call, parts).await? {
+                Some(wake) => self.wait_for_parts(&call, wake),
+                None => self.succeeded(&call, candidate.value, &view, began),
+            },
+        }
+        Ok(())
+    }
+
+    /// The state now is the one that updates start from.
+    pub(super) fn adopt(&mut self) {
+        self.kept.record.adopt(self.plan.updates(), self.state);
+        self.keep_state();
+    }
+
+    /// Ends the go.
+    pub(super) async fn close(&mut self, rest: Option<Timestamp>) -> Result<(), Error> {
+        // When the last handler of a deletion is through, taking the finalizer off records it.
+        if self.is_dying && rest.is_none() {
+            return Ok(());
+        }
+        self.save().await
+    }
+
+    pub(super) async fn save(&mut self) -> Result<(), Error> {
+        if self.kept.is_unsaved {
+            self.kept.record.prune(|id| self.plan.is_known(id));
+        }
+        keep::save(&self.cx, &mut self.kept).await
+    }
+
+    /// What to remember until the next go.
+    pub(super) fn into_memory(self) -> Memory {
+        let is_worth_it = self.kept.is_unsaved || self.kept.is_aside;
+        Memory { kept: is_worth_it.then_some(self.kept), ..self.memory }
+    }
+
+    /// Calls a function as the handler says: within its time, guarded against panics, its status and result written.
+    async fn attempt(
+        &mut self,
+        call: &Call<'_>,
+        function: impl FnOnce(Turn<K>) -> BoxFuture<'static, Result<Value>> + Send,
+    ) -> Ended<K> {
+        let began = self.cx.now();
+        let trial = self.trial(call);
+        let since = trial.map_or(began, |trial| trial.since);
+        let attempt = trial.map_or(0, |trial| trial.attempts).saturating_add(1);
+        let which = Which { id: call.id.to_owned(), attempt, since };
+        let turn = Turn::new(self.cx.renew(self.object.clone()), which, CancellationToken::new());
+        let left = call.policy.deadline(since).map(|deadline| until(began, deadline));
+        let guarded = AssertUnwindSafe(async { function(turn.clone()).await }).catch_unwind();
+        let guarded = guarded.map(|ended| ended.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic)))));
+        let result = match left {
+            None => guarded.await,
+            Some(left) => match tokio::time::timeout(left, guarded).await {
+                Ok(result) => result,
+                Err(_) => Err(format!(
+                    "it was not through in the {:?} it has",
+                    call.policy.timeout.unwrap_or_default()
+                )
+                .into()),
+            },
+        };
+        let result = finish(&turn, call.id, result).await;
+        let parts = turn.take_parts();
+        self.note(call, began, result.as_ref().err());
+        if result.is_ok() { Ended::Well(parts) } else { Ended::Failed }
+    }
+
+    /// Writes a failure into the record, and either end into the journal.
+    fn note(&mut self, call: &Call<'_>, began: Timestamp, fault: Option<&Fault>) {
+        let (now, engine) = (self.cx.now(), self.cx.engine().clone());
+        let outcome = match fault {
+            None => HandlerOutcome::Done,
+            Some(fault) => {
+                let failure = Failure { at: call.at, began, now, fault };
+                let trial = call.policy.judge(self.trial(call), failure, &engine.ground.entropy);
+                let outcome = outcome_of(&trial, now);
+                self.failed(call, trial);
+                outcome
+            }
+        };
+        match &outcome {
+            HandlerOutcome::Done => {}
+            HandlerOutcome::Retry { after, error } => {
+                tracing::warn!(object = %self.cx.key(), handler = call.id, %error, retry = ?after, "handler failed");
+            }
+            HandlerOutcome::GaveUp { error } => {
+                tracing::error!(object = %self.cx.key(), handler = call.id, %error, "handler gave up");
+                self.cx.event(Severity::Warning, "HandlerGaveUp", format!("{}: {error}", call.id));
+            }
+        }
+        let (object, handler, took) = (self.cx.key().clone(), call.id.to_owned(), until(began, now));
+        engine
+            .ground
+            .journal
+            .record(&engine.source, JournalEntry::Handled { object, handler, outcome, took });
+    }
+
+    /// Runs the sub-handlers that are due. Returns when to look again, if some are not through.
+    async fn run_parts(&mut self, parent: &Call<'_>, parts: Vec<Part<K>>) -> Result<Option<Timestamp>> {
+        let mut wake: Option<Timestamp> = None;
+        for Part { id, call: function } in parts {
+            let part = Call { id: &id, ..*parent };
+            if self.marks(part.role).seen(&id) == Some(&Seen::Part(part.at)) {
+                continue;
+            }
+            let is_due =
+                self.trial(&part).is_none_or(|trial| trial.after.is_some_and(|after| after <= self.cx.now()));
+            if is_due {
+                self.save().await?;
+                if let Ended::Well(_) = self.attempt(&part, function).await {
+                    self.marks_mut(part.role).succeeded(&id, Seen::Part(part.at));
+                }
+            }
+            if let Some(after) = self.trial(&part).and_then(|trial| trial.after) {
+                wake = Some(wake.map_or(after, |wake| wake.min(after)));
+            }
+        }
+        Ok(wake)
+    }
+
+    /// The parent is called again when its sub-handlers are; that is no failure of its own.
+    fn wait_for_parts(&mut self, call: &Call<'_>, wake: Timestamp) {
+        let before = self.trial(call);
+        let trial = Trial {
+            at: call.at,
+            attempts: before.map_or(0, |trial| trial.attempts),
+            since: before.map_or(self.cx.now(), |trial| trial.since),
+            after: Some(wake),
+            error: "its sub-handlers are not through".to_owned(),
+        };
+        self.failed(call, trial);
+    }
+
+    fn succeeded(&mut self, call: &Call<'_>, value: Option<Value>, view: &View, began: Timestamp) {
+        let seen = match (call.role, value) {
+            (Role::Timer(schedule), _) => {
+                let due = agenda::next_tick(call.id, &schedule, self.known(), view);
+                let tick = schedule.ticked(due, began, self.cx.now());
+                self.memory.passing.marks.remove(call.id);
+                let ticks = if schedule.is_recorded() { self.unsaved() } else { &mut self.memory.passing };
+                ticks.ticks.insert(call.id.to_owned(), tick);
+                return;
+            }
+            (Role::Update, _) => Seen::State(call.at),
+            (Role::Field, Some(value)) => Seen::Value(value),
+            _ => Seen::Once,
+        };
+        let is_first = call.role.is_durable() && self.kept.record.is_fresh();
+        self.marks_mut(call.role).succeeded(call.id, seen);
+        if is_first && !self.is_dying {
+            self.kept.record.adopt(self.plan.updates(), self.state);
+        }
+        if call.role.is_durable() {
+            self.keep_state();
+        }
+    }
+
+    fn failed(&mut self, call: &Call<'_>, trial: Trial) {
+        self.marks_mut(call.role).failed(call.id, trial);
+    }
+
+    fn keep_state(&mut self) {
+        let since = self.memory.unchanged.map_or_else(|| self.cx.now(), |(_, since)| since);
+        self.kept.record.keep_state(self.state, &self.essence, since);
+        self.kept.is_unsaved = true;
+    }
+
+    /// What the handler was through with last.
+    fn before(&self, candidate: &Candidate<'_>) -> Option<Value> {
+        match (candidate.role, self.kept.record.seen(candidate.id)) {
+            (Role::Update, _) => self.kept.record.baseline(candidate.id).cloned(),
+            (Role::Field, Some(Seen::Value(value))) => Some(value.clone()),
+            _ => None,
+        }
+    }
+
+    fn trial(&self, call: &Call<'_>) -> Option<&Trial> {
+        self.marks(call.role).trial(call.id, call.at)
+    }
+
+    fn marks(&self, role: Role) -> &Record {
+        if role.is_durable() { &self.kept.record } else { &self.memory.passing }
+    }
+
+    fn marks_mut(&mut self, role: Role) -> &mut Record {
+        if role.is_durable() { self.unsaved() } else { &mut self.memory.passing }
+    }
+
+    fn unsaved(&mut self) -> &mut Record {
+        self.kept.is_unsaved = true;
+        &mut self.kept.record
+    }
+
+    fn known(&self) -> Known<'_> {
+        Known { record: &self.kept.record, passing: &self.memory.passing }
+    }
+
+    fn view(&self) -> View {
+        let now = self.cx.now();
+        let created = self.object.meta().creation_timestamp.as_ref().map_or(now, |time| time.0);
+        View {
+            now,
+            is_dying: self.is_dying,
+            is_resuming: self.memory.is_resuming.unwrap_or_default(),
+            is_inherited: self.memory.is_inherited,
+            created,
+            unchanged: self.memory.unchanged.map_or(now, |(_, since)| since),
+        }
+    }
+
+    /// Looks at the newest state. Returns whether it is still the object this go is about.
+    fn refresh(&mut self) -> bool {
+        let Some(newest) = self.cx.engine().cache.get(self.cx.key()) else { return !self.is_dying };
+        let (old, new) = (self.object.meta(), newest.meta());
+        if old.uid != new.uid || self.is_dying != new.deletion_timestamp.is_some() {
+            return false;
+        }
+        if revision_of(&*newest) != revision_of(&*self.object) {
+            self.essence = essence_of(&*newest);
+            self.state = Fingerprint::of(&self.essence);
+            self.object = newest;
+            self.date();
+        }
+        true
+    }
+
+    /// Notes since when the object is as it is: as the record says, or since now.
+    fn date(&mut self) {
+        if self.memory.unchanged.is_some_and(|(state, _)| state == self.state) {
+            return;
+        }
+        let view = self.view();
+        let is_first = self.memory.unchanged.is_none() && self.object.meta().generation == Some(1);
+        let recorded = self.kept.record.states.get(&self.state).map(|state| state.since);
+        let since = recorded.unwrap_or(if is_first { view.created } else { view.now });
+        self.memory.unchanged = Some((self.state, since));
+    }
+}
+
+/// Stores the result and writes the status the handler asked for, also when it failed.
+async fn finish<K: Kind>(turn: &Turn<K>, id: &str, result: Result<Value>) -> Result<()> {
+    if let Ok(value) = &result
+        && !value.is_null()
+    {
+        turn.set_status_field(id, value.clone());
+    }
+    let written = turn.write_status(None).await;
+    result?;
+    Ok(written?)
+}
+
+fn outcome_of(trial: &Trial, now: Timestamp) -> HandlerOutcome {
+    let error = trial.error.clone();
+    match trial.after {
+        Some(after) => HandlerOutcome::Retry { after: until(now, after), error },
+        None => HandlerOutcome::GaveUp { error },
+    }
+}

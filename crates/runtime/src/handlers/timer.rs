@@ -1,0 +1,131 @@
+//! When a timer ticks. Sans I/O: from the schedule, the last tick and the time to the next tick.
+//!
+//! **The phase outlives the process.** Ticks a minute or more apart are recorded with the object; closer ones would
+//! cost a write each, so after a restart they follow the grid that starts at the object's creation. Ticks missed while
+//! nobody ran are made up for by one, not by all.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::policy::{later, until};
+
+/// Ticks at least this far apart are recorded: a write a minute and object is nothing, a write a second is a load.
+const RECORDED_FROM: Duration = Duration::from_secs(60);
+
+/// When a timer ticks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Schedule {
+    pub(super) interval: Duration,
+    /// Counted from tick to tick, not from the end of one to the next.
+    pub(super) is_sharp: bool,
+    /// Only when the object has not been edited for this long.
+    pub(super) idle: Option<Duration>,
+    /// From the object's creation to the first tick.
+    pub(super) initial_delay: Duration,
+}
+
+/// What is known of a timer of one object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Phase {
+    /// The last tick.
+    pub(super) last: Option<Timestamp>,
+    /// When the object was created.
+    pub(super) created: Timestamp,
+    /// Since when the object is as it is.
+    pub(super) unchanged: Timestamp,
+    /// The object was there before this process.
+    pub(super) is_inherited: bool,
+}
+
+impl Schedule {
+    /// Is each tick recorded with the object?
+    pub(super) fn is_recorded(&self) -> bool {
+        self.interval >= RECORDED_FROM
+    }
+
+    /// When the next tick is due; in the past means now.
+    pub(super) fn next(&self, phase: &Phase, now: Timestamp) -> Timestamp {
+        let first = later(phase.created, self.initial_delay);
+        let due = match phase.last {
+            Some(last) => later(last, self.interval),
+            None if phase.is_inherited && !self.is_recorded() => self.on_grid(first, now),
+            None => first,
+        };
+        self.idle.map_or(due, |idle| due.max(later(phase.unchanged, idle)))
+    }
+
+    /// What to remember of a tick that began and ended at these times.
+    pub(super) fn ticked(&self, due: Timestamp, began: Timestamp, ended: Timestamp) -> Timestamp {
+        if !self.is_sharp {
+            return ended;
+        }
+        // The last point of the grid through `due` that is not after the beginning.
+        let missed = self.whole_intervals(until(due, began));
+        later(due, missed)
+    }
+
+    /// The first point of the grid from `first` on that is not before `now`.
+    fn on_grid(&self, first: Timestamp, now: Timestamp) -> Timestamp {
+        let passed = until(first, now);
+        let whole = self.whole_intervals(passed);
+        let point = later(first, whole);
+        if point < now { later(point, self.interval) } else { point }
+    }
+
+    /// `passed`, rounded down to a multiple of the interval.
+    fn whole_intervals(&self, passed: Duration) -> Duration {
+        let interval = self.interval.as_nanos().max(1);
+        let whole = passed.as_nanos() / interval * interval;
+        Duration::from_nanos(u64::try_from(whole).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Schedule = Schedule {
+        interval: Duration::from_secs(60),
+        is_sharp: false,
+        idle: None,
+        initial_delay: Duration::ZERO,
+    };
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[track_caller]
+    fn check(schedule: Schedule, last: Option<i64>, is_inherited: bool, now: i64, expected: i64) {
+        let phase = Phase { last: last.map(at), created: at(1000), unchanged: at(1000), is_inherited };
+        assert_eq!(schedule.next(&phase, at(now)).as_second(), expected);
+    }
+
+    #[test]
+    fn the_next_tick() {
+        check(MINUTE, None, false, 1000, 1000);
+        check(Schedule { initial_delay: Duration::from_secs(30), ..MINUTE }, None, false, 1000, 1030);
+        check(MINUTE, Some(1010), false, 1020, 1070);
+        check(Schedule { idle: Some(Duration::from_secs(300)), ..MINUTE }, Some(1010), false, 1020, 1300);
+        // After a restart a recorded timer goes on where it was, a quick one on its grid.
+        check(MINUTE, Some(1010), true, 1020, 1070);
+        check(MINUTE, None, true, 9000, 1000);
+        let quick = Schedule { interval: Duration::from_secs(10), ..MINUTE };
+        check(quick, None, true, 1034, 1040);
+        check(quick, None, true, 1040, 1040);
+        check(quick, None, true, 990, 1000);
+    }
+
+    #[test]
+    fn what_is_remembered() {
+        let sharp = Schedule { is_sharp: true, ..MINUTE };
+        assert_eq!(MINUTE.ticked(at(100), at(101), at(109)), at(109), "from the end");
+        assert_eq!(sharp.ticked(at(100), at(101), at(109)), at(100), "from the point it was due");
+        assert_eq!(
+            sharp.ticked(at(100), at(250), at(251)),
+            at(220),
+            "missed points are skipped, the grid stays"
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! Created, updated, resumed, deleted: what is called when, over restarts.
+
+use homeostat_runtime::{Controller, Handlers};
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::{Gadget, gadget, get, kill, lab, run, says, says_changes};
+use crate::lab::Log;
+
+fn handlers(log: &Log) -> Handlers<Gadget, homeostat_runtime::handlers::last::Handler> {
+    Handlers::<Gadget>::new()
+        .on_create("create", says(log, "create"))
+        .on_update("update", says_changes(log, "update"))
+        .on_delete("delete", says(log, "delete"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_is_called_once_for_what_happened() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    run(&mut lab, handlers(&log)).await;
+    gadget(&lab, "g", 1).await;
+    assert_eq!(lab.log.take(), ["create"]);
+    lab.patch::<Gadget>("g", json!({"spec": {"size": 2}, "metadata": {"labels": {"a": "b"}}})).await;
+    assert_eq!(lab.log.take(), [r#"update metadata: nothing -> {"labels":{"a":"b"}}, spec.size: 1 -> 2"#]);
+    lab.patch::<Gadget>("g", json!({"status": {"outside": "x"}})).await;
+    let version = lab.version::<Gadget>("g").await;
+    lab.pass(36_000).await;
+    assert!(lab.log.take().is_empty());
+    assert_eq!(lab.version::<Gadget>("g").await, version, "at rest nothing is written");
+    lab.delete::<Gadget>("g").await;
+    assert_eq!(lab.log.take(), ["delete"]);
+    assert!(get(&lab, "g").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_repeats_nothing_and_misses_nothing() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    let first = run(&mut lab, handlers(&log)).await;
+    gadget(&lab, "same", 1).await;
+    gadget(&lab, "edited", 1).await;
+    gadget(&lab, "deleted", 1).await;
+    log.take();
+    kill(&lab, &first).await;
+    lab.patch::<Gadget>("edited", json!({"spec": {"size": 2}})).await;
+    lab.patch::<Gadget>("edited", json!({"spec": {"size": 3}})).await;
+    lab.delete::<Gadget>("deleted").await;
+    gadget(&lab, "new", 1).await;
+    run(&mut lab, handlers(&log)).await;
+    let mut said = log.take();
+    said.sort();
+    assert_eq!(said, ["create", "delete", "update spec.size: 1 -> 3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_added_to_the_program_runs_once_for_what_exists() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    let first = run(&mut lab, handlers(&log)).await;
+    gadget(&lab, "g", 1).await;
+    log.take();
+    kill(&lab, &first).await;
+    let more = |log: &Log| {
+        handlers(log).on_create("second", says(log, "second")).on_update("third", says_changes(log, "third"))
+    };
+    let second = run(&mut lab, more(&log)).await;
+    assert_eq!(log.take(), ["second", r#"third spec: nothing -> {"size":1}"#], "and only they");
+    lab.patch::<Gadget>("g", json!({"spec": {"size": 2}})).await;
+    assert_eq!(log.take(), ["update spec.size: 1 -> 2", "third spec.size: 1 -> 2"]);
+    kill(&lab, &second).await;
+    run(&mut lab, more(&log)).await;
+    assert!(log.take().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_only_updates_concern_starts_from_its_first_state() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    let only = |log: &Log| Handlers::<Gadget>::new().on_update("update", says_changes(log, "update"));
+    let running = run(&mut lab, only(&log)).await;
+    gadget(&lab, "g", 1).await;
+    assert!(log.take().is_empty(), "it was not updated");
+    kill(&lab, &running).await;
+    lab.patch::<Gadget>("g", json!({"spec": {"size": 2}})).await;
+    run(&mut lab, only(&log)).await;
+    assert_eq!(log.take(), ["update spec.size: 1 -> 2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn resumed_once_for_each_process() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    let with_resume = |log: &Log| handlers(log).on_resume("resume", says(log, "resume"));
+    let first = run(&mut lab, with_resume(&log)).await;
+    gadget(&lab, "g", 1).await;
+    assert_eq!(log.take(), ["create"], "it was created, not resumed");
+    kill(&lab, &first).await;
+    run(&mut lab, with_resume(&log)).await;
+    assert_eq!(log.take(), ["resume"]);
+    lab.patch::<Gadget>("g", json!({"spec": {"size": 2}})).await;
+    assert_eq!(log.take(), ["update spec.size: 1 -> 2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_complete_a_controller() {
+    let mut lab = lab().await;
+    let control =
+        Controller::<Gadget>::new().named("custom").labels("watched").handlers(handlers(&lab.log.clone()));
+    lab.run(|operator| operator.control(control));
+    lab.rest().await;
+    let mut object = Gadget::new("g", super::GadgetSpec::default());
+    gadget(&lab, "unlabelled", 1).await;
+    object.labels_mut().insert("watched".into(), String::new());
+    lab.create(&object).await;
+    assert_eq!(lab.log.take(), ["create"]);
+    assert_eq!(get(&lab, "g").await.unwrap().finalizers(), ["widgets.test.dev/custom"]);
+}

@@ -1,0 +1,100 @@
+//! Handlers against the in-process server, with paused time: one file per kind of handler.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use homeostat_runtime::handlers::{Diff, Turn};
+use homeostat_runtime::{Handlers, Result};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::PostParams;
+use kube::{Api, CustomResource, CustomResourceExt};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::lab::{Lab, Log, Running};
+
+mod changes;
+
+/// The kind under test.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[kube(group = "test.dev", version = "v1", kind = "Gadget", namespaced, status = "GadgetStatus")]
+pub(crate) struct GadgetSpec {
+    #[serde(default)]
+    pub(crate) size: i64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) users: Vec<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) text: String,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema, PartialEq)]
+pub(crate) struct GadgetStatus {
+    /// What the handler `create` returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) create: Option<Made>,
+    /// What the children say.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) children: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) outside: Option<String>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema, PartialEq)]
+pub(crate) struct Made {
+    pub(crate) name: String,
+}
+
+/// A server with the kind.
+pub(crate) async fn lab() -> Lab {
+    let lab = Lab::bare().await;
+    let crds: Api<CustomResourceDefinition> = Api::all(lab.client.clone());
+    crds.create(&PostParams::default(), &Gadget::crd()).await.expect("the definition is accepted");
+    lab.rest().await;
+    lab
+}
+
+/// Runs these handlers.
+pub(crate) async fn run<L>(lab: &mut Lab, handlers: Handlers<Gadget, L>) -> Running {
+    let running = lab.run(|operator| operator.control(handlers));
+    lab.rest().await;
+    running
+}
+
+/// Kills the operator and waits until it is gone.
+pub(crate) async fn kill(lab: &Lab, running: &Running) {
+    running.kill();
+    lab.rest().await;
+}
+
+pub(crate) async fn gadget(lab: &Lab, name: &str, size: i64) -> Gadget {
+    lab.create(&Gadget::new(name, GadgetSpec { size, ..GadgetSpec::default() })).await
+}
+
+pub(crate) async fn get(lab: &Lab, name: &str) -> Option<Gadget> {
+    lab.api::<Gadget>().get_opt(name).await.expect("the server answers")
+}
+
+/// A handler that says its words and succeeds.
+pub(crate) fn says(
+    log: &Log,
+    words: &str,
+) -> impl Fn(Arc<Gadget>, Turn<Gadget>) -> std::future::Ready<Result<()>> + Clone + Send + Sync + 'static {
+    let (log, words) = (log.clone(), words.to_owned());
+    move |_, _| {
+        log.say(words.clone());
+        std::future::ready(Ok(()))
+    }
+}
+
+/// An update handler that says what changed.
+pub(crate) fn says_changes(
+    log: &Log,
+    words: &str,
+) -> impl Fn(Diff<Gadget>, Turn<Gadget>) -> std::future::Ready<Result<()>> + Clone + Send + Sync + 'static {
+    let (log, words) = (log.clone(), words.to_owned());
+    move |diff, _| {
+        let changes: Vec<String> = diff.changes.iter().map(ToString::to_string).collect();
+        log.say(format!("{words} {}", changes.join(", ")));
+        std::future::ready(Ok(()))
+    }
+}
