@@ -1,7 +1,7 @@
 //! Between the version an object is stored in and the version it is asked for.
 //!
 //! Nearly always they are the same, and the stored bytes are the answer. Custom kinds convert by renaming the
-//! version; events of the two groups and autoscalers of the two versions have mappings of their own.
+//! version, and what was written under an earlier schema is pruned and defaulted by today's; events of the two groups and autoscalers of the two versions have mappings of their own.
 
 use bytes::Bytes;
 use homeostat_store::Entry;
@@ -14,7 +14,10 @@ use crate::schema;
 
 /// Are the stored bytes what this version shows?
 pub(crate) fn is_current(resource: &Resource, entry: &Entry) -> bool {
-    if resource.is_custom() {
+    if let Some(custom) = resource.custom() {
+        if entry.revision < custom.schema_since {
+            return false;
+        }
         let head = format!(r#"{{"apiVersion":"{}","#, resource.api_version());
         entry.bytes.starts_with(head.as_bytes())
     } else {

@@ -138,7 +138,11 @@ impl Follower {
             let name = entry.key.name().to_owned();
             let of_definition = match self.rows.remove(&name) {
                 Some((revision, rows)) if revision == entry.revision => rows,
-                _ => crd::rows(&encode::decode(entry)).into_iter().map(Arc::new).collect(),
+                before => {
+                    let before = before.map(|(_, rows)| rows).unwrap_or_default();
+                    let rows = crd::rows(&encode::decode(entry), entry.revision, &before);
+                    rows.into_iter().map(Arc::new).collect()
+                }
             };
             custom.extend(of_definition.iter().cloned());
             kept.insert(name, (entry.revision, of_definition));

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use homeostat_core::Revision;
 use serde::Deserialize;
 
 use crate::status::About;
@@ -96,6 +97,8 @@ pub struct Custom {
     pub deprecation_warning: Option<String>,
     /// Is the definition being deleted?
     pub is_terminating: bool,
+    /// Objects written before this revision may be of an earlier schema: they are pruned and defaulted when read.
+    pub schema_since: Revision,
 }
 
 /// Where a custom kind keeps what its Scale shows.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use homeostat_core::Revision;
 use serde_json::Value;
 
 use crate::object::meta;
@@ -15,8 +16,9 @@ const TERMINATING_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list
 /// Verbs of status and scale.
 const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
 
-/// The rows of a definition; none until it is established.
-pub(crate) fn rows(definition: &Value) -> Vec<Resource> {
+/// The rows of a definition stored at `revision`; none until it is established. `before` are its rows so far: what did
+/// not change in them is as old as it was.
+pub(crate) fn rows(definition: &Value, revision: Revision, before: &[Arc<Resource>]) -> Vec<Resource> {
     if !is_established(definition) {
         return Vec::new();
     }
@@ -26,8 +28,19 @@ pub(crate) fn rows(definition: &Value) -> Vec<Resource> {
     versions
         .iter()
         .filter(|version| version["served"] == true)
-        .map(|one| row(definition, one, storage))
+        .map(|one| {
+            let mut custom = custom(definition, one, storage);
+            custom.schema_since = schema_since(before, one, &custom).unwrap_or(revision);
+            row(definition, one, custom)
+        })
         .collect()
+}
+
+/// Since when this version has its schema, if it had it before.
+fn schema_since(before: &[Arc<Resource>], version: &Value, custom: &Custom) -> Option<Revision> {
+    let row = before.iter().find(|row| &*row.version == text(version, "name"))?;
+    let before = row.custom()?;
+    (before.raw_schema == custom.raw_schema).then_some(before.schema_since)
 }
 
 fn is_established(definition: &Value) -> bool {
@@ -35,10 +48,9 @@ fn is_established(definition: &Value) -> bool {
     conditions.into_iter().any(|one| one["type"] == "Established" && one["status"] == "True")
 }
 
-fn row(definition: &Value, version: &Value, storage: &str) -> Resource {
+fn row(definition: &Value, version: &Value, custom: Custom) -> Resource {
     let names = &definition["status"]["acceptedNames"];
-    let is_terminating = meta::is_deleting(definition);
-    let verbs: &[&str] = if is_terminating { &TERMINATING_VERBS } else { &VERBS };
+    let verbs: &[&str] = if custom.is_terminating { &TERMINATING_VERBS } else { &VERBS };
     let kind = text(names, "kind");
     Resource {
         group: text(&definition["spec"], "group").into(),
@@ -52,7 +64,7 @@ fn row(definition: &Value, version: &Value, storage: &str) -> Resource {
         short_names: texts(&names["shortNames"]),
         categories: texts(&names["categories"]),
         subresources: subresources(version, kind),
-        source: Source::Custom(Arc::new(custom(definition, version, storage, is_terminating))),
+        source: Source::Custom(Arc::new(custom)),
     }
 }
 
@@ -77,7 +89,7 @@ fn subresource(name: &str, kind: &str, group: &str, version: &str) -> Subresourc
     }
 }
 
-fn custom(definition: &Value, version: &Value, storage: &str, is_terminating: bool) -> Custom {
+fn custom(definition: &Value, version: &Value, storage: &str) -> Custom {
     let raw_schema = version["schema"]["openAPIV3Schema"].clone();
     let columns = version["additionalPrinterColumns"].as_array().cloned().unwrap_or_default();
     let fields = version["selectableFields"].as_array().into_iter().flatten();
@@ -92,7 +104,8 @@ fn custom(definition: &Value, version: &Value, storage: &str, is_terminating: bo
         scale: scale(&version["subresources"]["scale"]),
         storage_version: storage.into(),
         deprecation_warning: deprecation(definition, version),
-        is_terminating,
+        is_terminating: meta::is_deleting(definition),
+        schema_since: Revision::ZERO,
         raw_schema,
     }
 }

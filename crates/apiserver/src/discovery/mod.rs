@@ -217,16 +217,9 @@ mod tests {
                 verbs: ["get", "patch", "update"].map(Into::into).into(),
             }],
             source: Source::Custom(Arc::new(Custom {
-                schema: None,
-                cel: None,
-                raw_schema: Value::Null,
-                columns: Vec::new(),
-                selectable_fields: Vec::new(),
                 has_status: true,
-                scale: None,
                 storage_version: "v1".into(),
-                deprecation_warning: None,
-                is_terminating: false,
+                ..Custom::default()
             })),
         })
     }

@@ -9,6 +9,7 @@ use homeostat_core::Key;
 use serde_json::Value;
 
 use super::notices::Notice;
+use super::storage;
 use crate::backend::{Backend, key_of};
 use crate::object::{encode, meta};
 use crate::registry::Table;
@@ -27,7 +28,7 @@ pub(super) async fn look_at(backend: &Backend, key: &Key) -> Result<(), Status> 
         if meta::has_finalizer(&object, FOREGROUND) {
             return wait_for_dependents(backend, key, meta::uid(&object)).await;
         }
-        return Ok(());
+        return storage::look_at(backend, key, &object).await;
     }
     judge(backend, key, &object).await
 }
@@ -204,7 +205,7 @@ async fn drop_owners(backend: &Backend, key: &Key, uids: &[String]) -> Result<()
 }
 
 /// Takes a finalizer off; the object goes if it was the last.
-async fn release(backend: &Backend, key: &Key, finalizer: &str) -> Result<(), Status> {
+pub(super) async fn release(backend: &Backend, key: &Key, finalizer: &str) -> Result<(), Status> {
     let table = backend.registry.table();
     let Some(resource) = resource_of(&table, key) else { return Ok(()) };
     rewrite(backend, &resource, key, |object| {

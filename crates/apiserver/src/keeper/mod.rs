@@ -10,6 +10,7 @@ mod events;
 mod namespaces;
 mod notices;
 mod services;
+mod storage;
 
 use std::sync::Arc;
 use std::time::Duration;

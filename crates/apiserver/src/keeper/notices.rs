@@ -11,6 +11,7 @@ use homeostat_store::Entry;
 use memchr::memmem;
 use tokio::sync::Notify;
 
+use super::storage;
 use crate::backend::Backend;
 use crate::crd;
 use crate::object::encode;
@@ -47,6 +48,8 @@ struct State {
     ending_resources: BTreeMap<(Box<str>, Box<str>), Box<str>>,
     /// Owners that go after their dependents, by uid.
     waiting_owners: BTreeMap<Box<str>, Key>,
+    /// Claims, volumes and classes that go when nobody uses them any more.
+    waiting_storage: BTreeSet<Key>,
 }
 
 impl Notices {
@@ -90,6 +93,16 @@ impl Notices {
         let key = self.state().waiting_owners.get(uid).cloned();
         if let Some(key) = key {
             self.leave(Notice::Object(key));
+        }
+    }
+
+    /// Remembers that storage waits for its users (or no longer does).
+    pub(super) fn set_waiting_storage(&self, key: &Key, is_waiting: bool) {
+        let mut state = self.state();
+        if is_waiting {
+            state.waiting_storage.insert(key.clone());
+        } else {
+            state.waiting_storage.remove(key);
         }
     }
 
@@ -199,6 +212,9 @@ impl State {
             _ => {}
         }
         if old.is_some() && new.is_none() {
+            if storage::is_user(key) {
+                self.waiting.extend(self.waiting_storage.iter().cloned().map(Notice::Object));
+            }
             if self.ending_namespaces.contains(key.namespace()) {
                 self.waiting.insert(Notice::Namespace(key.namespace().into()));
             }

@@ -121,18 +121,7 @@ mod tests {
     use super::*;
 
     fn custom(raw_schema: Value) -> Custom {
-        Custom {
-            schema: None,
-            cel: None,
-            raw_schema,
-            columns: Vec::new(),
-            selectable_fields: Vec::new(),
-            has_status: false,
-            scale: None,
-            storage_version: "v1".into(),
-            deprecation_warning: None,
-            is_terminating: false,
-        }
+        Custom { raw_schema, storage_version: "v1".into(), ..Custom::default() }
     }
 
     #[test]

@@ -10,14 +10,16 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use http::{HeaderValue, Method, Request, Response, header};
 use hyper::body::{Body as _, Incoming};
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
-use super::limits::{ANSWER_TIME, BODY_BYTES_MAX, READS_MAX, RETRY_AFTER_S, WRITES_MAX};
+use super::limits::{
+    ANSWER_TIME, BODY_BYTES_MAX, READS_MAX, RETRY_AFTER_S, USER_READS_MAX, USER_WRITES_MAX, WRITES_MAX,
+};
 use super::request::RequestBody;
 use super::response::ResponseBody;
+use super::seats::{Seat, Seats};
 use crate::auth::{Authenticator, Identity, Peer};
 use crate::body::Body;
 use crate::status::Status;
@@ -46,8 +48,8 @@ impl<S> Handler for S where
 pub(crate) struct Gate<H> {
     handler: H,
     authenticator: Arc<Authenticator>,
-    reads: Semaphore,
-    writes: Semaphore,
+    reads: Seats,
+    writes: Seats,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -60,7 +62,8 @@ impl<H: Handler> Gate<H> {
         tasks: TaskTracker,
         stop: CancellationToken,
     ) -> Self {
-        let (reads, writes) = (Semaphore::new(READS_MAX), Semaphore::new(WRITES_MAX));
+        let (reads, writes) =
+            (Seats::new(USER_READS_MAX, READS_MAX), Seats::new(USER_WRITES_MAX, WRITES_MAX));
         Self { handler, authenticator, reads, writes, tasks, stop }
     }
 
@@ -85,7 +88,7 @@ impl<H: Handler> Gate<H> {
         &'a self,
         request: &Request<RequestBody>,
         peer: &Peer,
-    ) -> Result<(Identity, Option<SemaphorePermit<'a>>), Box<Response<Body>>> {
+    ) -> Result<(Identity, Option<Seat<'a>>), Box<Response<Body>>> {
         let identity = self
             .authenticator
             .authenticate(peer, request.headers())
@@ -99,9 +102,9 @@ impl<H: Handler> Gate<H> {
         }
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
         let room = if is_read { &self.reads } else { &self.writes };
-        match room.try_acquire() {
-            Ok(permit) => Ok((identity, Some(permit))),
-            Err(_) => Err(Box::new(too_many())),
+        match room.take(&identity.name) {
+            Some(seat) => Ok((identity, Some(seat))),
+            None => Err(Box::new(too_many())),
         }
     }
 

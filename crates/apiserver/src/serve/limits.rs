@@ -5,16 +5,23 @@ use std::time::Duration;
 /// Largest request body: kube-apiserver's.
 pub const BODY_BYTES_MAX: u64 = 3 * 1024 * 1024;
 
-/// Reads answered at once: kube-apiserver's. More wait outside, told to come back.
-pub const READS_MAX: usize = 400;
-/// Writes answered at once: kube-apiserver's.
-pub const WRITES_MAX: usize = 200;
+/// Reads of one user answered at once: kube-apiserver's for all. More wait outside, told to come back.
+pub const USER_READS_MAX: usize = 400;
+/// Writes of one user answered at once: kube-apiserver's for all.
+pub const USER_WRITES_MAX: usize = 200;
+/// Reads answered at once: nobody can fill it alone.
+pub const READS_MAX: usize = 2 * USER_READS_MAX;
+/// Writes answered at once: nobody can fill it alone.
+pub const WRITES_MAX: usize = 2 * USER_WRITES_MAX;
 /// When a refused request may come again.
 pub const RETRY_AFTER_S: u32 = 1;
 
 /// Open connections. An idle one costs some 40 KB (TLS and HTTP buffers), so this many cost 160 MB at worst; beyond
 /// it the newest is closed at once, and those being served notice nothing.
 pub const CONNECTIONS_MAX: usize = 4096;
+/// File descriptors connections leave to the rest of the process: the store's files above all, which must open when a log
+/// file is full.
+pub const DESCRIPTORS_RESERVED: usize = 256;
 
 /// To finish a TLS handshake: three round trips on the worst of networks. An unfinished one holds a connection.
 pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);

@@ -5,12 +5,16 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
 use super::connection::Shared;
 use super::gate::Handler;
 use super::{Error, limits};
+
+/// A server that may open hardly any files still answers a few clients.
+const CONNECTIONS_MIN: usize = 16;
 
 /// Starts to listen. Port 0 takes any free one.
 pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
@@ -30,13 +34,14 @@ pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
 /// latest after [`limits::DRAIN_TIME`]. Dropping the future cuts all connections.
 pub(crate) async fn run<H: Handler>(listener: TcpListener, shared: Arc<Shared<H>>) {
     let mut connections = JoinSet::new();
+    let connections_max = connections_max();
     loop {
         tokio::select! {
             biased;
             () = shared.stop.cancelled() => break,
             Some(ended) = connections.join_next() => report(ended),
             accepted = listener.accept() => match accepted {
-                Ok(_) if connections.len() >= limits::CONNECTIONS_MAX => {
+                Ok(_) if connections.len() >= connections_max => {
                     tracing::warn!("{} connections are open, the newest is refused", connections.len());
                 }
                 Ok((stream, _)) => drop(connections.spawn(shared.clone().serve(stream))),
@@ -61,6 +66,23 @@ pub(crate) async fn run<H: Handler>(listener: TcpListener, shared: Arc<Shared<H>
         // Their requests end with them: the streams they answer are gone.
         shared.tasks.wait().await;
     }
+}
+
+/// As many connections as the process may have descriptors for, and some left. Raises the soft limit for them, as far as
+/// the hard one allows.
+fn connections_max() -> usize {
+    let wanted = (limits::CONNECTIONS_MAX + limits::DESCRIPTORS_RESERVED) as u64;
+    let limit = getrlimit(Resource::Nofile);
+    let mut allowed = limit.current.unwrap_or(wanted);
+    if allowed < wanted {
+        let raised = wanted.min(limit.maximum.unwrap_or(wanted));
+        let fresh = Rlimit { current: Some(raised), maximum: limit.maximum };
+        if raised > allowed && setrlimit(Resource::Nofile, fresh).is_ok() {
+            allowed = raised;
+        }
+    }
+    let allowed = usize::try_from(allowed).unwrap_or(usize::MAX);
+    allowed.saturating_sub(limits::DESCRIPTORS_RESERVED).clamp(CONNECTIONS_MIN, limits::CONNECTIONS_MAX)
 }
 
 fn report(ended: Result<(), tokio::task::JoinError>) {

@@ -29,6 +29,7 @@ pub mod limits;
 mod listener;
 mod request;
 mod response;
+mod seats;
 mod tls;
 
 pub use error::Error;

@@ -247,18 +247,7 @@ mod tests {
     }
 
     fn custom(columns: Vec<Value>) -> Resource {
-        let custom = Custom {
-            schema: None,
-            cel: None,
-            raw_schema: Value::Null,
-            columns,
-            selectable_fields: Vec::new(),
-            has_status: false,
-            scale: None,
-            storage_version: "v1".into(),
-            deprecation_warning: None,
-            is_terminating: false,
-        };
+        let custom = Custom { columns, storage_version: "v1".into(), ..Custom::default() };
         Resource { source: Source::Custom(Arc::new(custom)), ..row("ConfigMap") }
     }
 

@@ -13,6 +13,7 @@ use homeostat_store::{Entry, Error as StoreError, Event, Snapshot, Watch};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::get::too_large;
 use super::select::Selection;
 use super::{Answer, Call};
 use crate::body::Body;
@@ -41,6 +42,9 @@ pub(super) fn watch(call: Call) -> Result<Answer, Status> {
     let start = Start::of(&call)?;
     let timeout = timeout(&call)?;
     let snapshot = call.backend.store.snapshot();
+    if start.at_least > snapshot.revision() {
+        return Err(too_large(start.at_least, snapshot.revision()));
+    }
     let prefix = call.prefix();
     let from = start.from.unwrap_or_else(|| snapshot.revision());
     let opened = call.backend.store.watch(&prefix, from);
@@ -77,6 +81,8 @@ struct Start {
     from: Option<Revision>,
     sends_initial: bool,
     marks_end: bool,
+    /// The initial events show a state not older than this.
+    at_least: Revision,
 }
 
 impl Start {
@@ -92,11 +98,12 @@ impl Start {
                 .map_err(|_| Status::unclassified(super::get::not_a_revision(text)))?,
         };
         let is_unset = revision == Revision::ZERO;
+        let now = Self { from: None, sends_initial: false, marks_end: false, at_least: Revision::ZERO };
         Ok(match initial {
-            Some(true) => Self { from: None, sends_initial: true, marks_end: true },
-            None if is_unset => Self { from: None, sends_initial: true, marks_end: false },
-            Some(false) if is_unset => Self { from: None, sends_initial: false, marks_end: false },
-            _ => Self { from: Some(revision), sends_initial: false, marks_end: false },
+            Some(true) => Self { sends_initial: true, marks_end: true, at_least: revision, ..now },
+            None if is_unset => Self { sends_initial: true, ..now },
+            Some(false) if is_unset => now,
+            _ => Self { from: Some(revision), ..now },
         })
     }
 }

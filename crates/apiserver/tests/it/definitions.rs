@@ -136,3 +136,25 @@ async fn a_definition_that_makes_no_sense_is_refused() {
     let refused = plane.post(DEFINITIONS, untyped).await.expect(422);
     assert!(refused["message"].as_str().unwrap().contains("must not be empty for specified object fields"));
 }
+
+#[tokio::test]
+async fn objects_are_read_by_the_schema_of_today() {
+    let plane = with_lamps().await;
+    plane.post(LAMPS, lamp("a", json!({"watts": 5, "count": 1}))).await.expect(201);
+    let mut definition = definition();
+    let spec = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    spec["properties"]["volts"] = json!({"type": "integer", "default": 230});
+    spec["properties"].as_object_mut().unwrap().remove("count");
+    let path = format!("{DEFINITIONS}/lamps.demo.dev");
+    let stored = plane.get(&path).await.expect(200);
+    definition["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"].clone();
+    plane.put(&path, definition).await.expect(200);
+    let today = json!({"watts": 5, "colour": "white", "volts": 230});
+    let read = plane.get(&format!("{LAMPS}/a")).await.expect(200);
+    assert_eq!(read["spec"], today);
+    assert_eq!(plane.get(LAMPS).await.expect(200)["items"][0], read);
+    let mut events = plane.watch(&format!("{LAMPS}?watch=1")).await;
+    assert_eq!(events.next().await.unwrap()["object"], read);
+    let same = plane.put(&format!("{LAMPS}/a"), read.clone()).await.expect(200);
+    assert_eq!(same["spec"], today);
+}

@@ -106,3 +106,31 @@ async fn a_namespace_has_its_objects_and_takes_them_along() {
     plane.until_gone(inside).await;
     plane.get(&format!("{inside}/configmaps/held")).await.expect(404);
 }
+
+#[tokio::test]
+async fn storage_goes_when_nobody_uses_it() {
+    let plane = Plane::start().await;
+    let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
+    let claim = |name: &str| {
+        json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}}}})
+    };
+    for name in ["used", "unused"] {
+        plane.post(claims, claim(name)).await.expect(201);
+    }
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "used"}}]}});
+    plane.post("/api/v1/namespaces/default/pods", pod).await.expect(201);
+    plane.delete(&format!("{claims}/used")).await.expect(200);
+    plane.delete(&format!("{claims}/unused")).await.expect(200);
+    plane.until_gone(&format!("{claims}/unused")).await;
+    plane.get(&format!("{claims}/used")).await.expect(200);
+    let at_once = json!({"gracePeriodSeconds": 0});
+    plane.ask("DELETE", "/api/v1/namespaces/default/pods/p", at_once).await.expect(200);
+    plane.until_gone(&format!("{claims}/used")).await;
+    let volume = json!({"metadata": {"name": "v"}, "spec": {"capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}});
+    plane.post("/api/v1/persistentvolumes", volume).await.expect(201);
+    plane.delete("/api/v1/persistentvolumes/v").await.expect(200);
+    plane.until_gone("/api/v1/persistentvolumes/v").await;
+}

@@ -123,6 +123,15 @@ async fn a_streaming_list_ends_with_a_bookmark() {
 }
 
 #[tokio::test]
+async fn a_state_that_is_not_there_yet_is_not_shown() {
+    let plane = filled(1).await;
+    let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let refused = plane.get(&format!("{MAPS}?watch=1&{query}&resourceVersion=99999")).await.expect(504);
+    assert_eq!(refused["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
+    plane.get(&format!("{MAPS}?resourceVersion=99999")).await.expect(504);
+}
+
+#[tokio::test]
 async fn tables_and_metadata_are_other_views_of_the_same_objects() {
     let plane = filled(1).await;
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";

@@ -371,7 +371,7 @@ async fn requests_beyond_the_limit_are_told_to_come_back_and_watches_take_no_roo
         async move { sender.send_request(request).await.unwrap() }
     };
     let mut held = tokio::task::JoinSet::new();
-    for _ in 0..limits::READS_MAX {
+    for _ in 0..limits::USER_READS_MAX {
         held.spawn(send("/hold"));
     }
     let refused = loop {
