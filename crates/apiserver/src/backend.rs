@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** every write of the server passes through [`Backend::commit`], so the keeper sees each one.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use homeostat_core::{Clock, Entropy, Key};
 use homeostat_store::{Committed, Entry, Error, Expect, Op, SharedStore, Txn};
@@ -10,6 +10,7 @@ use homeostat_store::{Committed, Entry, Error, Expect, Op, SharedStore, Txn};
 use crate::auth::Authorizer;
 use crate::keeper::Notices;
 use crate::kinds::service::Allocator;
+use crate::logs::LogSource;
 use crate::object::encode;
 use crate::registry::Registry;
 use crate::resource::Resource;
@@ -28,6 +29,8 @@ pub(crate) struct Backend {
     pub(crate) notices: Notices,
     /// Addresses and ports of Services.
     pub(crate) services: Allocator,
+    /// Whoever runs Pods, once somebody does.
+    pub(crate) logs: OnceLock<Arc<dyn LogSource>>,
 }
 
 impl Backend {

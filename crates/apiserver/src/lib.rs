@@ -17,6 +17,7 @@ pub mod field;
 pub mod health;
 pub mod keeper;
 pub mod kinds;
+pub mod logs;
 pub mod metadata;
 mod namespace;
 pub mod negotiate;

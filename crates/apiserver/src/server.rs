@@ -128,6 +128,7 @@ impl Builder {
             registry,
             notices: Notices::default(),
             services: crate::kinds::service::Allocator::default(),
+            logs: std::sync::OnceLock::new(),
         });
         let born = bootstrap::objects::Config { address: self.address, ca_pem: self.root_ca.clone() };
         bootstrap::write(&backend, &born).await?;
@@ -156,6 +157,11 @@ impl ApiServer {
     #[must_use]
     pub fn acting_as(&self, identity: Identity) -> Self {
         Self { shared: Arc::clone(&self.shared), identity }
+    }
+
+    /// From now on the logs of Pods on this source's node are read there. There is one source; the first counts.
+    pub fn serve_logs(&self, source: Arc<dyn crate::logs::LogSource>) {
+        let _ = self.shared.backend.logs.set(source);
     }
 
     /// Answers one request.

@@ -28,6 +28,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // The keeper of a node's processes, and what starts each of them, are this program again.
+    if let Some(code) = homeostat::embedded::act_if_asked() {
+        return code;
+    }
     let arguments = Arguments::parse();
     log();
     let result = match arguments.command {

@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use homeostat::embedded::ControlPlane;
+use homeostat::embedded::{ControlPlane, NodeOptions};
 use homeostat_core::Entropy;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -41,6 +41,24 @@ pub(crate) struct Up {
     /// Leave Deployments, Jobs and their like alone: only the API, no controllers
     #[arg(long)]
     no_workloads: bool,
+
+    /// Also run Pods, as processes of this machine: who may create Pods can run commands here
+    #[arg(long)]
+    node: bool,
+
+    /// What runs for containers of this image that have no command; words are split at spaces
+    #[arg(long, value_name = "NAME=COMMAND", requires = "node", value_parser = parse_image)]
+    image: Vec<(String, Vec<String>)>,
+}
+
+/// `NAME=COMMAND WORDS`. A name may hold no `=`, a command may.
+fn parse_image(text: &str) -> Result<(String, Vec<String>), String> {
+    let (name, command) = text.split_once('=').ok_or("write NAME=COMMAND")?;
+    let command: Vec<String> = command.split_whitespace().map(ToOwned::to_owned).collect();
+    if name.is_empty() || command.is_empty() {
+        return Err("neither the name nor the command may be empty".to_owned());
+    }
+    Ok((name.to_owned(), command))
 }
 
 impl Up {
@@ -62,6 +80,9 @@ impl Up {
         if let Place::Folder(folder) = &place {
             builder = builder.data_dir(folder);
         }
+        if self.node {
+            builder = builder.node(self.node_options());
+        }
         let mut control = builder.start().await?;
         announce(&control)?;
         let outcome = tokio::select! {
@@ -72,6 +93,11 @@ impl Up {
         control.stop().await?;
         signals.await?;
         Ok(outcome?)
+    }
+
+    fn node_options(&self) -> NodeOptions {
+        let images = self.image.iter().cloned();
+        images.fold(NodeOptions::new(), |options, (name, command)| options.image(name, command))
     }
 
     fn place(&self, entropy: &Entropy) -> Result<Place, Box<dyn Error>> {

@@ -52,6 +52,7 @@ pub struct Controller<K: Kind> {
     concurrency: usize,
     cleanup: Option<Cleanup<K>>,
     companions: Vec<Companion>,
+    is_called_to_the_end: bool,
 }
 
 /// A task that lives beside a controller and ends in its own time after the stop.
@@ -81,6 +82,7 @@ impl<K: Kind> Controller<K> {
             concurrency: CONCURRENCY,
             cleanup: None,
             companions: Vec::new(),
+            is_called_to_the_end: false,
         }
     }
 
@@ -212,6 +214,12 @@ impl<K: Kind> Controller<K> {
         handlers.complete(self)
     }
 
+    /// Also reconciles objects that are being deleted, without a finalizer of ours: for kinds whose end is the
+    /// controller's own work, as the end of a Pod is its node's.
+    pub fn to_the_end(self) -> Self {
+        Self { is_called_to_the_end: true, ..self }
+    }
+
     /// Completes the controller with its reconcile function.
     pub fn reconcile<F, Fut>(self, reconcile: F) -> Control
     where
@@ -305,6 +313,7 @@ impl<K: Kind> Part for Complete<K> {
             cache: cache.clone(),
             reconcile,
             cleanup: controller.cleanup,
+            is_called_to_the_end: controller.is_called_to_the_end,
             memo: memo.clone(),
         });
         forget_gone(&cache, memo);

@@ -47,6 +47,8 @@ pub(crate) struct Engine<K: Kind> {
     pub(crate) finalizer: String,
     pub(crate) reconcile: Handler<K>,
     pub(crate) cleanup: Option<Cleanup<K>>,
+    /// Objects being deleted are reconciled like any other.
+    pub(crate) is_called_to_the_end: bool,
     /// What was applied last to each child, so that applying it again costs nothing.
     pub(crate) memo: Arc<Memo>,
 }
@@ -89,12 +91,12 @@ impl<K: Kind> Engine<K> {
                 self.context(object, work).release().await?;
                 Ok(Action::await_change())
             }
-            (_, true) => Ok(Action::await_change()),
+            (_, true) if !self.is_called_to_the_end => Ok(Action::await_change()),
             (Some(_), false) if is_needed && !is_held => {
                 let object = self.context(object, work).hold().await?;
                 self.call(object, work, &self.reconcile).await
             }
-            (_, false) => self.call(object, work, &self.reconcile).await,
+            (_, _) => self.call(object, work, &self.reconcile).await,
         }
     }
 

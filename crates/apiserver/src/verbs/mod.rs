@@ -10,6 +10,7 @@ mod delete;
 mod delete_collection;
 mod get;
 mod list;
+mod log;
 mod options;
 mod patch;
 mod pod;

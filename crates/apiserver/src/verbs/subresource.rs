@@ -11,9 +11,10 @@ pub(super) async fn run(call: Call, method: &Method, body: Bytes) -> Result<Answ
     match (&*call.path.subresource, method) {
         ("scale", _) => scale::run(&call, method, &body).await,
         ("binding" | "eviction", &Method::POST) => super::pod::run(&call, &body).await,
+        ("log", &Method::GET) => super::log::log(&call).await,
         ("log" | "exec" | "attach" | "portforward" | "proxy", _) => {
             get::get(&call)?;
-            Err(Status::bad_request("this server runs no Pods: there is nothing to connect to"))
+            Err(Status::bad_request("this server offers no connections into Pods"))
         }
         (_, &Method::GET) => get::get(&call),
         (_, &Method::PUT) => update::update(&call, &body).await,

@@ -13,6 +13,9 @@ pub enum Error {
     /// The workload controllers ended.
     #[error(transparent)]
     Workloads(#[from] homeostat_runtime::Error),
+    /// The node cannot run Pods.
+    #[error(transparent)]
+    Node(#[from] homeostat_workloads::node::Error),
     /// A part of it panicked: a bug of ours.
     #[error("a part of the control plane failed: {0}")]
     Panicked(String),

@@ -1,11 +1,12 @@
-//! The embedded control plane: store, API server, keeper and, if asked for, a TLS socket and the workload controllers,
-//! assembled and owned by one value.
+//! The embedded control plane: store, API server, keeper and, if asked for, a TLS socket, the workload controllers and a
+//! node, assembled and owned by one value.
 //!
-//! **Invariant:** every task is awaited by [`ControlPlane::stop`], in the order clients, keeper, store, so that what
+//! **Invariant:** every task is awaited by [`ControlPlane::stop`], in the order node, clients, keeper, store, so that what
 //! was acknowledged is on disk when it returns. Dropping it instead ends the tasks at once; the disk store survives
 //! that as it survives a kill.
 
 mod error;
+mod logs;
 mod run;
 
 use std::net::SocketAddr;
@@ -18,11 +19,13 @@ use homeostat_apiserver::serve::{self, Server};
 use homeostat_core::{Clock, Entropy};
 use homeostat_store::{Disk, Limits, Memory, SharedStore, disk};
 use homeostat_workloads::controllers;
+use homeostat_workloads::node::Node;
 use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use error::Error;
+pub use homeostat_workloads::node::{NodeOptions, RestartBackoff, act_if_asked};
 pub use run::run;
 
 /// The namespace in-process clients start in.
@@ -36,6 +39,7 @@ pub struct Builder {
     has_workloads: bool,
     clock: Clock,
     entropy: Entropy,
+    node: Option<NodeOptions>,
 }
 
 /// A running control plane.
@@ -44,6 +48,9 @@ pub struct ControlPlane {
     store: SharedStore,
     url: Option<String>,
     kubeconfig: Option<PathBuf>,
+    /// What uses the API in this process; it ends first.
+    users: JoinSet<Result<(), Error>>,
+    users_stop: CancellationToken,
     tasks: JoinSet<Result<(), Error>>,
     stop: CancellationToken,
 }
@@ -78,6 +85,16 @@ impl Builder {
         self
     }
 
+    /// Also runs Pods, as processes of this machine: who may create Pods can run commands here. Without a folder of its
+    /// own the node lives in the data folder, or in a temporary one that goes with it.
+    ///
+    /// The node starts this program again as the keeper of its processes: let `main` begin with [`act_if_asked`].
+    #[must_use]
+    pub fn node(mut self, options: NodeOptions) -> Self {
+        self.node = Some(options);
+        self
+    }
+
     /// Starts it. When this returns, requests are answered.
     ///
     /// # Errors
@@ -107,7 +124,12 @@ impl Builder {
             keeper.run(keeper_stop).await;
             Ok(())
         });
-        let mut plane = ControlPlane { api, store, url: None, kubeconfig: None, tasks, stop };
+        let (users, users_stop) = (JoinSet::new(), CancellationToken::new());
+        let mut plane =
+            ControlPlane { api, store, url: None, kubeconfig: None, users, users_stop, tasks, stop };
+        if let Some(options) = self.node_options() {
+            plane.start_node(options, self.clock).await?;
+        }
         if let (Some(server), Some(authenticator)) = (server, authenticator) {
             plane.url = Some(server.url());
             plane.kubeconfig = Some(server.kubeconfig().to_owned());
@@ -116,10 +138,25 @@ impl Builder {
         }
         if self.has_workloads {
             let operator = controllers::operator().time_and_chance(self.clock, self.entropy);
-            let (client, stop) = (plane.client(), plane.stop.clone());
-            plane.tasks.spawn(async move { Ok(operator.run_on(client, stop).await?) });
+            let (client, stop) = (plane.client(), plane.users_stop.clone());
+            plane.users.spawn(async move { Ok(operator.run_on(client, stop).await?) });
         }
         Ok(plane)
+    }
+
+    /// The options of the node, with a place for it.
+    fn node_options(&self) -> Option<NodeOptions> {
+        /// Letters of a temporary name: nobody guesses it.
+        const SUFFIX_LETTERS: usize = 10;
+        let options = self.node.clone()?;
+        Some(match (options.given_folder(), &self.data_dir) {
+            (Some(_), _) => options,
+            (None, Some(folder)) => options.folder(folder.join("node")),
+            (None, None) => {
+                let name = format!("homeostat-node-{}", self.entropy.suffix(SUFFIX_LETTERS));
+                options.folder(std::env::temp_dir().join(name)).ephemeral()
+            }
+        })
     }
 
     fn store(&self) -> Result<SharedStore, homeostat_store::Error> {
@@ -155,7 +192,17 @@ impl ControlPlane {
             has_workloads: false,
             clock: Clock::system(),
             entropy: Entropy::system(),
+            node: None,
         }
+    }
+
+    async fn start_node(&mut self, options: NodeOptions, clock: Clock) -> Result<(), Error> {
+        let name = options.given_name().to_owned();
+        let node = Node::connect(self.client(), options, clock).await?;
+        self.api.serve_logs(Arc::new(logs::NodeLogs { node: name, logs: node.logs() }));
+        let stop = self.users_stop.clone();
+        self.users.spawn(async move { Ok(node.run(stop).await?) });
+        Ok(())
     }
 
     /// A client that calls the API in this process, as its administrator.
@@ -183,20 +230,26 @@ impl ControlPlane {
     /// # Errors
     /// What failed.
     pub async fn failed(&mut self) -> Result<(), Error> {
-        match self.tasks.join_next().await {
-            Some(Ok(outcome)) => outcome,
-            Some(Err(panic)) => Err(Error::Panicked(panic.to_string())),
-            None => Ok(()),
-        }
+        let ended = tokio::select! {
+            Some(ended) = self.tasks.join_next() => ended,
+            Some(ended) = self.users.join_next() => ended,
+            else => return Ok(()),
+        };
+        ended.unwrap_or_else(|panic| Err(Error::Panicked(panic.to_string())))
     }
 
-    /// Ends open watches, finishes what is in flight, closes the store.
+    /// Ends the node's processes and open watches, finishes what is in flight, closes the store.
     ///
     /// # Errors
     /// What failed on the way; the rest is stopped all the same.
     pub async fn stop(mut self) -> Result<(), Error> {
-        self.stop.cancel();
         let mut outcome = Ok(());
+        self.users_stop.cancel();
+        while let Some(user) = self.users.join_next().await {
+            let ended = user.map_err(|panic| Error::Panicked(panic.to_string()));
+            outcome = outcome.and(ended.flatten());
+        }
+        self.stop.cancel();
         while let Some(task) = self.tasks.join_next().await {
             let ended = task.map_err(|panic| Error::Panicked(panic.to_string()));
             outcome = outcome.and(ended.and_then(std::convert::identity));

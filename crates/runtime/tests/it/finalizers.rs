@@ -99,3 +99,21 @@ async fn a_deletion_while_the_operator_was_down_is_cleaned_up_at_start() {
     run_with_cleanup(&mut lab).await;
     assert_eq!(finalizers(&lab, "w").await, None);
 }
+
+/// A Pod's node has work to do while the Pod is being deleted, and no finalizer to hold it by.
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_asks_for_it_is_called_to_the_end() {
+    let mut lab = Lab::new().await;
+    let log = lab.log.clone();
+    let control = Controller::<Widget>::new().to_the_end().reconcile(move |widget, _| {
+        log.say(if widget.metadata.deletion_timestamp.is_some() { "ending" } else { "living" });
+        async { Ok(Action::await_change()) }
+    });
+    lab.run(|operator| operator.control(control));
+    lab.widget("w").await;
+    lab.patch::<Widget>("w", json!({"metadata": {"finalizers": ["someone.else/holds"]}})).await;
+    lab.log.take();
+    lab.delete::<Widget>("w").await;
+    assert_eq!(lab.log.take(), ["ending"]);
+    assert_eq!(finalizers(&lab, "w").await.unwrap(), ["someone.else/holds"]);
+}

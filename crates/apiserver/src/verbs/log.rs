@@ -1,0 +1,191 @@
+//! `pods/log`: which container is meant, which options go together, then whoever runs the Pod reads.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::{Answer, Call};
+use crate::backend::key_of;
+use crate::body::Body;
+use crate::field::{Error, Path};
+use crate::logs::{LogRefusal, LogRequest};
+use crate::object::encode;
+use crate::object::meta;
+use crate::request::Query;
+use crate::status::Status;
+
+/// Answers with the log of one container.
+pub(super) async fn log(call: &Call) -> Result<Answer, Status> {
+    let pod = {
+        let snapshot = call.backend.store.snapshot();
+        encode::decode(snapshot.get(&call.key()).ok_or_else(|| call.not_found())?)
+    };
+    let mut request = options(&call.query, &call.path.name, call.backend.clock.now())?;
+    request.pod = meta::uid(&pod).into();
+    request.container = container(call, &pod)?;
+    let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+    if node.is_empty() {
+        // Not bound yet: nothing was said.
+        return Ok(plain(Body::Empty));
+    }
+    let Some(source) = call.backend.logs.get().filter(|source| source.node() == node) else {
+        return Err(unreachable(call, node));
+    };
+    let container = request.container.clone();
+    let log = source.read(request).await.map_err(|refusal| refused(call, &pod, &container, refusal))?;
+    Ok(plain(Body::stream(log)))
+}
+
+fn plain(body: Body) -> Answer {
+    Answer::body(200, "text/plain", body)
+}
+
+/// The options of the query, as Kubernetes checks them.
+fn options(query: &Query, pod: &str, now: Timestamp) -> Result<LogRequest, Status> {
+    let mut errors = Vec::new();
+    let tail = number(query, "tailLines", 0, &mut errors)?;
+    let since_seconds = number(query, "sinceSeconds", 1, &mut errors)?;
+    let limit_bytes = number(query, "limitBytes", 1, &mut errors)?;
+    if since_seconds.is_some() && query.has("sinceTime") {
+        let detail = "at most one of `sinceTime` or `sinceSeconds` may be specified";
+        errors.push(Error::forbidden(&Path::Root, detail));
+    }
+    if !errors.is_empty() {
+        return Err(Status::invalid("", "PodLogOptions", pod, &errors));
+    }
+    let since = match since_seconds {
+        Some(seconds) => i64::try_from(seconds).ok().map(|seconds| now - SignedDuration::from_secs(seconds)),
+        None => time(query)?,
+    };
+    Ok(LogRequest {
+        pod: String::new(),
+        container: String::new(),
+        previous: query.flag("previous"),
+        follow: query.flag("follow"),
+        timestamps: query.flag("timestamps"),
+        since,
+        tail,
+        limit_bytes,
+    })
+}
+
+fn number(
+    query: &Query,
+    name: &'static str,
+    min: i64,
+    errors: &mut Vec<Error>,
+) -> Result<Option<u64>, Status> {
+    let text = query.get(name);
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let value: i64 =
+        text.parse().map_err(|_| Status::bad_request(format!("{name} {text:?} is not a whole number")))?;
+    if value < min {
+        let detail = if min == 0 { "must be greater than or equal to 0" } else { "must be greater than 0" };
+        errors.push(Error::invalid(&Path::Root.field(name), &json!(value), detail));
+    }
+    Ok(u64::try_from(value).ok())
+}
+
+fn time(query: &Query) -> Result<Option<Timestamp>, Status> {
+    let text = query.get("sinceTime");
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse()
+        .map(Some)
+        .map_err(|_| Status::bad_request(format!("sinceTime {text:?} is not a time of RFC 3339")))
+}
+
+/// The container that is meant.
+fn container(call: &Call, pod: &Value) -> Result<String, Status> {
+    let (asked, name) = (call.query.get("container"), &call.path.name);
+    let main = names(pod, "containers");
+    let (init, ephemeral) = (names(pod, "initContainers"), names(pod, "ephemeralContainers"));
+    if !asked.is_empty() {
+        let is_known = [&main, &init, &ephemeral].into_iter().flatten().any(|one| *one == asked);
+        let refusal = || Status::bad_request(format!("container {asked} is not valid for pod {name}"));
+        return is_known.then(|| asked.to_owned()).ok_or_else(refusal);
+    }
+    if let [only] = &*main
+        && init.is_empty()
+        && ephemeral.is_empty()
+    {
+        return Ok((*only).to_owned());
+    }
+    let mut message =
+        format!("a container name must be specified for pod {name}, choose one of: [{}]", main.join(" "));
+    for (kind, names) in [("init", init), ("ephemeral", ephemeral)] {
+        if !names.is_empty() {
+            message.push_str(&format!(" or one of the {kind} containers: [{}]", names.join(" ")));
+        }
+    }
+    Err(Status::bad_request(message))
+}
+
+fn names<'a>(pod: &'a Value, list: &str) -> Vec<&'a str> {
+    pod["spec"][list].as_array().into_iter().flatten().filter_map(|one| one["name"].as_str()).collect()
+}
+
+/// Nobody here runs the Pods of this node.
+fn unreachable(call: &Call, node: &str) -> Status {
+    let table = call.backend.registry.table();
+    let nodes = table.get("", "v1", "nodes").expect("a built-in kind");
+    if call.backend.store.snapshot().get(&key_of(nodes, "", node)).is_none() {
+        return Status::not_found(&nodes.about(node));
+    }
+    Status::unavailable(format!("nobody answers for the node {node:?}: it is not run by this server"))
+}
+
+fn refused(call: &Call, pod: &Value, container: &str, refusal: LogRefusal) -> Status {
+    let name = &call.path.name;
+    match refusal {
+        LogRefusal::NotStarted => {
+            let reason = waiting_reason(pod, container);
+            Status::bad_request(format!(
+                "container {container:?} in pod {name:?} is waiting to start: {reason}"
+            ))
+        }
+        LogRefusal::NoPrevious => Status::bad_request(format!(
+            "previous terminated container {container:?} in pod {name:?} not found"
+        )),
+        LogRefusal::Unreadable(why) => Status::internal(&why),
+    }
+}
+
+/// What the Pod's status says the container waits for.
+fn waiting_reason<'a>(pod: &'a Value, container: &str) -> &'a str {
+    let statuses = ["containerStatuses", "initContainerStatuses"].into_iter();
+    let mut all = statuses.flat_map(|list| pod["status"][list].as_array().into_iter().flatten());
+    let found = all.find(|one| one["name"] == container);
+    found.and_then(|one| one["state"]["waiting"]["reason"].as_str()).unwrap_or("ContainerCreating")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(query: &str, expected: Result<(Option<u64>, Option<u64>, bool), &str>) {
+        let now = Timestamp::from_second(1000).unwrap();
+        let found = options(&Query::parse(Some(query)), "p", now);
+        let found = found.map(|request| (request.tail, request.limit_bytes, request.follow));
+        match (found, expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+            (Err(status), Err(words)) => assert!(status.message.contains(words), "{}", status.message),
+            (found, expected) => panic!("{found:?} instead of {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn options_are_checked_as_in_kubernetes() {
+        check("", Ok((None, None, false)));
+        check("tailLines=3&limitBytes=10&follow=true", Ok((Some(3), Some(10), true)));
+        check("tailLines=-1", Err("tailLines: Invalid value: -1: must be greater than or equal to 0"));
+        check("limitBytes=0", Err("limitBytes: Invalid value: 0: must be greater than 0"));
+        check("sinceSeconds=0", Err("sinceSeconds: Invalid value: 0: must be greater than 0"));
+        check("sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z", Err("at most one of"));
+        check("tailLines=x", Err("is not a whole number"));
+        check("sinceTime=x", Err("is not a time"));
+    }
+}

@@ -1,0 +1,11 @@
+//! The keeper as a program of its own, for programs that embed a node and whose `main` cannot begin with
+//! [`homeostat_workloads::node::act_if_asked`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    homeostat_workloads::node::act_if_asked().unwrap_or_else(|| {
+        eprintln!("error: this program is started by a node, not by people");
+        ExitCode::from(2)
+    })
+}

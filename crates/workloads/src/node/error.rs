@@ -1,0 +1,24 @@
+//! Why a node does not start or did not end well.
+
+use std::path::PathBuf;
+
+/// An error of a node.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The folder cannot be used.
+    #[error("cannot use the node's folder {}", folder.display())]
+    Folder {
+        /// Which one.
+        folder: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// There is no keeper and none can be started.
+    #[error("cannot start the keeper of the node's processes: {0}")]
+    Keeper(String),
+    /// The controllers ended with an error.
+    #[error(transparent)]
+    Runtime(#[from] homeostat_runtime::Error),
+}

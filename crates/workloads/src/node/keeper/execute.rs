@@ -1,0 +1,44 @@
+//! A command beside a container: a probe or a hook. Its output is cut short, its time is limited.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
+use tokio::time::timeout;
+
+use super::child::{self, exit_of};
+use super::process::signal_group;
+use super::protocol::{Executed, Exit, Process};
+use super::table::Keeper;
+
+/// As much as an event shows.
+const OUTPUT_BYTES_MAX: usize = 1024;
+
+/// Runs the command for at most this long. Dropping it leaves the process to end with the keeper.
+pub(super) async fn run(keeper: &Keeper, process: Process, limit: Duration) -> Executed {
+    let mut started = match child::start(keeper, process).await {
+        Ok(started) => started,
+        Err(words) => return Executed { exit: Exit::NotStarted(words.clone()), output: words },
+    };
+    let both = async { tokio::join!(started.child.wait(), beginning(&mut started.output)) };
+    let ended = timeout(limit, both).await;
+    signal_group(started.pid, Signal::KILL);
+    match ended {
+        Ok((status, output)) => Executed { exit: exit_of(status), output },
+        Err(_) => {
+            let _ = started.child.wait().await;
+            Executed { exit: Exit::TimedOut, output: format!("timed out after {limit:?}") }
+        }
+    }
+}
+
+async fn beginning(pipe: &mut pipe::Receiver) -> String {
+    let mut kept = Vec::new();
+    let mut chunk = [0; 4096];
+    while let Ok(count @ 1..) = pipe.read(&mut chunk).await {
+        let room = OUTPUT_BYTES_MAX.saturating_sub(kept.len()).min(count);
+        kept.extend_from_slice(&chunk[..room]);
+    }
+    String::from_utf8_lossy(&kept).into_owned()
+}

@@ -1,0 +1,103 @@
+//! The last step before a container's command: a process that makes itself what the container asks for and then becomes
+//! the command.
+//!
+//! It reads its orders from stdin to the end, and answers on the same socket: nothing and a closed socket when the command
+//! runs, words when it does not. **Invariant:** it dies with its keeper, and so does the command (`PR_SET_PDEATHSIG` survives
+//! the exec); nothing is left behind by a keeper that is killed.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode};
+
+use rustix::process::{Pid, Resource, Rlimit, Signal};
+use serde::{Deserialize, Serialize};
+
+use super::mount;
+use super::protocol::Process;
+
+/// The exit code of a launch that failed; nobody sees it, the words are what counts.
+const FAILED: u8 = 128;
+
+/// What the keeper writes to the launcher.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Orders {
+    pub(super) process: Process,
+    /// Who must be our parent.
+    pub(super) keeper_pid: i32,
+    /// How many files the command may open: the keeper raised its own limit.
+    pub(super) open_files: u64,
+}
+
+/// Becomes the command, or says why not.
+pub(super) fn main() -> ExitCode {
+    let mut text = String::new();
+    let Ok(mut answer) = answer_socket() else { return ExitCode::from(FAILED) };
+    let read = io::stdin().read_to_string(&mut text);
+    let error = match read.and_then(|_| Ok(serde_json::from_str::<Orders>(&text)?)) {
+        Ok(orders) => obey(orders),
+        Err(error) => format!("unreadable orders: {error}"),
+    };
+    // The keeper reads the words, or is gone and does not care.
+    let _ = answer.write_all(error.as_bytes());
+    ExitCode::from(FAILED)
+}
+
+/// A second handle on stdin that the exec closes.
+fn answer_socket() -> io::Result<File> {
+    /// Beyond stdin, stdout and stderr.
+    const FIRST_FREE: i32 = 3;
+    Ok(File::from(rustix::io::fcntl_dupfd_cloexec(io::stdin(), FIRST_FREE)?))
+}
+
+/// Returns only with a reason.
+fn obey(orders: Orders) -> String {
+    if let Err(error) = become_own_session(orders.keeper_pid) {
+        return error.to_string();
+    }
+    if let Err(error) = limit(&orders) {
+        return format!("cannot set its limits: {error}");
+    }
+    if let Err(error) = mount::all(&orders.process.mounts, &orders.process.scratch) {
+        return error.to_string();
+    }
+    let Some((program, arguments)) = orders.process.command.split_first() else {
+        return "the command is empty".to_owned();
+    };
+    let Ok(nothing) = File::open("/dev/null") else { return "cannot open /dev/null".to_owned() };
+    if let Err(error) = std::env::set_current_dir(&orders.process.directory) {
+        return format!("cannot enter the working directory {}: {error}", orders.process.directory.display());
+    }
+    let error = Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .envs(orders.process.environment)
+        .stdin(nothing)
+        .exec();
+    match error.kind() {
+        io::ErrorKind::NotFound => format!("exec: {program:?}: executable file not found in $PATH"),
+        _ => format!("exec: {program:?}: {error}"),
+    }
+}
+
+fn become_own_session(keeper_pid: i32) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // The keeper may have died before the line above.
+    if rustix::process::getppid().map(Pid::as_raw_pid) != Some(keeper_pid) {
+        return Err(io::Error::other("the keeper is gone"));
+    }
+    rustix::process::setsid()?;
+    Ok(())
+}
+
+fn limit(orders: &Orders) -> io::Result<()> {
+    let files = rustix::process::getrlimit(Resource::Nofile);
+    let open_files = Rlimit { current: Some(orders.open_files), ..files };
+    rustix::process::setrlimit(Resource::Nofile, open_files)?;
+    if let Some(bytes) = orders.process.memory_bytes {
+        // Private writable memory. Address space (RLIMIT_AS) would stop programs that only reserve much of it.
+        let data = Rlimit { current: Some(bytes), maximum: Some(bytes) };
+        rustix::process::setrlimit(Resource::Data, data)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! Where things lie in the node's folder.
+//!
+//! ```text
+//! keeper.lock keeper.sock keeper.log      of the keeper
+//! pods/UID/work                           the working directory of the Pod's processes
+//! pods/UID/volumes/VOLUME                 its volumes
+//! pods/UID/mounts                         empty; where mounts are made
+//! pods/UID/containers/NAME/runs.json      what became of the last two runs
+//! pods/UID/containers/NAME/ATTEMPT.log    what each of them said
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use super::protocol::RunId;
+
+/// A node's folder. Everything in it is for its owner only: environments and volumes hold secrets.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout(PathBuf);
+
+impl Layout {
+    pub(crate) fn new(folder: PathBuf) -> Self {
+        Self(folder)
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.0.join("keeper.lock")
+    }
+
+    pub(crate) fn socket_name() -> &'static str {
+        "keeper.sock"
+    }
+
+    pub(crate) fn keeper_log(&self) -> PathBuf {
+        self.0.join("keeper.log")
+    }
+
+    pub(crate) fn pods(&self) -> PathBuf {
+        self.0.join("pods")
+    }
+
+    pub(crate) fn pod(&self, uid: &str) -> PathBuf {
+        self.pods().join(uid)
+    }
+
+    pub(crate) fn work(&self, uid: &str) -> PathBuf {
+        self.pod(uid).join("work")
+    }
+
+    pub(crate) fn volumes(&self, uid: &str) -> PathBuf {
+        self.pod(uid).join("volumes")
+    }
+
+    /// Where the launcher makes mounts.
+    pub(crate) fn scratch(&self, uid: &str) -> PathBuf {
+        self.pod(uid).join("mounts")
+    }
+
+    pub(crate) fn container(&self, id: &RunId) -> PathBuf {
+        self.pod(&id.pod).join("containers").join(&id.container)
+    }
+
+    pub(crate) fn runs(&self, id: &RunId) -> PathBuf {
+        self.container(id).join("runs.json")
+    }
+
+    pub(crate) fn log(&self, id: &RunId, attempt: u32) -> PathBuf {
+        self.container(id).join(format!("{attempt}.log"))
+    }
+}

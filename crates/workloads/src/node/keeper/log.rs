@@ -1,0 +1,151 @@
+//! What a container says, line by line with the time, in the format container runtimes write: `TIME stdout F text`.
+//!
+//! stdout and stderr share one pipe, so that lines stand in the order they were written; both are labelled `stdout`.
+//! **Invariant:** one run never fills more than [`FILE_BYTES_MAX`] twice: a full file is set aside and the one before it
+//! is dropped.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use homeostat_core::Clock;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
+
+/// A log file is set aside beyond this, as the kubelet does.
+pub(crate) const FILE_BYTES_MAX: u64 = 10 * 1024 * 1024;
+/// A line longer than this is written in parts, as container runtimes do.
+const LINE_BYTES_MAX: usize = 16 * 1024;
+/// Read at once: what a pipe holds.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// The file of one run.
+pub(super) struct LogFile {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+}
+
+impl LogFile {
+    pub(super) fn create(path: PathBuf) -> io::Result<Self> {
+        let file = open(&path)?;
+        Ok(Self { path, file, bytes: 0 })
+    }
+
+    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        if self.bytes + lines.len() as u64 > FILE_BYTES_MAX && self.bytes > 0 {
+            fs::rename(&self.path, set_aside(&self.path))?;
+            self.file = open(&self.path)?;
+            self.bytes = 0;
+        }
+        self.bytes += lines.len() as u64;
+        self.file.write_all(lines)
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)
+}
+
+/// Where the older part of a log lies.
+pub(crate) fn set_aside(path: &Path) -> PathBuf {
+    path.with_extension("log.1")
+}
+
+/// Copies the pipe to the file until everyone who could write has closed it.
+pub(super) async fn copy(mut pipe: pipe::Receiver, mut log: LogFile, clock: Clock) {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut lines = Lines::default();
+    loop {
+        let count = match pipe.read(&mut chunk).await {
+            Ok(0) | Err(_) => break,
+            Ok(count) => count,
+        };
+        let text = lines.take(&chunk[..count], &clock.now().to_string());
+        if let Err(error) = log.write(&text) {
+            tracing::warn!(%error, file = %log.path.display(), "cannot write a log");
+        }
+    }
+    let text = lines.rest(&clock.now().to_string());
+    let _ = log.write(&text);
+}
+
+/// Cuts a stream into lines.
+#[derive(Default)]
+struct Lines {
+    begun: Vec<u8>,
+}
+
+impl Lines {
+    /// The lines that are complete with this chunk.
+    fn take(&mut self, chunk: &[u8], time: &str) -> Vec<u8> {
+        let mut out = Vec::with_capacity(chunk.len() + 64);
+        for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
+            self.begun.extend_from_slice(piece);
+            if self.begun.ends_with(b"\n") {
+                put(&mut out, time, 'F', &self.begun[..self.begun.len() - 1]);
+                self.begun.clear();
+            }
+            while self.begun.len() >= LINE_BYTES_MAX {
+                put(&mut out, time, 'P', &self.begun[..LINE_BYTES_MAX]);
+                self.begun.drain(..LINE_BYTES_MAX);
+            }
+        }
+        out
+    }
+
+    /// What stands without an end of line.
+    fn rest(&mut self, time: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        if !self.begun.is_empty() {
+            put(&mut out, time, 'P', &std::mem::take(&mut self.begun));
+        }
+        out
+    }
+}
+
+fn put(out: &mut Vec<u8>, time: &str, tag: char, text: &[u8]) {
+    // Writing to a vector does not fail.
+    let _ = write!(out, "{time} stdout {tag} ");
+    out.extend_from_slice(text);
+    out.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(chunks: &[&str], expected: &str) {
+        let mut lines = Lines::default();
+        let mut out: Vec<u8> = chunks.iter().flat_map(|chunk| lines.take(chunk.as_bytes(), "T")).collect();
+        out.extend(lines.rest("T"));
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn chunks_become_lines() {
+        check(&["a\nb\n"], "T stdout F a\nT stdout F b\n");
+        check(&["a", "b\n"], "T stdout F ab\n");
+        check(&["\n"], "T stdout F \n");
+        check(&["end"], "T stdout P end\n");
+        let long = "x".repeat(LINE_BYTES_MAX + 1);
+        let expected = format!("T stdout P {}\nT stdout F x\n", &long[1..]);
+        check(&[&long, "\n"], &expected);
+    }
+
+    #[test]
+    fn a_full_file_is_set_aside_and_two_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("0.log");
+        let mut log = LogFile::create(path.clone()).unwrap();
+        let chunk = vec![b'x'; usize::try_from(FILE_BYTES_MAX / 2).unwrap()];
+        for _ in 0..7 {
+            log.write(&chunk).unwrap();
+        }
+        let size = |path: &Path| fs::metadata(path).unwrap().len();
+        assert_eq!((size(&path), size(&set_aside(&path))), (FILE_BYTES_MAX / 2, FILE_BYTES_MAX));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+}

@@ -1,0 +1,46 @@
+//! The keeper: the process that is the parent of every container, so that containers, their logs and their exit codes
+//! survive the server, and the server finds them again.
+//!
+//! One keeper serves one node folder. It is this program started again with a word of its own as the first argument
+//! ([`act_if_asked`]), and starts each container through a launcher, which is the same program once more and becomes the
+//! command. **Invariants:** a container dies with its keeper; a keeper whose node is gone for longer than it was told to
+//! wait ends its containers and itself. So whoever is killed, nothing runs for ever.
+
+mod child;
+mod container;
+mod execute;
+mod launch;
+pub(crate) mod layout;
+mod leftovers;
+pub(crate) mod log;
+mod mount;
+pub(crate) mod process;
+pub(crate) mod protocol;
+mod record;
+mod serve;
+mod table;
+
+use std::process::ExitCode;
+
+/// First argument of a keeper; then the folder, the milliseconds it outlives its node, and `keep` or `remove`.
+pub(crate) const KEEP: &str = "homeostat-node-keeper";
+/// First argument of a launcher.
+const LAUNCH: &str = "homeostat-node-launch";
+/// In the environment of every process of a node: the folder of the node.
+const MARK: &str = "HOMEOSTAT_NODE";
+
+/// Acts as a node's keeper or launcher if this process was started as one. A program that embeds a node calls this first
+/// in its `main` and ends with the code it gets.
+pub fn act_if_asked() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    let word = arguments.next()?;
+    if word == KEEP {
+        return Some(serve::main(arguments.collect()));
+    }
+    (word == LAUNCH).then(launch::main)
+}
+
+/// Was this process started as a keeper and did not act as one? Then it must not start another.
+pub(crate) fn is_mistaken() -> bool {
+    std::env::args_os().nth(1).is_some_and(|word| word == KEEP || word == LAUNCH)
+}

@@ -1,0 +1,66 @@
+//! What the kernel says about processes: when one started, which belong to a node, and signals to whole groups.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use rustix::process::{Pid, Signal};
+
+/// When the process started, in kernel ticks since boot: with the pid, a name nobody else ever has.
+pub(crate) fn started_ticks(pid: i32) -> Option<u64> {
+    /// `starttime` in `/proc/PID/stat`, counted from the field after the command.
+    const STARTED: usize = 19;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command may hold anything, also parentheses: the fields begin after the last one.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(STARTED)?.parse().ok()
+}
+
+/// Sends a signal to a whole process group. A group that is gone needs none.
+pub(crate) fn signal_group(leader: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(leader) {
+        let _ = rustix::process::kill_process_group(pid, signal);
+    }
+}
+
+/// Sends a signal to one process.
+pub(super) fn signal(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// Every process of this machine whose environment holds `name=value`, as far as we may look.
+pub(super) fn with_mark(name: &str, value: &Path) -> io::Result<Vec<i32>> {
+    let mark = format!("{name}={}", value.display());
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Ok(entry) = entry else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        if has_mark(pid, &mark) {
+            found.push(pid);
+        }
+    }
+    Ok(found)
+}
+
+/// Does the environment of the process hold this entry?
+pub(super) fn has_mark(pid: i32, mark: &str) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_named_by_pid_and_start() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(started_ticks(own).is_some_and(|ticks| ticks > 0));
+        assert_eq!(started_ticks(own), started_ticks(own));
+        assert_eq!(started_ticks(i32::MAX), None);
+    }
+}

@@ -1,0 +1,177 @@
+//! What a node and its keeper say to each other: one JSON value per line over a socket in the node's folder.
+//!
+//! **Invariant:** every request may be repeated. A start names its attempt and an attempt is started once; so a node that
+//! lost its connection, or its life, asks again and gets the state it asked for, never a second process.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// One container of one Pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct RunId {
+    /// The Pod's uid.
+    pub(crate) pod: String,
+    pub(crate) container: String,
+}
+
+/// The Pod a run belongs to, as people name it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Owner {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// How a process is started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Process {
+    pub(crate) command: Vec<String>,
+    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) directory: PathBuf,
+    /// No process of the container may have more data than this.
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) mounts: Vec<Mount>,
+    /// An empty folder for making the mounts.
+    pub(crate) scratch: PathBuf,
+}
+
+/// A folder or file seen at another path by one container only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mount {
+    pub(crate) source: PathBuf,
+    pub(crate) target: PathBuf,
+    pub(crate) is_read_only: bool,
+}
+
+/// A start of a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Launch {
+    pub(crate) id: RunId,
+    pub(crate) owner: Owner,
+    /// How often it was started before: the restart count.
+    pub(crate) attempt: u32,
+    /// Restarts in a row that did not last; what the next back-off is reckoned from.
+    pub(crate) strikes: u32,
+    pub(crate) process: Process,
+    /// Run before the process is told to end.
+    pub(crate) before_stop: Option<Vec<String>>,
+}
+
+/// What a node asks of its keeper.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Ask {
+    /// Start an attempt, unless it was started.
+    Start(Box<Launch>),
+    /// End it: SIGTERM now, SIGKILL after the grace. A later stop can only shorten the grace.
+    Stop { id: RunId, grace_ms: u64 },
+    /// Run a command beside a container and tell how it ended.
+    Execute { ticket: u64, id: RunId, process: Box<Process>, limit_ms: u64 },
+    /// The Pod is gone: its processes, records and files may go.
+    Forget { pod: String },
+    /// End everything and yourself.
+    End { grace_ms: u64 },
+}
+
+/// What a keeper tells its node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Tell {
+    /// All there is; the first line on every connection.
+    Known(Vec<Runs>),
+    /// One container changed.
+    Changed(Box<Runs>),
+    /// A command asked for with [`Ask::Execute`] ended.
+    Executed { ticket: u64, outcome: Executed },
+}
+
+/// How a command beside a container ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Executed {
+    pub(crate) exit: Exit,
+    /// The beginning of what it said.
+    pub(crate) output: String,
+}
+
+/// The last two runs of one container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Runs {
+    pub(crate) id: RunId,
+    pub(crate) owner: Owner,
+    pub(crate) current: Run,
+    pub(crate) previous: Option<Run>,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) attempt: u32,
+    pub(crate) strikes: u32,
+    pub(crate) state: State,
+}
+
+/// How far a run is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum State {
+    /// Asked for; there may be a process already.
+    Starting,
+    /// Running as the leader of a session and process group of its own.
+    Running {
+        pid: i32,
+        /// The process's start in kernel ticks: together with the pid it names one process for ever.
+        started_ticks: u64,
+        started_at: Timestamp,
+    },
+    /// Over.
+    Ended { started_at: Timestamp, finished_at: Timestamp, exit: Exit },
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Exit {
+    Code(i32),
+    Signal(i32),
+    /// There was no process; why.
+    NotStarted(String),
+    /// It took longer than it may, and was killed.
+    TimedOut,
+    /// The keeper was killed with it; nobody knows how it would have ended.
+    Lost,
+}
+
+impl Exit {
+    /// The code a shell would show.
+    pub(crate) fn code(&self) -> i32 {
+        /// What Kubernetes shows for a container that could not be started.
+        const START_ERROR: i32 = 128;
+        /// What it shows for one whose end nobody saw: as if killed.
+        const UNKNOWN: i32 = 137;
+        match self {
+            Self::Code(code) => *code,
+            Self::Signal(signal) => 128 + signal,
+            Self::NotStarted(_) => START_ERROR,
+            Self::TimedOut | Self::Lost => UNKNOWN,
+        }
+    }
+
+    pub(crate) fn is_success(&self) -> bool {
+        *self == Self::Code(0)
+    }
+}
+
+impl Run {
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.state, State::Ended { .. })
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.state, State::Running { .. })
+    }
+
+    /// How it ended, if it did.
+    pub(crate) fn exit(&self) -> Option<&Exit> {
+        match &self.state {
+            State::Ended { exit, .. } => Some(exit),
+            _ => None,
+        }
+    }
+}

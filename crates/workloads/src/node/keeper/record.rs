@@ -1,0 +1,39 @@
+//! What is known about a container's last two runs, on disk beside its logs.
+//!
+//! A file is replaced as a whole, so a reader sees the old or the new one. Nothing is synced: after a crash of the machine
+//! no process is left either, and what the record says of the past is history.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::layout::Layout;
+use super::protocol::Runs;
+
+pub(super) fn save(layout: &Layout, runs: &Runs) -> io::Result<()> {
+    let path = layout.runs(&runs.id);
+    let fresh = path.with_extension("new");
+    fs::write(&fresh, serde_json::to_vec(runs)?)?;
+    fs::rename(fresh, path)
+}
+
+/// Every record in the folder; unreadable ones are named on stderr and left out.
+pub(super) fn load_all(layout: &Layout) -> Vec<Runs> {
+    let mut all = Vec::new();
+    for pod in entries(&layout.pods()) {
+        for container in entries(&pod.join("containers")) {
+            let path = container.join("runs.json");
+            match fs::read(&path).and_then(|bytes| Ok(serde_json::from_slice(&bytes)?)) {
+                Ok(runs) => all.push(runs),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => eprintln!("{}: {error}", path.display()),
+            }
+        }
+    }
+    all
+}
+
+fn entries(folder: &Path) -> Vec<std::path::PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    entries.flatten().map(|entry| entry.path()).collect()
+}

@@ -1,0 +1,219 @@
+//! All runs of a keeper, and what may be done with them.
+//!
+//! **Invariant:** whatever changes here is on disk and told to the node, in this order and under one lock, so that a node
+//! that connects gets the whole state and then every change after it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use homeostat_core::Clock;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use super::container::{self, Deadline};
+use super::execute;
+use super::layout::Layout;
+use super::protocol::{Ask, Exit, Launch, Process, Run, RunId, Runs, State, Tell};
+use super::record;
+
+/// Changes waiting for the node. A node further behind is cut off and gets the whole state when it comes back.
+const UNTOLD_MAX: usize = 8192;
+
+/// The keeper's state.
+pub(super) struct Keeper {
+    pub(super) layout: Layout,
+    pub(super) clock: Clock,
+    pub(super) pid: i32,
+    /// The limit of open files the keeper itself was started with.
+    pub(super) open_files: u64,
+    table: Mutex<Table>,
+    tasks: TaskTracker,
+}
+
+#[derive(Default)]
+struct Table {
+    entries: BTreeMap<RunId, Entry>,
+    node: Option<mpsc::Sender<Tell>>,
+}
+
+struct Entry {
+    runs: Runs,
+    stop: watch::Sender<Deadline>,
+    is_forgotten: bool,
+}
+
+impl Keeper {
+    pub(super) fn new(layout: Layout, open_files: u64, known: Vec<Runs>) -> Self {
+        let entry = |runs: Runs| Entry { runs, stop: watch::Sender::new(None), is_forgotten: false };
+        let entries = known.into_iter().map(|runs| (runs.id.clone(), entry(runs))).collect();
+        Self {
+            layout,
+            clock: Clock::system(),
+            pid: i32::try_from(std::process::id()).unwrap_or_default(),
+            open_files,
+            table: Mutex::new(Table { entries, node: None }),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// From now on changes go to this node; the first thing it gets is all there is.
+    pub(super) fn connect(&self) -> mpsc::Receiver<Tell> {
+        let (sender, receiver) = mpsc::channel(UNTOLD_MAX);
+        let mut table = self.lock();
+        let known = table.entries.values().map(|entry| entry.runs.clone()).collect();
+        table.node = Some(sender);
+        table.tell(Tell::Known(known));
+        receiver
+    }
+
+    /// Does what the node asks, except ending.
+    pub(super) fn obey(self: &Arc<Self>, ask: Ask) {
+        match ask {
+            Ask::Start(launch) => self.start(*launch),
+            Ask::Stop { id, grace_ms } => self.stop(&id, Duration::from_millis(grace_ms)),
+            Ask::Execute { ticket, process, limit_ms, .. } => {
+                self.execute(ticket, *process, Duration::from_millis(limit_ms));
+            }
+            Ask::Forget { pod } => self.forget(&pod),
+            Ask::End { .. } => {}
+        }
+    }
+
+    fn start(self: &Arc<Self>, launch: Launch) {
+        let mut table = self.lock();
+        let before = table.entries.get(&launch.id).map(|entry| &entry.runs.current);
+        if before.is_some_and(|run| run.attempt >= launch.attempt || !run.is_over()) {
+            return;
+        }
+        let current = Run { attempt: launch.attempt, strikes: launch.strikes, state: State::Starting };
+        let runs =
+            Runs { id: launch.id.clone(), owner: launch.owner.clone(), current, previous: before.cloned() };
+        let (stop, stopped) = watch::channel(None);
+        let recorded = fs::create_dir_all(self.layout.container(&launch.id))
+            .and_then(|()| record::save(&self.layout, &runs));
+        let entry = Entry { runs, stop, is_forgotten: false };
+        table.entries.insert(launch.id.clone(), entry);
+        match recorded {
+            Ok(()) => drop(self.tasks.spawn(container::run(Arc::clone(self), launch, stopped))),
+            Err(error) => self.refuse(&mut table, &launch.id, &error),
+        }
+    }
+
+    /// Nothing is started that could not be found again.
+    fn refuse(&self, table: &mut Table, id: &RunId, error: &io::Error) {
+        let now = self.clock.now();
+        let exit = Exit::NotStarted(format!("cannot write its record: {error}"));
+        if let Some(entry) = table.entries.get_mut(id) {
+            entry.runs.current.state = State::Ended { started_at: now, finished_at: now, exit };
+            let told = Tell::Changed(Box::new(entry.runs.clone()));
+            table.tell(told);
+        }
+    }
+
+    fn stop(&self, id: &RunId, grace: Duration) {
+        if let Some(entry) = self.lock().entries.get(id) {
+            entry.stop_within(grace);
+        }
+    }
+
+    fn execute(self: &Arc<Self>, ticket: u64, process: Process, limit: Duration) {
+        let keeper = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let outcome = execute::run(&keeper, process, limit).await;
+            keeper.lock().tell(Tell::Executed { ticket, outcome });
+        });
+    }
+
+    fn forget(&self, pod: &str) {
+        let mut table = self.lock();
+        let mut is_live = false;
+        for (_, entry) in table.entries.range_mut(of_pod(pod)).take_while(|(id, _)| id.pod == pod) {
+            entry.is_forgotten = true;
+            is_live |= !entry.runs.current.is_over();
+            entry.stop_within(Duration::ZERO);
+        }
+        if !is_live {
+            self.remove(&mut table, pod);
+        }
+    }
+
+    /// A run is in a new state.
+    pub(super) fn set(&self, id: &RunId, state: State) {
+        let mut table = self.lock();
+        let Some(entry) = table.entries.get_mut(id) else { return };
+        entry.runs.current.state = state;
+        if let Err(error) = record::save(&self.layout, &entry.runs) {
+            eprintln!("cannot write the record of {}: {error}", id.container);
+        }
+        if entry.is_forgotten {
+            return;
+        }
+        let told = Tell::Changed(Box::new(entry.runs.clone()));
+        table.tell(told);
+    }
+
+    /// A run is over: if it was the last of a Pod that is gone, the Pod's files go too.
+    pub(super) fn settle(&self, id: &RunId) {
+        let mut table = self.lock();
+        let mut rest = table.entries.range(of_pod(&id.pod)).take_while(|(other, _)| other.pod == id.pod);
+        if rest.all(|(_, entry)| entry.is_forgotten && entry.runs.current.is_over()) {
+            self.remove(&mut table, &id.pod);
+        }
+    }
+
+    fn remove(&self, table: &mut Table, pod: &str) {
+        table.entries.retain(|id, _| id.pod != pod);
+        match fs::remove_dir_all(self.layout.pod(pod)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                eprintln!("cannot remove the files of the Pod {pod}: {error}");
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends everything, and waits for it.
+    pub(super) async fn end(&self, grace: Duration) {
+        for entry in self.lock().entries.values() {
+            entry.stop_within(grace);
+        }
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn tell(&mut self, tell: Tell) {
+        if let Some(node) = &self.node
+            && node.try_send(tell).is_err()
+        {
+            self.node = None;
+        }
+    }
+}
+
+impl Entry {
+    /// A later stop can only be stricter.
+    fn stop_within(&self, grace: Duration) {
+        let asked = Instant::now() + grace;
+        self.stop.send_if_modified(|deadline| {
+            let is_stricter = deadline.is_none_or(|deadline| asked < deadline);
+            if is_stricter {
+                *deadline = Some(asked);
+            }
+            is_stricter
+        });
+    }
+}
+
+/// Where the entries of a Pod begin.
+fn of_pod(pod: &str) -> std::ops::RangeFrom<RunId> {
+    RunId { pod: pod.to_owned(), container: String::new() }..
+}

@@ -1,0 +1,315 @@
+//! Reading what containers said: the server's `pods/log` comes down to this.
+//!
+//! A log is two files of bounded size at most (see `keeper::log`), so what stands is read whole; what follows is read as it
+//! comes, also across the moment a full file is set aside.
+
+use std::io::SeekFrom;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, BoxStream, StreamExt as _};
+use jiff::Timestamp;
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
+use tokio::time::sleep;
+
+use super::keeper::layout::Layout;
+use super::keeper::log::set_aside;
+use super::keeper::protocol::{RunId, State};
+use super::link::Link;
+
+/// How soon a follower sees a new line.
+const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
+
+/// Which part of which log.
+#[derive(Clone, Debug, Default)]
+pub struct LogQuery {
+    /// The Pod's uid.
+    pub pod: String,
+    /// The container's name.
+    pub container: String,
+    /// The run before the current one.
+    pub previous: bool,
+    /// Go on as long as the container runs.
+    pub follow: bool,
+    /// Each line begins with its time.
+    pub timestamps: bool,
+    /// Only lines from this time on.
+    pub since: Option<Timestamp>,
+    /// Only this many of the last lines.
+    pub tail: Option<u64>,
+    /// No more than this.
+    pub limit_bytes: Option<u64>,
+}
+
+/// Why there is no log.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LogError {
+    /// The container was not started yet.
+    #[error("waiting to start")]
+    NotStarted,
+    /// There is no earlier run.
+    #[error("not found")]
+    NoPrevious,
+    /// The file cannot be read.
+    #[error("cannot read the log: {0}")]
+    Unreadable(String),
+}
+
+/// The logs of a node's containers. Cheap to clone.
+#[derive(Clone)]
+pub struct Logs {
+    pub(super) layout: Layout,
+    pub(super) link: Arc<Link>,
+}
+
+impl Logs {
+    /// The log as a stream of pieces. It ends at the end of what stands, or with the run that is followed.
+    pub async fn read(&self, query: LogQuery) -> Result<BoxStream<'static, Vec<u8>>, LogError> {
+        let id = RunId { pod: query.pod.clone(), container: query.container.clone() };
+        let attempt = self.attempt(&id, query.previous)?;
+        let mut reader = Reader::open(self.layout.log(&id, attempt), &query).await?;
+        let standing = reader.standing(query.tail).await?;
+        let watch = query.follow.then(|| Watch { link: Arc::clone(&self.link), id, attempt });
+        Ok(limited(standing, follow(reader, watch), query.limit_bytes))
+    }
+
+    fn attempt(&self, id: &RunId, previous: bool) -> Result<u32, LogError> {
+        let runs = self.link.runs(&id.pod);
+        let runs = runs.get(&id.container).ok_or(LogError::NotStarted)?;
+        if previous {
+            return runs.previous.as_ref().map(|run| run.attempt).ok_or(LogError::NoPrevious);
+        }
+        match (&runs.current.state, &runs.previous) {
+            // The next run has said nothing yet: the last one is what people want to see.
+            (State::Starting, Some(previous)) => Ok(previous.attempt),
+            (State::Starting, None) => Err(LogError::NotStarted),
+            _ => Ok(runs.current.attempt),
+        }
+    }
+}
+
+/// The run whose end ends the stream.
+struct Watch {
+    link: Arc<Link>,
+    id: RunId,
+    attempt: u32,
+}
+
+impl Watch {
+    fn is_over(&self) -> bool {
+        let runs = self.link.runs(&self.id.pod);
+        runs.get(&self.id.container)
+            .is_none_or(|runs| runs.current.attempt != self.attempt || runs.current.is_over())
+    }
+}
+
+/// Reads records of one log and shapes them.
+struct Reader {
+    path: PathBuf,
+    file: File,
+    /// The file being read, if it is still the newest one.
+    inode: u64,
+    begun: Vec<u8>,
+    shape: Shape,
+}
+
+/// What of a record is shown.
+struct Shape {
+    since: Option<Timestamp>,
+    timestamps: bool,
+    is_inside_line: bool,
+}
+
+impl Reader {
+    async fn open(path: PathBuf, query: &LogQuery) -> Result<Self, LogError> {
+        let (file, inode) = open(&path).await?;
+        let shape = Shape { since: query.since, timestamps: query.timestamps, is_inside_line: false };
+        Ok(Self { path, file, inode, begun: Vec::new(), shape })
+    }
+
+    /// Everything up to now, cut to the last lines.
+    async fn standing(&mut self, tail: Option<u64>) -> Result<Vec<u8>, LogError> {
+        let older = tokio::fs::read(set_aside(&self.path)).await.unwrap_or_default();
+        let mut bytes = older;
+        self.file.read_to_end(&mut bytes).await.map_err(unreadable)?;
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        self.begun = bytes.split_off(whole);
+        let from = tail.map_or(0, |lines| last_lines(&bytes, lines));
+        Ok(self.shape.show(&bytes[from..]))
+    }
+
+    /// What was added since; empty when nothing was.
+    async fn more(&mut self) -> Vec<u8> {
+        // A failed read shows nothing more, which is all a follower can use.
+        let _ = self.file.read_to_end(&mut self.begun).await;
+        let is_newest = tokio::fs::metadata(&self.path).await.is_ok_and(|meta| meta.ino() == self.inode);
+        if !is_newest && let Ok((file, inode)) = open(&self.path).await {
+            // Set aside: what we hold was read to its end, the rest is in the new file.
+            let _ = self.file.read_to_end(&mut self.begun).await;
+            (self.file, self.inode) = (file, inode);
+            let _ = self.file.read_to_end(&mut self.begun).await;
+        }
+        let whole = self.begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let rest = self.begun.split_off(whole);
+        let records = std::mem::replace(&mut self.begun, rest);
+        self.shape.show(&records)
+    }
+}
+
+async fn open(path: &std::path::Path) -> Result<(File, u64), LogError> {
+    let mut file = File::open(path).await.map_err(unreadable)?;
+    let inode = file.metadata().await.map_err(unreadable)?.ino();
+    file.seek(SeekFrom::Start(0)).await.map_err(unreadable)?;
+    Ok((file, inode))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the shape map_err wants")]
+fn unreadable(error: std::io::Error) -> LogError {
+    LogError::Unreadable(error.to_string())
+}
+
+impl Shape {
+    /// Records as the client sees them.
+    fn show(&mut self, records: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(records.len());
+        for record in records.split_inclusive(|byte| *byte == b'\n') {
+            if let Some(record) = Record::parse(record) {
+                self.show_one(&record, &mut out);
+            }
+        }
+        out
+    }
+
+    fn show_one(&mut self, record: &Record<'_>, out: &mut Vec<u8>) {
+        if self.since.is_some_and(|since| record.time.parse::<Timestamp>().is_ok_and(|time| time < since)) {
+            return;
+        }
+        if self.timestamps && !self.is_inside_line {
+            out.extend_from_slice(record.time.as_bytes());
+            out.push(b' ');
+        }
+        out.extend_from_slice(record.text);
+        if record.is_whole {
+            out.push(b'\n');
+        }
+        self.is_inside_line = !record.is_whole;
+    }
+}
+
+/// One line of the file: `TIME stdout F text`.
+struct Record<'a> {
+    time: &'a str,
+    text: &'a [u8],
+    is_whole: bool,
+}
+
+impl<'a> Record<'a> {
+    fn parse(line: &'a [u8]) -> Option<Self> {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let mut parts = line.splitn(4, |byte| *byte == b' ');
+        let time = std::str::from_utf8(parts.next()?).ok()?;
+        let is_whole = parts.nth(1)? == b"F";
+        Some(Self { time, text: parts.next()?, is_whole })
+    }
+}
+
+/// Where the last lines begin; parts of a line count with its end.
+fn last_lines(records: &[u8], lines: u64) -> usize {
+    let mut left = lines;
+    let mut from = records.len();
+    for record in records.split_inclusive(|byte| *byte == b'\n').rev() {
+        let is_end_of_line =
+            Record::parse(record).is_some_and(|record| record.is_whole) || from == records.len();
+        if is_end_of_line {
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+        }
+        from -= record.len();
+    }
+    from
+}
+
+/// What comes after what stands, until the run is over; nothing without a run to watch.
+fn follow(reader: Reader, watch: Option<Watch>) -> BoxStream<'static, Vec<u8>> {
+    let Some(watch) = watch else { return stream::empty().boxed() };
+    stream::unfold(Some((reader, watch)), |state| async move {
+        let (mut reader, watch) = state?;
+        loop {
+            // Asked before reading: what was written before the end is read after it.
+            let is_over = watch.is_over();
+            let more = reader.more().await;
+            if is_over {
+                return Some((more, None));
+            }
+            if !more.is_empty() {
+                return Some((more, Some((reader, watch))));
+            }
+            sleep(FOLLOW_PAUSE).await;
+        }
+    })
+    .boxed()
+}
+
+fn limited(
+    standing: Vec<u8>,
+    rest: BoxStream<'static, Vec<u8>>,
+    limit: Option<u64>,
+) -> BoxStream<'static, Vec<u8>> {
+    let all = stream::once(async { standing }).chain(rest).filter(|piece| {
+        let has_text = !piece.is_empty();
+        async move { has_text }
+    });
+    let Some(limit) = limit else { return all.boxed() };
+    let mut left = usize::try_from(limit).unwrap_or(usize::MAX);
+    all.map(move |mut piece| {
+        piece.truncate(left);
+        left -= piece.len();
+        (piece, left == 0)
+    })
+    .scan(false, |is_spent, (piece, is_last)| {
+        let next = (!*is_spent).then_some(piece);
+        *is_spent |= is_last;
+        async move { next }
+    })
+    .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "2026-01-01T00:00:00Z stdout F a\n2026-01-01T00:00:01Z stdout P b\n\
+                       2026-01-01T00:00:02Z stdout F c\n2026-01-01T00:00:03Z stdout F \n";
+
+    #[track_caller]
+    fn check(tail: Option<u64>, since: Option<&str>, timestamps: bool, expected: &str) {
+        let mut shape =
+            Shape { since: since.map(|text| text.parse().unwrap()), timestamps, is_inside_line: false };
+        let from = tail.map_or(0, |lines| last_lines(LOG.as_bytes(), lines));
+        assert_eq!(String::from_utf8(shape.show(&LOG.as_bytes()[from..])).unwrap(), expected);
+    }
+
+    #[test]
+    fn records_are_shown_as_asked() {
+        check(None, None, false, "a\nbc\n\n");
+        check(Some(0), None, false, "");
+        check(Some(1), None, false, "\n");
+        check(Some(2), None, false, "bc\n\n");
+        check(Some(9), None, false, "a\nbc\n\n");
+        check(None, Some("2026-01-01T00:00:03Z"), false, "\n");
+        check(Some(2), None, true, "2026-01-01T00:00:01Z bc\n2026-01-01T00:00:03Z \n");
+    }
+
+    #[tokio::test]
+    async fn a_limit_cuts_and_ends() {
+        let pieces = stream::iter([b"cdef".to_vec(), b"gh".to_vec()]).boxed();
+        let all = limited(b"ab".to_vec(), pieces, Some(3)).collect::<Vec<_>>().await;
+        assert_eq!(all, [b"ab".to_vec(), b"c".to_vec()]);
+    }
+}

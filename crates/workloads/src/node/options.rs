@@ -1,0 +1,125 @@
+//! How a node is set up.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The back-off of containers that end again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RestartBackoff {
+    /// Before the second restart; each further one waits twice as long.
+    pub base: Duration,
+    /// The longest wait.
+    pub max: Duration,
+    /// A run of this length is a good one: the next restart is at once again.
+    pub forgiven_after: Duration,
+}
+
+impl Default for RestartBackoff {
+    /// Kubernetes' own: 10 s doubling up to 5 min, forgiven after 10 min.
+    fn default() -> Self {
+        Self {
+            base: Duration::from_secs(10),
+            max: Duration::from_secs(300),
+            forgiven_after: Duration::from_secs(600),
+        }
+    }
+}
+
+/// How a node runs Pods.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    pub(super) name: String,
+    pub(super) folder: Option<PathBuf>,
+    pub(super) keeper: Option<PathBuf>,
+    pub(super) images: BTreeMap<String, Vec<String>>,
+    pub(super) backoff: RestartBackoff,
+    pub(super) outlives_server: Duration,
+    pub(super) is_ephemeral: bool,
+    pub(super) uses_namespaces: bool,
+}
+
+/// How long Pods go on after a server that was killed: enough to start it again, short enough to forget it.
+const OUTLIVES_SERVER: Duration = Duration::from_secs(30);
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        Self {
+            name: "local".to_owned(),
+            folder: None,
+            keeper: None,
+            images: BTreeMap::new(),
+            backoff: RestartBackoff::default(),
+            outlives_server: OUTLIVES_SERVER,
+            is_ephemeral: false,
+            uses_namespaces: true,
+        }
+    }
+}
+
+impl NodeOptions {
+    /// A node named `local`. Its keeper is this program, started again: `main` must begin with
+    /// [`act_if_asked`](super::act_if_asked), or [`keeper`](Self::keeper) name another program.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The name of the Node object.
+    #[must_use]
+    pub fn name(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// Where the node keeps logs, volumes and records; it must be its own.
+    #[must_use]
+    pub fn folder(self, folder: impl Into<PathBuf>) -> Self {
+        Self { folder: Some(folder.into()), ..self }
+    }
+
+    /// Another program that acts as the keeper.
+    #[must_use]
+    pub fn keeper(self, program: impl Into<PathBuf>) -> Self {
+        Self { keeper: Some(program.into()), ..self }
+    }
+
+    /// Containers of this image without a command run this command, followed by their arguments.
+    #[must_use]
+    pub fn image(mut self, name: impl Into<String>, command: impl IntoIterator<Item: Into<String>>) -> Self {
+        self.images.insert(name.into(), command.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Another back-off of containers that end again and again.
+    #[must_use]
+    pub fn backoff(self, backoff: RestartBackoff) -> Self {
+        Self { backoff, ..self }
+    }
+
+    /// How long processes go on after a server that was killed, waiting for it to come back (30 s unless told).
+    #[must_use]
+    pub fn outlives_server(self, time: Duration) -> Self {
+        Self { outlives_server: time, ..self }
+    }
+
+    /// Nothing is to be found again: the processes end with the server however it ends, and the folder goes with them.
+    #[must_use]
+    pub fn ephemeral(self) -> Self {
+        Self { is_ephemeral: true, outlives_server: Duration::ZERO, ..self }
+    }
+
+    /// Never uses mount namespaces: volumes are reached by links and variables only.
+    #[must_use]
+    pub fn without_namespaces(self) -> Self {
+        Self { uses_namespaces: false, ..self }
+    }
+
+    /// The name of the Node object.
+    pub fn given_name(&self) -> &str {
+        &self.name
+    }
+
+    /// The folder, if one was given.
+    pub fn given_folder(&self) -> Option<&std::path::Path> {
+        self.folder.as_deref()
+    }
+}

@@ -1,0 +1,140 @@
+//! The environment of a container: what the node gives, `envFrom`, then `env` in order, later entries winning.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVar, EnvVarSource, Pod, Secret};
+
+use super::expand::expand;
+use super::fields;
+use super::sources::Sources;
+use super::status::Refusal;
+
+/// What processes of this machine take from their surroundings, and containers too: where programs are, how to speak.
+const INHERITED: [&str; 5] = ["PATH", "LANG", "LC_ALL", "TZ", "USER"];
+
+/// Names and values.
+pub(crate) type Environment = BTreeMap<String, String>;
+
+/// The whole environment, or why it cannot be made.
+pub(crate) fn environment(
+    pod: &Pod,
+    container: &Container,
+    sources: &dyn Sources,
+    given: Environment,
+) -> Result<Environment, Refusal> {
+    let mut all = inherited();
+    all.extend(given);
+    from_sources(container, sources, &mut all)?;
+    for variable in container.env.iter().flatten() {
+        let value = match &variable.value_from {
+            None => {
+                Some(expand(variable.value.as_deref().unwrap_or_default(), |name| all.get(name).cloned()))
+            }
+            Some(source) => of_source(pod, container, sources, (variable, source))?,
+        };
+        if let Some(value) = value {
+            all.insert(variable.name.clone(), value);
+        }
+    }
+    Ok(all)
+}
+
+fn inherited() -> Environment {
+    INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))).collect()
+}
+
+fn from_sources(container: &Container, sources: &dyn Sources, all: &mut Environment) -> Result<(), Refusal> {
+    for source in container.env_from.iter().flatten() {
+        let prefix = source.prefix.as_deref().unwrap_or_default();
+        let pairs = if let Some(reference) = &source.config_map_ref {
+            let found = sources.config_map(&reference.name)?;
+            required(found, "configmap", &reference.name, reference.optional)?.map(|map| texts(&map))
+        } else if let Some(reference) = &source.secret_ref {
+            let found = sources.secret(&reference.name)?;
+            required(found, "secret", &reference.name, reference.optional)?
+                .map(|secret| secret_texts(&secret))
+        } else {
+            None
+        };
+        all.extend(pairs.into_iter().flatten().map(|(name, value)| (format!("{prefix}{name}"), value)));
+    }
+    Ok(())
+}
+
+fn of_source(
+    pod: &Pod,
+    container: &Container,
+    sources: &dyn Sources,
+    (variable, source): (&EnvVar, &EnvVarSource),
+) -> Result<Option<String>, Refusal> {
+    if let Some(reference) = &source.field_ref {
+        let value = fields::field(pod, &reference.field_path);
+        return value.map(Some).ok_or_else(|| unusable(variable, &reference.field_path));
+    }
+    if let Some(reference) = &source.resource_field_ref {
+        let value = fields::resource(container, reference);
+        return value.map(Some).ok_or_else(|| unusable(variable, &reference.resource));
+    }
+    if let Some(reference) = &source.config_map_key_ref {
+        let found = sources.config_map(&reference.name)?;
+        let Some(map) = required(found, "configmap", &reference.name, reference.optional)? else {
+            return Ok(None);
+        };
+        let value = map.data.as_ref().and_then(|data| data.get(&reference.key)).cloned();
+        return key_of(value, ("ConfigMap", &reference.name, &reference.key), pod, reference.optional);
+    }
+    if let Some(reference) = &source.secret_key_ref {
+        let found = sources.secret(&reference.name)?;
+        let Some(secret) = required(found, "secret", &reference.name, reference.optional)? else {
+            return Ok(None);
+        };
+        let value = secret.data.as_ref().and_then(|data| data.get(&reference.key));
+        let value = value.map(|bytes| String::from_utf8_lossy(&bytes.0).into_owned());
+        return key_of(value, ("Secret", &reference.name, &reference.key), pod, reference.optional);
+    }
+    Err(unusable(variable, "its source"))
+}
+
+/// A missing object is a refusal, unless it is optional.
+pub(crate) fn required<T>(
+    found: Option<T>,
+    kind: &str,
+    name: &str,
+    optional: Option<bool>,
+) -> Result<Option<T>, Refusal> {
+    match found {
+        None if optional != Some(true) => Err(config_error(format!("{kind} \"{name}\" not found"))),
+        found => Ok(found),
+    }
+}
+
+fn key_of(
+    value: Option<String>,
+    (kind, name, key): (&str, &str, &str),
+    pod: &Pod,
+    optional: Option<bool>,
+) -> Result<Option<String>, Refusal> {
+    if value.is_none() && optional != Some(true) {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        return Err(config_error(format!("couldn't find key {key} in {kind} {namespace}/{name}")));
+    }
+    Ok(value)
+}
+
+fn unusable(variable: &EnvVar, what: &str) -> Refusal {
+    config_error(format!("the variable {} cannot be filled: {what} is not offered", variable.name))
+}
+
+/// As Kubernetes names it.
+pub(crate) fn config_error(message: String) -> Refusal {
+    Refusal { reason: "CreateContainerConfigError", message }
+}
+
+fn texts(map: &ConfigMap) -> Vec<(String, String)> {
+    map.data.clone().unwrap_or_default().into_iter().collect()
+}
+
+fn secret_texts(secret: &Secret) -> Vec<(String, String)> {
+    let data = secret.data.iter().flatten();
+    data.map(|(name, bytes)| (name.clone(), String::from_utf8_lossy(&bytes.0).into_owned())).collect()
+}

@@ -1,0 +1,90 @@
+//! What a Pod may know of itself: `fieldRef` and `resourceFieldRef`.
+
+use k8s_openapi::api::core::v1::{Container, Pod, ResourceFieldSelector};
+
+use crate::node::quantity;
+
+/// Where everything runs.
+const ADDRESS: &str = "127.0.0.1";
+
+/// The value of a field of the Pod; none for a path that is not offered.
+pub(crate) fn field(pod: &Pod, path: &str) -> Option<String> {
+    let (meta, spec) = (&pod.metadata, pod.spec.as_ref());
+    if let Some((map, key)) = subscript(path) {
+        let map = if map == "metadata.labels" { &meta.labels } else { &meta.annotations };
+        return Some(map.as_ref().and_then(|map| map.get(key)).cloned().unwrap_or_default());
+    }
+    Some(match path {
+        "metadata.name" => meta.name.clone().unwrap_or_default(),
+        "metadata.namespace" => meta.namespace.clone().unwrap_or_default(),
+        "metadata.uid" => meta.uid.clone().unwrap_or_default(),
+        "metadata.labels" => lines(meta.labels.as_ref()),
+        "metadata.annotations" => lines(meta.annotations.as_ref()),
+        "spec.nodeName" => spec.and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
+        "spec.serviceAccountName" => {
+            spec.and_then(|spec| spec.service_account_name.clone()).unwrap_or_else(|| "default".to_owned())
+        }
+        "status.hostIP" | "status.hostIPs" | "status.podIP" | "status.podIPs" => ADDRESS.to_owned(),
+        _ => return None,
+    })
+}
+
+/// `metadata.labels['key']`.
+fn subscript(path: &str) -> Option<(&str, &str)> {
+    let (map, rest) = path.split_once("['")?;
+    let key = rest.strip_suffix("']")?;
+    matches!(map, "metadata.labels" | "metadata.annotations").then_some((map, key))
+}
+
+fn lines(map: Option<&std::collections::BTreeMap<String, String>>) -> String {
+    let lines = map.into_iter().flatten().map(|(key, value)| format!("{key}={value:?}"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A limit or request in units of its divisor, rounded up. What is not limited has the machine's size.
+pub(crate) fn resource(container: &Container, selector: &ResourceFieldSelector) -> Option<String> {
+    let (kind, name) = selector.resource.split_once('.')?;
+    let resources = container.resources.as_ref();
+    let limits = resources.and_then(|resources| resources.limits.as_ref());
+    let requests = resources.and_then(|resources| resources.requests.as_ref());
+    let given = if kind == "limits" { limits } else { requests };
+    let given = given.and_then(|map| map.get(name)).and_then(|quantity| quantity::parse(&quantity.0));
+    let amount = given.unwrap_or_else(|| if kind == "limits" { of_machine(name) } else { 0.0 });
+    let divisor = selector.divisor.as_ref().and_then(|divisor| quantity::parse(&divisor.0));
+    let divisor = divisor.filter(|divisor| *divisor > 0.0).unwrap_or(1.0);
+    Some(format!("{:.0}", (amount / divisor).ceil()))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sizes of machines are far below 2^53")]
+fn of_machine(name: &str) -> f64 {
+    match name {
+        "cpu" => std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64,
+        "memory" => crate::node::register::memory_bytes() as f64,
+        _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_knows_itself() {
+        let pod: Pod = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "p", "namespace": "n", "labels": {"a": "1", "b/c": "2"}},
+            "spec": {"nodeName": "here", "containers": []}
+        }))
+        .unwrap();
+        let check = |path: &str, expected: Option<&str>| {
+            assert_eq!(field(&pod, path).as_deref(), expected, "{path}");
+        };
+        check("metadata.name", Some("p"));
+        check("metadata.namespace", Some("n"));
+        check("metadata.labels['b/c']", Some("2"));
+        check("metadata.labels['x']", Some(""));
+        check("metadata.labels", Some("a=\"1\"\nb/c=\"2\""));
+        check("spec.nodeName", Some("here"));
+        check("status.podIP", Some("127.0.0.1"));
+        check("spec.containers", None);
+    }
+}

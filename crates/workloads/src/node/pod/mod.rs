@@ -1,0 +1,151 @@
+//! The controller of Pods bound to this node: looks at the Pod and its processes, does what is missing, tells how it is.
+//!
+//! Reading order: [`parts`] (what containers are), [`plan`] (what to do), `prepare` (how a process is made), [`status`] and
+//! [`phase`] (what is told).
+
+mod environment;
+mod expand;
+mod fields;
+pub(crate) mod parts;
+mod phase;
+mod plan;
+mod prepare;
+mod sources;
+mod status;
+mod volumes;
+
+use std::sync::Arc;
+
+use futures::stream::Stream;
+use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity, Target};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use kube::Api;
+use kube::api::{DeleteParams, Preconditions};
+
+use super::Ground;
+use super::keeper::protocol::{Ask, RunId};
+use parts::Part;
+use plan::{Plan, Situation, Start};
+use status::{Refusal, Refusals};
+
+/// Pods reconciled at a time. Each is a few requests to the keeper and one write.
+const CONCURRENCY: usize = 16;
+
+pub(super) fn control(triggers: impl Stream<Item = Target> + Send + 'static) -> Control {
+    Controller::<Pod>::new()
+        .named("node")
+        .to_the_end()
+        .references::<ConfigMap, _>(sources::config_maps)
+        .references::<Secret, _>(sources::secrets)
+        .on("processes", triggers)
+        .concurrency(CONCURRENCY)
+        .reconcile(reconcile)
+}
+
+async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
+    let ground = cx.state::<Ground>();
+    let Some(spec) = pod.spec.as_ref().filter(|spec| spec.node_name.as_deref() == Some(&ground.options.name))
+    else {
+        return Ok(Action::await_change());
+    };
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let runs = ground.link.runs(uid);
+    let health = ground.prober.health(uid);
+    let situation = Situation {
+        pod: &pod,
+        spec,
+        runs: &runs,
+        health: &health,
+        now: cx.now(),
+        backoff: ground.options.backoff,
+    };
+    let plan = situation.plan();
+    let refusals = carry_out(&ground, &cx, &situation, &plan)?;
+    for complaint in ground.prober.take_complaints(uid) {
+        cx.event(Severity::Warning, "Unhealthy", complaint);
+    }
+    ground.prober.sync(&pod, &runs, |container| prepare::process(&ground, &pod, container, &cx).ok());
+    let current = pod.status.clone().unwrap_or_default();
+    let mut wanted = current.clone();
+    status::report(&situation, &refusals, &mut wanted);
+    if wanted != current {
+        cx.replace_status(&wanted);
+    } else if is_to_be_deleted(&situation) {
+        delete(&pod, &cx).await?;
+    }
+    Ok(plan.wake.map_or_else(Action::await_change, Action::requeue))
+}
+
+/// Sends what the plan says; gives the containers that cannot be started.
+fn carry_out(
+    ground: &Ground,
+    cx: &Context<Pod>,
+    situation: &Situation<'_>,
+    plan: &Plan<'_>,
+) -> Result<Refusals> {
+    let mut refusals = Refusals::new();
+    for start in &plan.starts {
+        match prepare::launch(ground, situation.pod, start, cx) {
+            Ok(launch) => {
+                ground.link.ask(Ask::Start(Box::new(launch)))?;
+                tell_start(ground, cx, start);
+            }
+            Err(refusal) => {
+                tell_refusal(cx, start.part, &refusal);
+                refusals.insert(start.part.container.name.clone(), refusal);
+            }
+        }
+    }
+    for stop in &plan.stops {
+        let id = RunId { pod: situation.uid().to_owned(), container: stop.container.clone() };
+        let grace_ms = u64::try_from(stop.grace.as_millis()).unwrap_or(u64::MAX);
+        ground.link.ask(Ask::Stop { id, grace_ms })?;
+        let why = if stop.is_unhealthy { " failed its probe, will be restarted" } else { "" };
+        cx.event(Severity::Normal, "Killing", format!("Stopping container {}{why}", stop.container));
+    }
+    Ok(refusals)
+}
+
+fn tell_start(ground: &Ground, cx: &Context<Pod>, start: &Start<'_>) {
+    let container = start.part.container;
+    cx.event(Severity::Normal, "Started", format!("Started container {}", container.name));
+    for mount in volumes::unhonoured(ground, container) {
+        let message = format!(
+            "mountPath {} of container {} is not visible at that path: this system gives no mount namespaces. \
+             Its files are in $HOMEOSTAT_VOLUMES/{} and $HOME{}",
+            mount.mount_path, container.name, mount.name, mount.mount_path
+        );
+        cx.event(Severity::Warning, "MountPathNotHonoured", message);
+    }
+}
+
+fn tell_refusal(cx: &Context<Pod>, part: Part<'_>, refusal: &Refusal) {
+    let message = format!("Error: container {}: {}", part.container.name, refusal.message);
+    cx.event(
+        Severity::Warning,
+        if refusal.reason.starts_with("ErrImage") { refusal.reason } else { "Failed" },
+        message,
+    );
+}
+
+/// All processes ended and the status says so: the Pod may go.
+fn is_to_be_deleted(situation: &Situation<'_>) -> bool {
+    let meta = &situation.pod.metadata;
+    // With a period of zero it was asked for already, and finalizers of others hold it.
+    meta.deletion_timestamp.is_some() && situation.is_quiet() && meta.deletion_grace_period_seconds != Some(0)
+}
+
+async fn delete(pod: &Pod, cx: &Context<Pod>) -> Result<()> {
+    let pods: Api<Pod> = Api::namespaced(cx.client().clone(), cx.key().namespace());
+    let params = DeleteParams {
+        grace_period_seconds: Some(0),
+        preconditions: Some(Preconditions { uid: pod.metadata.uid.clone(), resource_version: None }),
+        ..DeleteParams::default()
+    };
+    match pods.delete(cx.key().name(), &params).await {
+        Ok(_) => Ok(()),
+        // Gone, or another Pod of the same name already.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,70 @@
+//! The containers of a Pod, each with the role it plays.
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+
+/// What a container is in its Pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Runs to its end before the next container starts.
+    Init,
+    /// Declared among the init containers, but goes on beside the main ones.
+    Sidecar,
+    /// What the Pod is for.
+    Main,
+}
+
+/// When a container that ended is started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Restart {
+    Always,
+    OnFailure,
+    Never,
+}
+
+/// A container and its role.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'a> {
+    pub(crate) container: &'a Container,
+    pub(crate) role: Role,
+    pub(crate) restart: Restart,
+}
+
+/// Init containers and sidecars, in the order they start.
+pub(crate) fn first(spec: &PodSpec) -> impl Iterator<Item = Part<'_>> {
+    let of_pod = restart_policy(spec);
+    spec.init_containers.iter().flatten().map(move |container| {
+        if container.restart_policy.as_deref() == Some("Always") {
+            return Part { container, role: Role::Sidecar, restart: Restart::Always };
+        }
+        // An init container that succeeded is through, whatever the Pod's policy says.
+        let restart = if of_pod == Restart::Never { Restart::Never } else { Restart::OnFailure };
+        Part { container, role: Role::Init, restart }
+    })
+}
+
+/// The main containers.
+pub(crate) fn mains(spec: &PodSpec) -> impl Iterator<Item = Part<'_>> {
+    let restart = restart_policy(spec);
+    spec.containers.iter().map(move |container| Part { container, role: Role::Main, restart })
+}
+
+/// All of them.
+pub(crate) fn all(spec: &PodSpec) -> impl Iterator<Item = Part<'_>> {
+    first(spec).chain(mains(spec))
+}
+
+fn restart_policy(spec: &PodSpec) -> Restart {
+    match spec.restart_policy.as_deref() {
+        Some("Never") => Restart::Never,
+        Some("OnFailure") => Restart::OnFailure,
+        _ => Restart::Always,
+    }
+}
+
+/// The grace period the Pod asks for.
+pub(crate) fn grace_s(pod: &Pod) -> u64 {
+    /// Kubernetes' default.
+    const GRACE_S: u64 = 30;
+    let asked = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+    asked.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(GRACE_S)
+}

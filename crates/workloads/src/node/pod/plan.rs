@@ -1,0 +1,244 @@
+//! What to do about a Pod's processes, decided from what is: no I/O, no memory of its own.
+//!
+//! **Invariant:** the same situation gives the same plan, and doing a plan twice does it once: starts name their attempt,
+//! stops may be repeated. So a reconcile may be lost or doubled at any point.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
+
+use super::parts::{Part, Restart, Role, all, first, grace_s, mains};
+use crate::node::keeper::protocol::{Run, State};
+use crate::node::link::PodRuns;
+use crate::node::options::RestartBackoff;
+use crate::node::probe::Health;
+
+/// All that a plan depends on.
+pub(crate) struct Situation<'a> {
+    pub(crate) pod: &'a Pod,
+    pub(crate) spec: &'a PodSpec,
+    pub(crate) runs: &'a PodRuns,
+    pub(crate) health: &'a Health,
+    pub(crate) now: Timestamp,
+    pub(crate) backoff: RestartBackoff,
+}
+
+/// A container to start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start<'a> {
+    pub(crate) part: Part<'a>,
+    pub(crate) attempt: u32,
+    pub(crate) strikes: u32,
+}
+
+/// A container to end, and why in a word for the event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stop {
+    pub(crate) container: String,
+    pub(crate) grace: Duration,
+    pub(crate) is_unhealthy: bool,
+}
+
+/// What to do now, and when to look again without a cause.
+#[derive(Default)]
+pub(crate) struct Plan<'a> {
+    pub(crate) starts: Vec<Start<'a>>,
+    pub(crate) stops: Vec<Stop>,
+    pub(crate) wake: Option<Duration>,
+}
+
+/// What becomes of a container that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// Nothing: it is through.
+    Rest,
+    /// It is started again now.
+    Restart,
+    /// It is started again in a while; the whole wait and what is left of it.
+    Wait { delay: Duration, left: Duration },
+}
+
+impl<'a> Situation<'a> {
+    pub(crate) fn plan(&self) -> Plan<'a> {
+        let mut plan = Plan::default();
+        if let Some(grace) = self.must_end() {
+            self.stop_all(&mut plan, grace, |_| true);
+        } else if self.begin(&mut plan) {
+            self.go_on(&mut plan);
+        }
+        plan.wake = [plan.wake, self.time_left()].into_iter().flatten().min();
+        plan
+    }
+
+    /// The grace to end everything with, if the Pod's time is over.
+    pub(crate) fn must_end(&self) -> Option<Duration> {
+        if let Some(at) = &self.pod.metadata.deletion_timestamp {
+            return Some(Duration::try_from(at.0.duration_since(self.now)).unwrap_or_default());
+        }
+        let is_over = self.is_terminal() || self.is_expired();
+        is_over.then(|| Duration::from_secs(grace_s(self.pod)))
+    }
+
+    /// Has somebody written that the Pod is over?
+    pub(crate) fn is_terminal(&self) -> bool {
+        let phase = self.pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        matches!(phase, Some("Succeeded" | "Failed"))
+    }
+
+    /// Has it been active for longer than it may?
+    pub(crate) fn is_expired(&self) -> bool {
+        self.deadline().is_some_and(|deadline| deadline <= self.now)
+    }
+
+    fn deadline(&self) -> Option<Timestamp> {
+        let started = self.pod.status.as_ref()?.start_time.as_ref()?.0;
+        Some(started + jiff::SignedDuration::from_secs(self.spec.active_deadline_seconds?))
+    }
+
+    fn time_left(&self) -> Option<Duration> {
+        let left = self.deadline()?.duration_since(self.now);
+        Duration::try_from(left).ok().filter(|left| !left.is_zero())
+    }
+
+    /// Init containers one after the other; true when the main ones may run.
+    fn begin(&self, plan: &mut Plan<'a>) -> bool {
+        for part in first(self.spec) {
+            if self.is_through(part) {
+                continue;
+            }
+            self.ensure(part, plan);
+            if part.role == Role::Init {
+                if self.has_failed(part) {
+                    self.stop_all(plan, Duration::from_secs(grace_s(self.pod)), |_| true);
+                }
+                return false;
+            }
+            if !self.is_up(part) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn go_on(&self, plan: &mut Plan<'a>) {
+        for part in mains(self.spec) {
+            self.ensure(part, plan);
+        }
+        if mains(self.spec).all(|part| self.is_at_rest(part)) {
+            self.stop_all(plan, Duration::from_secs(grace_s(self.pod)), |part| part.role == Role::Sidecar);
+        }
+    }
+
+    fn ensure(&self, part: Part<'a>, plan: &mut Plan<'a>) {
+        let Some(run) = self.run(part) else {
+            plan.starts.push(Start { part, attempt: self.lost_attempts(part), strikes: 0 });
+            return;
+        };
+        match &run.state {
+            State::Starting => {}
+            State::Running { .. } => {
+                if !self.health.of(part.container, run.attempt).is_live {
+                    let grace = Duration::from_secs(grace_s(self.pod));
+                    let container = part.container.name.clone();
+                    plan.stops.push(Stop { container, grace, is_unhealthy: true });
+                }
+            }
+            State::Ended { .. } => match self.after(part, run) {
+                After::Rest => {}
+                After::Restart => {
+                    let (attempt, strikes) = (run.attempt + 1, self.strikes(run) + 1);
+                    plan.starts.push(Start { part, attempt, strikes });
+                }
+                After::Wait { left, .. } => {
+                    plan.wake = Some(plan.wake.map_or(left, |wake| wake.min(left)));
+                }
+            },
+        }
+    }
+
+    /// What becomes of a run that ended.
+    pub(crate) fn after(&self, part: Part<'_>, run: &Run) -> After {
+        let State::Ended { finished_at, exit, .. } = &run.state else { return After::Rest };
+        let is_wanted = match part.restart {
+            Restart::Always => true,
+            Restart::OnFailure => !exit.is_success(),
+            Restart::Never => false,
+        };
+        if !is_wanted || self.must_end().is_some() {
+            return After::Rest;
+        }
+        let delay = self.delay(self.strikes(run));
+        let since = Duration::try_from(self.now.duration_since(*finished_at)).unwrap_or_default();
+        match delay.checked_sub(since).filter(|left| !left.is_zero()) {
+            Some(left) => After::Wait { delay, left },
+            None => After::Restart,
+        }
+    }
+
+    /// Restarts in a row; a run that lasted wipes the slate.
+    fn strikes(&self, run: &Run) -> u32 {
+        let State::Ended { started_at, finished_at, .. } = &run.state else { return run.strikes };
+        let lasted = Duration::try_from(finished_at.duration_since(*started_at)).unwrap_or_default();
+        if lasted >= self.backoff.forgiven_after { 0 } else { run.strikes }
+    }
+
+    /// None before the first restart, then the base doubled each time.
+    fn delay(&self, strikes: u32) -> Duration {
+        let Some(doublings) = strikes.checked_sub(1) else { return Duration::ZERO };
+        let factor = 2u32.saturating_pow(doublings);
+        self.backoff.base.checked_mul(factor).unwrap_or(self.backoff.max).min(self.backoff.max)
+    }
+
+    /// A container the status tells of and the keeper does not: its records are gone, its count goes on.
+    fn lost_attempts(&self, part: Part<'_>) -> u32 {
+        let Some(status) = &self.pod.status else { return 0 };
+        let told = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+        let mut told = told.filter(|one| one.name == part.container.name && one.container_id.is_some());
+        told.next().and_then(|one| u32::try_from(one.restart_count).ok()).map_or(0, |count| count + 1)
+    }
+
+    fn stop_all(&self, plan: &mut Plan<'_>, grace: Duration, which: impl Fn(Part<'_>) -> bool) {
+        let live = all(self.spec)
+            .filter(|part| which(*part))
+            .filter(|part| self.run(*part).is_some_and(|run| !run.is_over()));
+        plan.stops.extend(live.map(|part| Stop {
+            container: part.container.name.clone(),
+            grace,
+            is_unhealthy: false,
+        }));
+    }
+
+    pub(crate) fn run(&self, part: Part<'_>) -> Option<&'a Run> {
+        self.runs.get(&part.container.name).map(|runs| &runs.current)
+    }
+
+    /// An init container that succeeded.
+    pub(crate) fn is_through(&self, part: Part<'_>) -> bool {
+        let is_success = |run: &Run| run.exit().is_some_and(crate::node::keeper::protocol::Exit::is_success);
+        part.role == Role::Init && self.run(part).is_some_and(is_success)
+    }
+
+    /// Failed, and not to be started again.
+    pub(crate) fn has_failed(&self, part: Part<'_>) -> bool {
+        self.run(part).is_some_and(|run| {
+            run.exit().is_some_and(|exit| !exit.is_success()) && self.after(part, run) == After::Rest
+        })
+    }
+
+    /// A sidecar far enough for the next container.
+    pub(crate) fn is_up(&self, part: Part<'_>) -> bool {
+        self.run(part)
+            .is_some_and(|run| run.is_running() && self.health.of(part.container, run.attempt).is_started)
+    }
+
+    /// Ended, and not to be started again.
+    pub(crate) fn is_at_rest(&self, part: Part<'_>) -> bool {
+        self.run(part).is_some_and(|run| run.is_over() && self.after(part, run) == After::Rest)
+    }
+
+    /// No process of the Pod is left.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.runs.values().all(|runs| runs.current.is_over())
+    }
+}

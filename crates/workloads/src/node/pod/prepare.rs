@@ -1,0 +1,113 @@
+//! From a container's declaration to a process that can be started: command, environment, directory, volumes, limits.
+
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+
+use super::environment::{Environment, config_error, environment};
+use super::expand::expand;
+use super::plan::Start;
+use super::sources::Sources;
+use super::status::Refusal;
+use super::volumes;
+use crate::node::keeper::protocol::{Launch, Owner, Process, RunId};
+use crate::node::{Ground, quantity};
+
+/// What an image gives cannot be had here; what stands in its place must be named.
+const NO_COMMAND: &str = "ErrImageNeverPull";
+
+/// The launch of a container, or why there is none.
+pub(crate) fn launch(
+    ground: &Ground,
+    pod: &Pod,
+    start: &Start<'_>,
+    sources: &dyn Sources,
+) -> Result<Launch, Refusal> {
+    let container = start.part.container;
+    let uid = pod.metadata.uid.clone().unwrap_or_default();
+    let owner = Owner {
+        namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+        name: pod.metadata.name.clone().unwrap_or_default(),
+    };
+    let process = process(ground, pod, container, sources)?;
+    let hook = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref());
+    let before_stop = hook.and_then(|hook| hook.exec.as_ref()).and_then(|exec| exec.command.clone());
+    Ok(Launch {
+        id: RunId { pod: uid, container: container.name.clone() },
+        owner,
+        attempt: start.attempt,
+        strikes: start.strikes,
+        process,
+        before_stop,
+    })
+}
+
+/// The process of a container: also what probes and hooks run beside.
+pub(crate) fn process(
+    ground: &Ground,
+    pod: &Pod,
+    container: &Container,
+    sources: &dyn Sources,
+) -> Result<Process, Refusal> {
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let work = ground.layout.work(uid);
+    std::fs::create_dir_all(&work)
+        .map_err(|error| config_error(format!("cannot make {}: {error}", work.display())))?;
+    let mounts = volumes::prepare(ground, pod, container, sources)?;
+    let environment = environment(pod, container, sources, given(ground, pod, &work))?;
+    let command = command(ground, container, &environment)?;
+    let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+    let memory = limits.and_then(|limits| limits.get("memory"));
+    Ok(Process {
+        command,
+        environment: environment.into_iter().collect(),
+        directory: directory(container, work),
+        memory_bytes: memory.and_then(|quantity| quantity::bytes(&quantity.0)),
+        mounts,
+        scratch: ground.layout.scratch(uid),
+    })
+}
+
+/// What the node tells every container.
+fn given(ground: &Ground, pod: &Pod, work: &Path) -> Environment {
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let name = pod.metadata.name.clone().unwrap_or_default();
+    Environment::from([
+        ("HOSTNAME".to_owned(), name),
+        ("HOME".to_owned(), work.display().to_string()),
+        ("HOMEOSTAT_VOLUMES".to_owned(), ground.layout.volumes(uid).display().to_string()),
+    ])
+}
+
+fn directory(container: &Container, work: PathBuf) -> PathBuf {
+    // An absolute one replaces the Pod's own.
+    work.join(container.working_dir.as_deref().unwrap_or_default())
+}
+
+/// The declared command, or the one that stands for the image.
+fn command(
+    ground: &Ground,
+    container: &Container,
+    environment: &Environment,
+) -> Result<Vec<String>, Refusal> {
+    let lookup = |name: &str| environment.get(name).cloned();
+    let expanded = |texts: &Option<Vec<String>>| -> Vec<String> {
+        texts.iter().flatten().map(|text| expand(text, lookup)).collect()
+    };
+    let mut command = expanded(&container.command);
+    if command.is_empty() {
+        command = of_image(ground, container.image.as_deref().unwrap_or_default())?;
+    }
+    command.extend(expanded(&container.args));
+    Ok(command)
+}
+
+fn of_image(ground: &Ground, image: &str) -> Result<Vec<String>, Refusal> {
+    let found = ground.options.images.get(image).filter(|command| !command.is_empty());
+    found.cloned().ok_or_else(|| Refusal {
+        reason: NO_COMMAND,
+        message: format!(
+            "this node runs no images: give the container a command, or start the node with --image {image}=COMMAND"
+        ),
+    })
+}

@@ -1,0 +1,75 @@
+//! The ConfigMaps and Secrets a Pod takes values from, as the reconciler's cache has them.
+
+use std::sync::Arc;
+
+use homeostat_runtime::{Context, Target};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodSpec, Secret};
+
+use super::environment::config_error;
+use super::parts::all;
+use super::status::Refusal;
+
+/// Where values come from.
+pub(crate) trait Sources {
+    fn config_map(&self, name: &str) -> Result<Option<Arc<ConfigMap>>, Refusal>;
+    fn secret(&self, name: &str) -> Result<Option<Arc<Secret>>, Refusal>;
+}
+
+impl Sources for Context<Pod> {
+    fn config_map(&self, name: &str) -> Result<Option<Arc<ConfigMap>>, Refusal> {
+        self.get(name).map_err(|error| config_error(error.to_string()))
+    }
+
+    fn secret(&self, name: &str) -> Result<Option<Arc<Secret>>, Refusal> {
+        self.get(name).map_err(|error| config_error(error.to_string()))
+    }
+}
+
+/// The ConfigMaps a Pod names.
+pub(crate) fn config_maps(pod: &Pod) -> Vec<Target> {
+    let Some(spec) = &pod.spec else { return Vec::new() };
+    let mut names: Vec<String> = Vec::new();
+    for part in all(spec) {
+        let from = part.container.env_from.iter().flatten().filter_map(|from| from.config_map_ref.as_ref());
+        names.extend(from.map(|reference| reference.name.clone()));
+        let sources = part.container.env.iter().flatten().filter_map(|one| one.value_from.as_ref());
+        names.extend(sources.filter_map(|from| Some(from.config_map_key_ref.as_ref()?.name.clone())));
+    }
+    names.extend(volume_names(spec, true));
+    targets(names)
+}
+
+/// The Secrets a Pod names.
+pub(crate) fn secrets(pod: &Pod) -> Vec<Target> {
+    let Some(spec) = &pod.spec else { return Vec::new() };
+    let mut names: Vec<String> = Vec::new();
+    for part in all(spec) {
+        let from = part.container.env_from.iter().flatten().filter_map(|from| from.secret_ref.as_ref());
+        names.extend(from.map(|reference| reference.name.clone()));
+        let sources = part.container.env.iter().flatten().filter_map(|one| one.value_from.as_ref());
+        names.extend(sources.filter_map(|from| Some(from.secret_key_ref.as_ref()?.name.clone())));
+    }
+    names.extend(volume_names(spec, false));
+    targets(names)
+}
+
+fn volume_names(spec: &PodSpec, of_config_maps: bool) -> Vec<String> {
+    let mut names = Vec::new();
+    for volume in spec.volumes.iter().flatten() {
+        names.extend(volume.config_map.as_ref().filter(|_| of_config_maps).map(|source| source.name.clone()));
+        names.extend(
+            volume.secret.as_ref().filter(|_| !of_config_maps).and_then(|source| source.secret_name.clone()),
+        );
+        for source in volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten()) {
+            names.extend(source.config_map.as_ref().filter(|_| of_config_maps).map(|one| one.name.clone()));
+            names.extend(source.secret.as_ref().filter(|_| !of_config_maps).map(|one| one.name.clone()));
+        }
+    }
+    names
+}
+
+fn targets(mut names: Vec<String>) -> Vec<Target> {
+    names.sort();
+    names.dedup();
+    names.into_iter().filter(|name| !name.is_empty()).map(Target::from).collect()
+}

@@ -1,0 +1,251 @@
+//! The status of a Pod, reckoned from what its processes do.
+//!
+//! Times of conditions are kept while the condition stays, and conditions of other writers are left alone, so that a Pod at
+//! rest gets the same status again and nothing is written.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+    HostIP, PodCondition, PodIP, PodStatus,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::parts::{Part, Role, first, mains};
+use super::phase::{Phase, phase};
+use super::plan::{After, Situation};
+use crate::node::keeper::protocol::{Exit, Run, State};
+
+/// Where everything runs.
+const ADDRESS: &str = "127.0.0.1";
+
+/// Why a container could not be started, as its status says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+/// Refusals by container.
+pub(crate) type Refusals = BTreeMap<String, Refusal>;
+
+/// Writes what is true into the status.
+pub(crate) fn report(situation: &Situation<'_>, refusals: &Refusals, status: &mut PodStatus) {
+    let phase = phase(situation);
+    let statuses = |parts: &mut dyn Iterator<Item = Part<'_>>| -> Vec<ContainerStatus> {
+        parts.map(|part| container(situation, part, refusals)).collect()
+    };
+    let begun = statuses(&mut first(situation.spec));
+    let main = statuses(&mut mains(situation.spec));
+    status.phase = Some(phase.word().to_owned());
+    if situation.is_expired() {
+        status.reason = Some("DeadlineExceeded".to_owned());
+        status.message = Some("Pod was active on the node longer than the specified deadline".to_owned());
+    }
+    status.start_time.get_or_insert_with(|| Time(whole(situation.now)));
+    status.host_ip = Some(ADDRESS.to_owned());
+    status.host_ips = Some(vec![HostIP { ip: ADDRESS.to_owned() }]);
+    status.pod_ip = Some(ADDRESS.to_owned());
+    status.pod_ips = Some(vec![PodIP { ip: ADDRESS.to_owned() }]);
+    conditions(situation, phase, (&begun, &main), status);
+    status.init_container_statuses = Some(begun).filter(|all| !all.is_empty());
+    status.container_statuses = Some(main);
+}
+
+fn container(situation: &Situation<'_>, part: Part<'_>, refusals: &Refusals) -> ContainerStatus {
+    let name = &part.container.name;
+    let runs = situation.runs.get(name);
+    let run = runs.map(|runs| &runs.current);
+    let is_running = run.is_some_and(Run::is_running);
+    let verdict = run.map(|run| situation.health.of(part.container, run.attempt));
+    let waiting = waiting(situation, part, refusals.get(name));
+    // What is shown as the last state: the run before, or this one while the next is awaited.
+    let last = match (&waiting, run) {
+        (Some(_), Some(run)) if run.is_over() => Some(run),
+        _ => runs.and_then(|runs| runs.previous.as_ref()),
+    };
+    let state = waiting.map_or_else(
+        || run.map(shown).unwrap_or_default(),
+        |waiting| ContainerState { waiting: Some(waiting), ..ContainerState::default() },
+    );
+    ContainerStatus {
+        name: name.clone(),
+        image: part.container.image.clone().unwrap_or_default(),
+        image_id: String::new(),
+        container_id: run.map(|run| container_id(situation, name, run)),
+        ready: is_ready(situation, part, is_running),
+        started: Some(is_running && verdict.is_some_and(|verdict| verdict.is_started)),
+        restart_count: run.map_or(0, |run| i32::try_from(run.attempt).unwrap_or(i32::MAX)),
+        state: Some(state),
+        last_state: Some(last.map(shown).unwrap_or_default()),
+        ..ContainerStatus::default()
+    }
+}
+
+/// The process while there is one; afterwards the run.
+fn container_id(situation: &Situation<'_>, name: &str, run: &Run) -> String {
+    match run.state {
+        State::Running { pid, .. } => format!("process://{pid}"),
+        _ => format!("process://{}/{name}/{}", situation.uid(), run.attempt),
+    }
+}
+
+fn is_ready(situation: &Situation<'_>, part: Part<'_>, is_running: bool) -> bool {
+    match part.role {
+        Role::Init => situation.is_through(part),
+        Role::Sidecar | Role::Main => {
+            let verdict = situation.run(part).map(|run| situation.health.of(part.container, run.attempt));
+            is_running && verdict.is_some_and(|verdict| verdict.is_ready && verdict.is_started)
+        }
+    }
+}
+
+/// Why the container does not run, if it shall.
+fn waiting(
+    situation: &Situation<'_>,
+    part: Part<'_>,
+    refusal: Option<&Refusal>,
+) -> Option<ContainerStateWaiting> {
+    if let Some(refusal) = refusal {
+        return Some(because(refusal.reason, Some(refusal.message.clone())));
+    }
+    let Some(run) = situation.run(part) else {
+        let has_init = part.role == Role::Main && first(situation.spec).next().is_some();
+        return Some(because(if has_init { "PodInitializing" } else { "ContainerCreating" }, None));
+    };
+    match (&run.state, situation.after(part, run)) {
+        (State::Starting, _) => Some(because("ContainerCreating", None)),
+        (State::Ended { .. }, After::Wait { delay, .. }) => {
+            let (name, pod) = (&part.container.name, situation.pod);
+            let (pod_name, namespace) = (pod.metadata.name.as_deref(), pod.metadata.namespace.as_deref());
+            let message = format!(
+                "back-off {delay:?} restarting failed container={name} pod={}_{}({})",
+                pod_name.unwrap_or_default(),
+                namespace.unwrap_or_default(),
+                situation.uid()
+            );
+            Some(because("CrashLoopBackOff", Some(message)))
+        }
+        _ => None,
+    }
+}
+
+fn because(reason: &str, message: Option<String>) -> ContainerStateWaiting {
+    ContainerStateWaiting { reason: Some(reason.to_owned()), message }
+}
+
+/// A run as a container's state.
+fn shown(run: &Run) -> ContainerState {
+    match &run.state {
+        State::Starting => ContainerState::default(),
+        State::Running { started_at, .. } => ContainerState {
+            running: Some(ContainerStateRunning { started_at: Some(Time(whole(*started_at))) }),
+            ..ContainerState::default()
+        },
+        State::Ended { started_at, finished_at, exit } => ContainerState {
+            terminated: Some(ContainerStateTerminated {
+                exit_code: exit.code(),
+                signal: if let Exit::Signal(signal) = exit { Some(*signal) } else { None },
+                reason: Some(reason(exit).to_owned()),
+                message: if let Exit::NotStarted(words) = exit { Some(words.clone()) } else { None },
+                started_at: Some(Time(whole(*started_at))),
+                finished_at: Some(Time(whole(*finished_at))),
+                container_id: None,
+            }),
+            ..ContainerState::default()
+        },
+    }
+}
+
+fn reason(exit: &Exit) -> &'static str {
+    match exit {
+        Exit::Code(0) => "Completed",
+        Exit::NotStarted(_) => "StartError",
+        Exit::Lost => "ContainerStatusUnknown",
+        Exit::Code(_) | Exit::Signal(_) | Exit::TimedOut => "Error",
+    }
+}
+
+/// Whole seconds, as the API shows times: what is compared must be what was stored.
+fn whole(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+fn conditions(
+    situation: &Situation<'_>,
+    phase: Phase,
+    (begun, main): (&[ContainerStatus], &[ContainerStatus]),
+    status: &mut PodStatus,
+) {
+    let unfinished = names(begun.iter().filter(|one| !one.ready && one.started != Some(true)));
+    let sidecars = begun.iter().zip(first(situation.spec)).filter(|(_, part)| part.role == Role::Sidecar);
+    let unready = names(sidecars.map(|(one, _)| one).chain(main).filter(|one| !one.ready));
+    let initialized = match (&*unfinished, phase) {
+        (_, Phase::Succeeded) => Ok(Some("PodCompleted")),
+        ("", _) => Ok(None),
+        (names, _) => {
+            Err(("ContainersNotInitialized", format!("containers with incomplete status: [{names}]")))
+        }
+    };
+    let ready = match (&*unready, phase) {
+        (_, Phase::Succeeded) => Err(("PodCompleted", String::new())),
+        (_, Phase::Failed) => Err(("PodFailed", String::new())),
+        ("", _) => Ok(None),
+        (names, _) => Err(("ContainersNotReady", format!("containers with unready status: [{names}]"))),
+    };
+    let gates = unmet_gates(situation, status);
+    let pod_ready = match (&ready, &*gates) {
+        (Ok(_), "") | (Err(_), _) => ready.clone(),
+        (Ok(_), gates) => Err((
+            "ReadinessGatesNotReady",
+            format!("the status of pod readiness gates {gates} is not \"True\""),
+        )),
+    };
+    let all = status.conditions.get_or_insert_default();
+    let now = whole(situation.now);
+    set(all, "Initialized", initialized, now);
+    set(all, "Ready", pod_ready, now);
+    set(all, "ContainersReady", ready, now);
+    set(all, "PodScheduled", Ok(None), now);
+}
+
+fn names<'a>(statuses: impl Iterator<Item = &'a ContainerStatus>) -> String {
+    statuses.map(|one| one.name.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+/// Conditions of others the Pod waits for.
+fn unmet_gates(situation: &Situation<'_>, status: &PodStatus) -> String {
+    let is_met = |wanted: &str| {
+        status.conditions.iter().flatten().any(|one| one.type_ == wanted && one.status == "True")
+    };
+    let gates = situation.spec.readiness_gates.iter().flatten().map(|gate| gate.condition_type.as_str());
+    gates.filter(|wanted| !is_met(wanted)).collect::<Vec<_>>().join(", ")
+}
+
+/// True with a reason or none, or false with a reason and words.
+type Claim = Result<Option<&'static str>, (&'static str, String)>;
+
+fn set(conditions: &mut Vec<PodCondition>, kind: &str, claim: Claim, now: Timestamp) {
+    let (status, reason, message) = match claim {
+        Ok(reason) => ("True", reason, None),
+        Err((reason, message)) => ("False", Some(reason), Some(message).filter(|words| !words.is_empty())),
+    };
+    let at = conditions.iter().position(|one| one.type_ == kind).unwrap_or_else(|| {
+        conditions.push(PodCondition { type_: kind.to_owned(), ..PodCondition::default() });
+        conditions.len() - 1
+    });
+    let condition = &mut conditions[at];
+    if condition.status != status {
+        condition.status = status.to_owned();
+        condition.last_transition_time = Some(Time(now));
+    }
+    condition.reason = reason.map(ToOwned::to_owned);
+    condition.message = message;
+}
+
+impl Situation<'_> {
+    pub(crate) fn uid(&self) -> &str {
+        self.pod.metadata.uid.as_deref().unwrap_or_default()
+    }
+}

@@ -1,0 +1,243 @@
+//! Volumes as folders of the Pod.
+//!
+//! Every volume is a folder below the Pod's own. Where a container wants it somewhere else on the machine, it sees it there
+//! in a mount namespace of its own if the system allows one. Without one, a `mountPath` is reached as
+//! `$HOME` + `mountPath` and `$HOMEOSTAT_VOLUMES/NAME`, and the Pod's events say so: the host's own files are never touched.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
+use std::path::{Component, Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{
+    ConfigMap, ConfigMapVolumeSource, Container, DownwardAPIVolumeFile, KeyToPath, Pod,
+    ProjectedVolumeSource, Secret, Volume, VolumeMount,
+};
+
+use super::environment::{config_error, required};
+use super::fields;
+use super::sources::Sources;
+use super::status::Refusal;
+use crate::node::Ground;
+use crate::node::keeper::protocol::Mount;
+
+/// Files by path, with their content.
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// Makes the volumes this container mounts; gives what its launcher shall mount.
+pub(crate) fn prepare(
+    ground: &Ground,
+    pod: &Pod,
+    container: &Container,
+    sources: &dyn Sources,
+) -> Result<Vec<Mount>, Refusal> {
+    let spec = pod.spec.as_ref();
+    let mut mounts = Vec::new();
+    for mount in container.volume_mounts.iter().flatten() {
+        let volume = spec.and_then(|spec| spec.volumes.iter().flatten().find(|one| one.name == mount.name));
+        let volume = volume.ok_or_else(|| config_error(format!("there is no volume {}", mount.name)))?;
+        let folder = fill(ground, pod, volume, sources)?;
+        let source = below(&folder, sub_path(mount))
+            .map_err(|error| config_error(format!("the subPath of volume {}: {error}", mount.name)))?;
+        mounts.extend(place(ground, pod, mount, source)?);
+    }
+    Ok(mounts)
+}
+
+/// The folder of a volume, with what belongs in it.
+fn fill(ground: &Ground, pod: &Pod, volume: &Volume, sources: &dyn Sources) -> Result<PathBuf, Refusal> {
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    if let Some(host) = &volume.host_path {
+        return Ok(PathBuf::from(&host.path));
+    }
+    let folder = ground.layout.volumes(uid).join(&volume.name);
+    let failed = |error: io::Error| config_error(format!("cannot make the volume {}: {error}", volume.name));
+    fs::create_dir_all(&folder).map_err(failed)?;
+    let (files, mode) = match content(pod, volume, sources)? {
+        Some(content) => content,
+        None => return Ok(folder),
+    };
+    write(&folder, &files, mode).map_err(failed)?;
+    Ok(folder)
+}
+
+/// The files of a volume that has given ones, and their mode; none for one that begins empty.
+fn content(pod: &Pod, volume: &Volume, sources: &dyn Sources) -> Result<Option<(Files, u32)>, Refusal> {
+    /// Kubernetes' default.
+    const MODE: u32 = 0o644;
+    let mode = |mode: Option<i32>| mode.and_then(|mode| u32::try_from(mode).ok()).unwrap_or(MODE);
+    if let Some(source) = &volume.config_map {
+        return Ok(Some((of_config_map(source, sources)?, mode(source.default_mode))));
+    }
+    if let Some(source) = &volume.secret {
+        let name = source.secret_name.as_deref().unwrap_or_default();
+        let found = required(sources.secret(name)?, "secret", name, source.optional)?;
+        let all = found.map(|secret| secret_files(&secret)).unwrap_or_default();
+        return Ok(Some((picked(all, source.items.as_deref(), source.optional)?, mode(source.default_mode))));
+    }
+    if let Some(source) = &volume.downward_api {
+        return Ok(Some((downward(pod, source.items.as_deref())?, mode(source.default_mode))));
+    }
+    if let Some(source) = &volume.projected {
+        return Ok(Some((projected(pod, source, sources)?, mode(source.default_mode))));
+    }
+    if volume.empty_dir.is_some() {
+        return Ok(None);
+    }
+    Err(config_error(format!(
+        "the volume {} is of a sort this node does not have: use emptyDir, configMap, secret, downwardAPI, projected or hostPath",
+        volume.name
+    )))
+}
+
+fn of_config_map(source: &ConfigMapVolumeSource, sources: &dyn Sources) -> Result<Files, Refusal> {
+    let found = required(sources.config_map(&source.name)?, "configmap", &source.name, source.optional)?;
+    let all = found.map(|map| config_files(&map)).unwrap_or_default();
+    picked(all, source.items.as_deref(), source.optional)
+}
+
+fn projected(pod: &Pod, source: &ProjectedVolumeSource, sources: &dyn Sources) -> Result<Files, Refusal> {
+    let mut files = Files::new();
+    for one in source.sources.iter().flatten() {
+        if let Some(map) = &one.config_map {
+            let found = required(sources.config_map(&map.name)?, "configmap", &map.name, map.optional)?;
+            let all = found.map(|map| config_files(&map)).unwrap_or_default();
+            files.extend(picked(all, map.items.as_deref(), map.optional)?);
+        } else if let Some(secret) = &one.secret {
+            let found = required(sources.secret(&secret.name)?, "secret", &secret.name, secret.optional)?;
+            let all = found.map(|secret| secret_files(&secret)).unwrap_or_default();
+            files.extend(picked(all, secret.items.as_deref(), secret.optional)?);
+        } else if let Some(downward_api) = &one.downward_api {
+            files.extend(downward(pod, downward_api.items.as_deref())?);
+        }
+    }
+    Ok(files)
+}
+
+fn config_files(map: &ConfigMap) -> Files {
+    let texts = map.data.iter().flatten().map(|(name, text)| (name.clone(), text.clone().into_bytes()));
+    let bytes = map.binary_data.iter().flatten().map(|(name, bytes)| (name.clone(), bytes.0.clone()));
+    texts.chain(bytes).collect()
+}
+
+fn secret_files(secret: &Secret) -> Files {
+    secret.data.iter().flatten().map(|(name, bytes)| (name.clone(), bytes.0.clone())).collect()
+}
+
+/// Only the named keys, at their paths, if any are named.
+fn picked(mut all: Files, items: Option<&[KeyToPath]>, optional: Option<bool>) -> Result<Files, Refusal> {
+    let Some(items) = items else { return Ok(all) };
+    let mut files = Files::new();
+    for item in items {
+        match all.remove(&item.key) {
+            Some(content) => drop(files.insert(item.path.clone(), content)),
+            None if optional == Some(true) => {}
+            None => return Err(config_error(format!("references non-existent config key: {}", item.key))),
+        }
+    }
+    Ok(files)
+}
+
+fn downward(pod: &Pod, items: Option<&[DownwardAPIVolumeFile]>) -> Result<Files, Refusal> {
+    let mut files = Files::new();
+    for item in items.into_iter().flatten() {
+        let field = item.field_ref.as_ref().and_then(|field| fields::field(pod, &field.field_path));
+        let resource = item.resource_field_ref.as_ref().and_then(|selector| {
+            let wanted = selector.container_name.as_deref().unwrap_or_default();
+            let mut all = pod.spec.iter().flat_map(|spec| &spec.containers);
+            fields::resource(all.find(|container| container.name == wanted)?, selector)
+        });
+        let text = field.or(resource);
+        let text = text.ok_or_else(|| config_error(format!("the file {} cannot be filled", item.path)))?;
+        files.insert(item.path.clone(), text.into_bytes());
+    }
+    Ok(files)
+}
+
+/// Makes the folder hold exactly these files. Each is replaced as a whole, and only when it differs.
+fn write(folder: &Path, files: &Files, mode: u32) -> io::Result<()> {
+    for (path, content) in files {
+        let file = below(folder, path)?;
+        if fs::read(&file).is_ok_and(|old| old == *content) {
+            continue;
+        }
+        if let Some(parent) = file.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let fresh = folder.join("..fresh");
+        let mut options = fs::OpenOptions::new();
+        let mut out = options.create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
+        io::Write::write_all(&mut out, content)?;
+        fs::set_permissions(&fresh, fs::Permissions::from_mode(mode))?;
+        fs::rename(&fresh, &file)?;
+    }
+    for entry in fs::read_dir(folder)?.flatten() {
+        let name = entry.file_name();
+        let is_wanted = files.keys().any(|path| Path::new(path).starts_with(&name));
+        if !is_wanted && entry.file_type()?.is_file() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// The path below the folder; nothing leads out of it.
+fn below(folder: &Path, path: &str) -> io::Result<PathBuf> {
+    let mut whole = folder.to_owned();
+    for component in Path::new(path).components() {
+        match component {
+            Component::Normal(name) => whole.push(name),
+            Component::CurDir | Component::RootDir => {}
+            _ => return Err(io::Error::other(format!("{path} leads out of the volume"))),
+        }
+    }
+    Ok(whole)
+}
+
+fn sub_path(mount: &VolumeMount) -> &str {
+    mount.sub_path.as_deref().unwrap_or_default()
+}
+
+/// Puts a volume where the container wants it: a mount for its launcher, or a link.
+fn place(ground: &Ground, pod: &Pod, mount: &VolumeMount, source: PathBuf) -> Result<Option<Mount>, Refusal> {
+    let failed = |error: io::Error| config_error(format!("cannot place the volume {}: {error}", mount.name));
+    if !sub_path(mount).is_empty() && !source.exists() {
+        fs::create_dir_all(&source).map_err(failed)?;
+    }
+    if ground.has_namespaces && mount.mount_path.starts_with('/') {
+        let is_read_only = mount.read_only == Some(true);
+        return Ok(Some(Mount { source, target: PathBuf::from(&mount.mount_path), is_read_only }));
+    }
+    let work = ground.layout.work(pod.metadata.uid.as_deref().unwrap_or_default());
+    let path = below(&work, &mount.mount_path).map_err(failed)?;
+    if path == work {
+        return Err(config_error(format!("the volume {} cannot be mounted at /", mount.name)));
+    }
+    link(&source, &path).map_err(failed)?;
+    Ok(None)
+}
+
+fn link(source: &Path, path: &Path) -> io::Result<()> {
+    if fs::read_link(path).is_ok_and(|target| target == source) {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    symlink(source, path)
+}
+
+/// The mount paths of a container that it does not see where it asked for them.
+pub(crate) fn unhonoured<'a>(
+    ground: &Ground,
+    container: &'a Container,
+) -> impl Iterator<Item = &'a VolumeMount> {
+    let has_namespaces = ground.has_namespaces;
+    let mounts = container.volume_mounts.iter().flatten();
+    mounts.filter(move |mount| !has_namespaces && mount.mount_path.starts_with('/'))
+}

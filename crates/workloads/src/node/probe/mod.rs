@@ -1,0 +1,248 @@
+//! Probes: is a container started, ready, alive? One task per run asks; what it learns triggers the Pod.
+//!
+//! [`tally`] counts (no I/O), [`ask`] asks once. **Invariant:** a verdict belongs to one run of one container; the next run
+//! begins with a clean slate, because its attempt is part of the key.
+
+mod ask;
+mod tally;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use homeostat_runtime::Target;
+use k8s_openapi::api::core::v1::{Container, Pod, Probe};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::keeper::protocol::{Process, RunId, State};
+use super::link::{Link, PodRuns};
+use super::pod::parts;
+use ask::Asker;
+use tally::Tally;
+
+/// What probes say about one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) is_started: bool,
+    pub(crate) is_ready: bool,
+    pub(crate) is_live: bool,
+}
+
+/// Verdicts of a Pod's runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Health(BTreeMap<(String, u32), Verdict>);
+
+impl Health {
+    /// The verdict on a run; before the first probe it is what Kubernetes assumes.
+    pub(crate) fn of(&self, container: &Container, attempt: u32) -> Verdict {
+        let known = self.0.get(&(container.name.clone(), attempt)).copied();
+        known.unwrap_or_else(|| first_verdict(container))
+    }
+}
+
+fn first_verdict(container: &Container) -> Verdict {
+    Verdict {
+        is_started: container.startup_probe.is_none(),
+        is_ready: container.readiness_probe.is_none(),
+        is_live: true,
+    }
+}
+
+/// Which question a probe answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Question {
+    Startup,
+    Readiness,
+    Liveness,
+}
+
+impl Question {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Startup => "Startup",
+            Self::Readiness => "Readiness",
+            Self::Liveness => "Liveness",
+        }
+    }
+}
+
+/// All probes of a node.
+pub(crate) struct Prober {
+    link: Arc<Link>,
+    triggers: mpsc::Sender<Target>,
+    pods: Arc<Mutex<HashMap<String, Probed>>>,
+}
+
+/// What is known of one Pod, and the tasks that learn it.
+#[derive(Default)]
+struct Probed {
+    health: Health,
+    complaints: Vec<String>,
+    tasks: BTreeMap<(String, u32), AbortOnDropHandle<()>>,
+}
+
+impl Prober {
+    pub(crate) fn new(link: Arc<Link>, triggers: mpsc::Sender<Target>) -> Self {
+        Self { link, triggers, pods: Arc::default() }
+    }
+
+    pub(crate) fn health(&self, pod: &str) -> Health {
+        self.lock().get(pod).map(|probed| probed.health.clone()).unwrap_or_default()
+    }
+
+    /// What probes complained of since the last time.
+    pub(crate) fn take_complaints(&self, pod: &str) -> Vec<String> {
+        self.lock().get_mut(pod).map(|probed| std::mem::take(&mut probed.complaints)).unwrap_or_default()
+    }
+
+    /// Probes the runs that run, and no others. `process` is what a command beside the container runs as.
+    pub(crate) fn sync(&self, pod: &Pod, runs: &PodRuns, process: impl Fn(&Container) -> Option<Process>) {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        let mut pods = self.lock();
+        let probed = pods.entry(uid.clone()).or_default();
+        let is_running = |name: &str, attempt: u32| {
+            runs.get(name).is_some_and(|runs| runs.current.attempt == attempt && runs.current.is_running())
+        };
+        probed.tasks.retain(|(name, attempt), _| is_running(name, *attempt));
+        probed.health.0.retain(|(name, attempt), _| is_running(name, *attempt));
+        for part in pod.spec.iter().flat_map(parts::all).filter(|part| has_probes(part.container)) {
+            let container = part.container;
+            let Some(runs) = runs.get(&container.name) else { continue };
+            let key = (container.name.clone(), runs.current.attempt);
+            if !matches!(runs.current.state, State::Running { .. }) || probed.tasks.contains_key(&key) {
+                continue;
+            }
+            probed.health.0.insert(key.clone(), first_verdict(container));
+            let watch = self.watch(pod, &uid, container, key.1, process(container));
+            probed.tasks.insert(key, AbortOnDropHandle::new(tokio::spawn(watch.run())));
+        }
+    }
+
+    /// The Pod is gone.
+    pub(crate) fn forget(&self, pod: &str) {
+        self.lock().remove(pod);
+    }
+
+    fn watch(
+        &self,
+        pod: &Pod,
+        uid: &str,
+        container: &Container,
+        attempt: u32,
+        process: Option<Process>,
+    ) -> Watch {
+        let id = RunId { pod: uid.to_owned(), container: container.name.clone() };
+        let asker =
+            Asker { link: Arc::clone(&self.link), id: id.clone(), process, container: container.clone() };
+        Watch {
+            asker,
+            key: (container.name.clone(), attempt),
+            id,
+            target: Target {
+                namespace: pod.metadata.namespace.clone(),
+                name: pod.metadata.name.clone().unwrap_or_default(),
+            },
+            triggers: self.triggers.clone(),
+            pods: Arc::clone(&self.pods),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Probed>> {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn has_probes(container: &Container) -> bool {
+    container.startup_probe.is_some()
+        || container.readiness_probe.is_some()
+        || container.liveness_probe.is_some()
+}
+
+/// The task of one run.
+struct Watch {
+    asker: Asker,
+    id: RunId,
+    key: (String, u32),
+    target: Target,
+    triggers: mpsc::Sender<Target>,
+    pods: Arc<Mutex<HashMap<String, Probed>>>,
+}
+
+impl Watch {
+    /// Startup first; the others only once it is through.
+    async fn run(self) {
+        let container = self.asker.container.clone();
+        if let Some(probe) = &container.startup_probe {
+            self.repeat(Question::Startup, probe).await;
+        }
+        let readiness = async {
+            if let Some(probe) = &container.readiness_probe {
+                self.repeat(Question::Readiness, probe).await;
+            }
+        };
+        let liveness = async {
+            if let Some(probe) = &container.liveness_probe {
+                self.repeat(Question::Liveness, probe).await;
+            }
+        };
+        tokio::join!(readiness, liveness);
+    }
+
+    /// Asks until the question is settled: startup once it succeeds, startup and liveness once they fail.
+    async fn repeat(&self, question: Question, probe: &Probe) {
+        let mut tally = Tally::new(probe);
+        sleep(seconds(probe.initial_delay_seconds, 0)).await;
+        loop {
+            let answer = self.asker.ask(probe, seconds(probe.timeout_seconds, 1)).await;
+            let settled = tally.count(answer.is_ok());
+            let is_over = settled.is_some_and(|is_good| match question {
+                Question::Startup => true,
+                Question::Liveness => !is_good,
+                Question::Readiness => false,
+            });
+            self.learn(question, settled, answer.err()).await;
+            if is_over {
+                return;
+            }
+            sleep(seconds(probe.period_seconds, 10)).await;
+        }
+    }
+
+    async fn learn(&self, question: Question, settled: Option<bool>, complaint: Option<String>) {
+        let has_news = {
+            let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(probed) = pods.get_mut(&self.id.pod) else { return };
+            let has_complaint = complaint.is_some();
+            probed
+                .complaints
+                .extend(complaint.map(|words| format!("{} probe failed: {words}", question.word())));
+            let verdict = probed.health.0.get_mut(&self.key);
+            let has_changed = verdict.is_some_and(|verdict| change(verdict, question, settled));
+            has_changed || has_complaint
+        };
+        if has_news {
+            // Closed only when the node stops.
+            let _ = self.triggers.send(self.target.clone()).await;
+        }
+    }
+}
+
+/// Takes an answer into the verdict; says whether it changed.
+fn change(verdict: &mut Verdict, question: Question, settled: Option<bool>) -> bool {
+    let before = *verdict;
+    match (question, settled) {
+        (_, None) => {}
+        (Question::Startup, Some(true)) => verdict.is_started = true,
+        (Question::Startup, Some(false)) => verdict.is_live = false,
+        (Question::Readiness, Some(is_good)) => verdict.is_ready = is_good,
+        (Question::Liveness, Some(is_good)) => verdict.is_live = is_good,
+    }
+    *verdict != before
+}
+
+fn seconds(given: Option<i32>, otherwise: u64) -> Duration {
+    let given = given.and_then(|seconds| u64::try_from(seconds).ok());
+    Duration::from_secs(given.filter(|seconds| *seconds > 0).unwrap_or(otherwise))
+}

@@ -1,0 +1,165 @@
+//! The Node object and its heartbeat.
+//!
+//! The lease in `kube-node-lease` is renewed while the node runs. When it is stopped well, its Ready condition says so;
+//! when it is killed, the lease tells by its age.
+
+use std::time::Duration;
+
+use homeostat_core::Clock;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+/// As often as the kubelet.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// How long a lease is good for.
+const LEASE_S: i32 = 40;
+/// Pods a node takes by its own word. Each is a process or more; the kubelet's 110 has to do with addresses.
+const PODS: u32 = 5000;
+/// Who writes.
+const MANAGER: &str = "homeostat-node";
+
+/// What the machine's kernel says it has.
+pub(super) fn memory_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    kib.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default() * 1024
+}
+
+/// The heartbeat of one node.
+pub(super) struct Registration {
+    pub(super) client: Client,
+    pub(super) name: String,
+    pub(super) clock: Clock,
+}
+
+impl Registration {
+    /// Makes the Node and keeps it alive for as long as it is polled.
+    pub(super) async fn run(&self) {
+        loop {
+            if let Err(error) = self.beat().await {
+                tracing::warn!(%error, node = self.name, "cannot tell the server that the node is alive");
+            }
+            sleep(HEARTBEAT).await;
+        }
+    }
+
+    async fn beat(&self) -> Result<(), kube::Error> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let known = nodes.get_opt(&self.name).await?;
+        if known.is_none() {
+            let created = nodes.create(&PostParams::default(), &node(&self.name)).await;
+            created.map(drop).or_else(exists)?;
+        }
+        if !known.as_ref().is_some_and(is_ready) {
+            self.report(true, "NodeReady", "the node runs Pods as processes of this machine").await?;
+        }
+        self.renew().await
+    }
+
+    /// The last word: nothing runs here any more.
+    pub(super) async fn leave(&self) {
+        if let Err(error) = self.report(false, "NodeStopped", "the node was stopped").await {
+            tracing::debug!(%error, "the Node could not be marked as stopped");
+        }
+    }
+
+    async fn report(&self, is_ready: bool, reason: &str, message: &str) -> Result<(), kube::Error> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let now = self.clock.now();
+        let status = Patch::Merge(json!({"status": status(&self.name, now, is_ready, (reason, message))}));
+        nodes
+            .patch_status(
+                &self.name,
+                &PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() },
+                &status,
+            )
+            .await?;
+        Ok(())
+    }
+
+    async fn renew(&self) -> Result<(), kube::Error> {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), "kube-node-lease");
+        let now = MicroTime(self.clock.now());
+        let patch = Patch::Merge(json!({"spec": {"renewTime": now}}));
+        match leases.patch(&self.name, &PatchParams::default(), &patch).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                let lease = Lease {
+                    metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
+                    spec: Some(LeaseSpec {
+                        holder_identity: Some(self.name.clone()),
+                        lease_duration_seconds: Some(LEASE_S),
+                        renew_time: Some(now),
+                        ..LeaseSpec::default()
+                    }),
+                };
+                leases.create(&PostParams::default(), &lease).await.map(drop)
+            }
+            patched => patched.map(drop),
+        }
+    }
+}
+
+fn exists(error: kube::Error) -> Result<(), kube::Error> {
+    match error {
+        kube::Error::Api(status) if status.code == 409 => Ok(()),
+        error => Err(error),
+    }
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|one| one.type_ == "Ready" && one.status == "True")
+}
+
+fn node(name: &str) -> Node {
+    let labels = [
+        ("kubernetes.io/hostname", name),
+        ("kubernetes.io/os", std::env::consts::OS),
+        ("kubernetes.io/arch", architecture()),
+        ("homeostat.dev/processes", "true"),
+    ];
+    Node {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
+            ..ObjectMeta::default()
+        },
+        ..Node::default()
+    }
+}
+
+/// Go's word for the processor, which labels use.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+fn status(name: &str, now: Timestamp, is_ready: bool, (reason, message): (&str, &str)) -> Value {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).to_string();
+    let resources =
+        json!({"cpu": cpus, "memory": format!("{}Ki", memory_bytes() / 1024), "pods": PODS.to_string()});
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let version = format!("homeostat-{}", env!("CARGO_PKG_VERSION"));
+    let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    json!({
+        "capacity": resources,
+        "allocatable": resources,
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": name}],
+        "conditions": [{"type": "Ready", "status": if is_ready { "True" } else { "False" }, "reason": reason,
+            "message": message, "lastHeartbeatTime": now, "lastTransitionTime": now}],
+        "nodeInfo": {
+            "machineID": read("/etc/machine-id"), "systemUUID": "", "bootID": read("/proc/sys/kernel/random/boot_id"),
+            "kernelVersion": read("/proc/sys/kernel/osrelease"), "osImage": "this machine",
+            "containerRuntimeVersion": "process://1", "kubeletVersion": version, "kubeProxyVersion": "",
+            "operatingSystem": std::env::consts::OS, "architecture": architecture()},
+    })
+}

@@ -1,0 +1,103 @@
+//! A scheduler with one node: binds Pods that nobody bound to it, or says why not.
+//!
+//! It minds `nodeSelector`, `spec.unschedulable` of the Node, scheduling gates and `schedulerName`. Affinity, taints and
+//! resources are not weighed: there is nothing to choose from.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity};
+use k8s_openapi::api::core::v1::{Node, Pod, PodCondition, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use super::Ground;
+
+/// A Pod that fits nowhere is looked at again this often: the Node may have changed.
+const AGAIN: Duration = Duration::from_secs(10);
+
+pub(super) fn control() -> Control {
+    Controller::<Pod>::new().named("scheduler").reads::<Node>().reconcile(schedule)
+}
+
+async fn schedule(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
+    let Some(spec) = pod.spec.as_ref().filter(|spec| is_ours(spec)) else {
+        return Ok(Action::await_change());
+    };
+    let ground = cx.state::<Ground>();
+    let node = &*ground.options.name;
+    let known = cx.get::<Node>(node)?;
+    if let Some(why) = known
+        .as_deref()
+        .map_or_else(|| Some("it is not registered yet".to_owned()), |node| misfit(spec, node))
+    {
+        refuse(&pod, &cx, &format!("0/1 nodes are available: {why}."));
+        return Ok(Action::requeue(AGAIN));
+    }
+    bind(&pod, &cx, node).await?;
+    Ok(Action::await_change())
+}
+
+fn is_ours(spec: &PodSpec) -> bool {
+    let is_unbound = spec.node_name.as_deref().unwrap_or_default().is_empty();
+    let scheduler = spec.scheduler_name.as_deref().unwrap_or("default-scheduler");
+    is_unbound && scheduler == "default-scheduler" && spec.scheduling_gates.as_ref().is_none_or(Vec::is_empty)
+}
+
+/// Why the Pod does not fit the node, if it does not.
+fn misfit(spec: &PodSpec, node: &Node) -> Option<String> {
+    if node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true)) {
+        return Some("1 node(s) were unschedulable".to_owned());
+    }
+    let empty = BTreeMap::new();
+    let labels = node.metadata.labels.as_ref().unwrap_or(&empty);
+    let mut wanted = spec.node_selector.iter().flatten();
+    let does_fit = wanted.all(|(key, value)| labels.get(key) == Some(value));
+    (!does_fit).then(|| "1 node(s) didn't match Pod's node affinity/selector".to_owned())
+}
+
+fn refuse(pod: &Pod, cx: &Context<Pod>, message: &str) {
+    cx.event(Severity::Warning, "FailedScheduling", message);
+    let mut status = pod.status.clone().unwrap_or_default();
+    let conditions = status.conditions.get_or_insert_default();
+    let is_told = |one: &PodCondition| one.type_ == "PodScheduled" && one.message.as_deref() == Some(message);
+    if conditions.iter().any(is_told) {
+        return;
+    }
+    conditions.retain(|one| one.type_ != "PodScheduled");
+    conditions.push(PodCondition {
+        type_: "PodScheduled".to_owned(),
+        status: "False".to_owned(),
+        reason: Some("Unschedulable".to_owned()),
+        message: Some(message.to_owned()),
+        last_transition_time: Some(Time(cx.now())),
+        ..PodCondition::default()
+    });
+    cx.replace_status(&status);
+}
+
+async fn bind(pod: &Pod, cx: &Context<Pod>, node: &str) -> Result<()> {
+    let (name, namespace) = (cx.key().name(), cx.key().namespace());
+    let pods: Api<Pod> = Api::namespaced(cx.client().clone(), namespace);
+    let binding = json!({"apiVersion": "v1", "kind": "Binding",
+        "metadata": {"name": name, "namespace": namespace, "uid": pod.metadata.uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
+    let bound: Result<Value, kube::Error> =
+        pods.create_subresource("binding", name, &PostParams::default(), &binding).await;
+    match bound {
+        Ok(_) => {
+            cx.event(
+                Severity::Normal,
+                "Scheduled",
+                format!("Successfully assigned {namespace}/{name} to {node}"),
+            );
+            Ok(())
+        }
+        // Somebody was faster, or the Pod is gone: the next event tells.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
