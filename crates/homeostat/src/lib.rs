@@ -13,6 +13,7 @@ pub mod embedded;
 pub use embedded::run;
 pub use homeostat_core as core;
 pub use homeostat_runtime as runtime;
+pub use homeostat_runtime::world;
 pub use homeostat_runtime::{Context, Controller, Operator};
 pub use k8s_openapi;
 pub use kube;

@@ -101,9 +101,11 @@ pub(super) enum Step {
 /// Decides.
 pub(super) fn decide(situation: Situation, drift: Drift, settle: Duration) -> Step {
     let Situation { seen, is_wanted, intent, was_synced, is_holder } = situation;
-    let wait = intent.filter(|age| *age < settle).map(|age| Step::Wait(settle - age));
+    let left = intent.and_then(|age| settle.checked_sub(age)).filter(|left| !left.is_zero());
+    if let (Seen::Absent, Some(left)) = (&seen, left) {
+        return Step::Wait(left);
+    }
     match (seen, is_wanted) {
-        (Seen::Absent, _) if wait.is_some() => wait.expect("just looked"),
         (Seen::Absent, false) => Step::Forget,
         (Seen::Absent, true) if !is_holder => Step::Conflict("another object, which came first".to_owned()),
         (Seen::Absent, true) if was_synced && drift == Drift::Report => Step::Report,

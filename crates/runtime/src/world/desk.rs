@@ -202,18 +202,18 @@ impl<W: World> Desk<W> {
         if self.ground.fence.admits(object) {
             return Ok(());
         }
-        let target = self.target(name);
+        let target = Self::target(name);
         self.note(object, Verb::Update, name, WriteOutcome::Fenced);
         Err(Error::Fenced { target }.into())
     }
 
     /// The thing as the journal names it.
-    pub(super) fn target(&self, name: &str) -> Key {
+    pub(super) fn target(name: &str) -> Key {
         Key::new("outside", W::NAME, "", &name.replace('/', ":"))
     }
 
     pub(super) fn note(&self, object: &Key, verb: Verb, name: &str, outcome: WriteOutcome) {
-        let target = self.target(name);
+        let target = Self::target(name);
         let entry = Entry::Wrote { object: object.clone(), verb, target, outcome, diff: vec![] };
         self.ground.journal.record(&self.source, entry);
     }

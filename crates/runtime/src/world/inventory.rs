@@ -157,8 +157,8 @@ impl<W: World> Desk<W> {
         let patch =
             json!({"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, "spec": spec});
         let key = key_of(&**known);
-        let path = Path::new(OutsideRecord::url_path(&(), meta.namespace.as_deref()));
-        let request = path.patch(key.name(), &self.patching(), &Patch::Merge(patch));
+        let url = Path::new(OutsideRecord::url_path(&(), meta.namespace.as_deref()));
+        let request = url.patch(key.name(), &self.patching(), &Patch::Merge(patch));
         call(&self.ground.client, Attempt { verb: "write", target: key.as_str() }, request).await
     }
 
@@ -185,8 +185,8 @@ impl<W: World> Desk<W> {
             "resourceVersion": meta.resource_version,
             "uid": meta.uid,
         }});
-        let path = Path::new(W::Kind::url_path(&(), meta.namespace.as_deref()));
-        let request = path.patch(key.name(), &self.patching(), &Patch::Merge(patch));
+        let url = Path::new(W::Kind::url_path(&(), meta.namespace.as_deref()));
+        let request = url.patch(key.name(), &self.patching(), &Patch::Merge(patch));
         let attempt = Attempt { verb: "write the inventory of", target: key.as_str() };
         let written: W::Kind = call(&self.ground.client, attempt, request).await?;
         self.wrote(&key, Verb::Patch, key.clone(), Some(revision_of(&written)));

@@ -318,7 +318,7 @@ impl<W: World> Hand<W> {
     /// Tells people, metrics and the journal.
     fn report_drift(&self, thing: &Thing<'_, W>, what_follows: &str) {
         let differences = thing.drift();
-        let target = self.desk.target(thing.name).to_string();
+        let target = Desk::<W>::target(thing.name).to_string();
         let entry = Entry::Drifted { object: self.key.clone(), target, diff: paths(&differences) };
         self.desk.ground.journal.record(&self.desk.source, entry);
         let how = words(&differences);

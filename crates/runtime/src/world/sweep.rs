@@ -63,7 +63,7 @@ impl<W: World> Desk<W> {
     async fn remove(&self, name: &str, suspicion: &Suspicion) -> Result<Removal, Stopped> {
         let object = match suspicion {
             Suspicion::OwnerGone(owner) => owner.clone(),
-            Suspicion::Unwanted | Suspicion::Stray => self.target(name),
+            Suspicion::Unwanted | Suspicion::Stray => Self::target(name),
         };
         if !self.ground.fence.admits(&object) {
             return Ok(Removal::Spared);

@@ -326,13 +326,13 @@ impl Fate {
 
     async fn before(&self) {
         if self.begins() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
     async fn after(&self) {
         if self.ends() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 

@@ -1,0 +1,185 @@
+//! The cloud's API as a world: forty lines say what a shape is, the rest is HTTP.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use futures::stream::{BoxStream, StreamExt, TryStreamExt};
+use homeostat::kube::ResourceExt;
+use homeostat::runtime::{BoxError, Result};
+use homeostat::world::{Answer, Change, Difference, Failure, Mark, Page, Push, World};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, BodyStream, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
+
+use crate::api::{CloudShape, Event, Shapes};
+use crate::shape::{Shape, ShapeSpec};
+
+/// The label that carries our mark.
+const OWNER: &str = "owner";
+
+/// A client of the cloud.
+#[derive(Clone, Debug)]
+pub struct Cloud {
+    authority: String,
+}
+
+impl Cloud {
+    /// The cloud at this address: `http://127.0.0.1:8080`.
+    pub fn new(url: &str) -> Self {
+        Self { authority: url.trim_start_matches("http://").trim_end_matches('/').to_owned() }
+    }
+}
+
+impl World for Cloud {
+    type Kind = Shape;
+    type Want = ShapeSpec;
+    type Have = CloudShape;
+    const NAME: &'static str = "shapes";
+
+    fn want(&self, shape: &Shape) -> Result<BTreeMap<String, ShapeSpec>> {
+        Ok([(shape.name_any(), shape.spec.clone())].into())
+    }
+
+    fn diff(&self, want: &ShapeSpec, have: &CloudShape) -> Vec<Difference> {
+        let mut differences = Vec::new();
+        if want.form != have.form {
+            let [want, have] = [want.form, have.form].map(|form| format!("{form:?}").to_lowercase());
+            differences.push(Difference::new("/type", want, have));
+        }
+        if want.color != have.color {
+            differences.push(Difference::new("/color", &want.color, &have.color));
+        }
+        differences
+    }
+
+    fn mark(&self, have: &CloudShape) -> Option<Mark> {
+        have.labels.get(OWNER)?.parse().ok()
+    }
+
+    async fn list(&self, from: Option<&str>) -> Answer<Page<CloudShape>> {
+        let query = from.map(|from| format!("?from={}", escaped(from))).unwrap_or_default();
+        let page: Shapes = read(self.send(Method::GET, &format!("/shapes{query}"), &()).await?).await?;
+        let things = page.shapes.into_iter().map(|shape| (shape.name.clone(), shape)).collect();
+        Ok(Page { things, next: page.next })
+    }
+
+    async fn get(&self, name: &str) -> Answer<Option<CloudShape>> {
+        let answer = self.send(Method::GET, &path(name), &()).await?;
+        if answer.status() == StatusCode::NOT_FOUND { Ok(None) } else { read(answer).await.map(Some) }
+    }
+
+    async fn create(&self, name: &str, want: &ShapeSpec, mark: &Mark) -> Answer<()> {
+        let labels = [(OWNER.to_owned(), mark.to_string())].into();
+        done(self.send(Method::POST, "/shapes", &shape(name, want, labels)).await?).await
+    }
+
+    async fn update(&self, name: &str, change: Change<'_, Self>) -> Answer<()> {
+        let mut labels = change.have.labels.clone();
+        labels.insert(OWNER.to_owned(), change.mark.to_string());
+        done(self.send(Method::PUT, &path(name), &shape(name, change.want, labels)).await?).await
+    }
+
+    async fn delete(&self, name: &str, _: &CloudShape) -> Answer<()> {
+        let answer = self.send(Method::DELETE, &path(name), &()).await?;
+        if answer.status() == StatusCode::NOT_FOUND { Ok(()) } else { done(answer).await }
+    }
+
+    fn watch(&self) -> Option<BoxStream<'static, Answer<Push>>> {
+        let cloud = self.clone();
+        let lines = async move {
+            let answer = cloud.send(Method::GET, "/watch", &()).await?;
+            Ok::<_, Failure>(lines(answer.into_body()))
+        };
+        let stream = futures::stream::once(lines).try_flatten();
+        Some(stream.try_filter_map(|line| async move { Ok(push(&line)) }).boxed())
+    }
+}
+
+fn shape(name: &str, want: &ShapeSpec, labels: BTreeMap<String, String>) -> CloudShape {
+    CloudShape { name: name.to_owned(), form: want.form, color: want.color.clone(), labels }
+}
+
+fn path(name: &str) -> String {
+    format!("/shapes/{}", escaped(name))
+}
+
+fn escaped(name: &str) -> String {
+    utf8_percent_encode(name, NON_ALPHANUMERIC).to_string()
+}
+
+fn push(line: &str) -> Option<Push> {
+    let event: Event = serde_json::from_str(line.strip_prefix("data: ")?).ok()?;
+    Some(Push::Changed(event.name))
+}
+
+impl Cloud {
+    /// One request on a connection of its own: the cloud is near, and a kept connection would have to be minded.
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Answer<http::Response<Incoming>> {
+        let stream = TcpStream::connect(&self.authority).await?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let body = if method == Method::GET || method == Method::DELETE {
+            Bytes::new()
+        } else {
+            Bytes::from(serde_json::to_vec(body)?)
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(http::header::HOST, &self.authority)
+            .header("x-by", "operator")
+            .body(Full::new(body))?;
+        // The connection lives as long as somebody reads its answer, and ends by itself.
+        tokio::spawn(connection);
+        Ok(sender.send_request(request).await?)
+    }
+}
+
+/// What the cloud's codes mean.
+async fn done(answer: http::Response<Incoming>) -> Answer<()> {
+    let code = answer.status();
+    if code.is_success() {
+        return Ok(());
+    }
+    if code == StatusCode::CONFLICT {
+        return Err(Failure::Exists);
+    }
+    let words = answer.into_body().collect().await?.to_bytes();
+    let error = format!("the cloud says {code}: {}", String::from_utf8_lossy(&words).trim());
+    Err(if code.is_client_error() { Failure::refused(error) } else { error.into() })
+}
+
+async fn read<T: DeserializeOwned>(answer: http::Response<Incoming>) -> Answer<T> {
+    let (head, body) = answer.into_parts();
+    if !head.status.is_success() {
+        done(http::Response::from_parts(head, body)).await?;
+        return Err("no shape in the answer".into());
+    }
+    Ok(serde_json::from_slice(&body.collect().await?.to_bytes())?)
+}
+
+/// The lines of a body as they come.
+fn lines(body: Incoming) -> impl futures::Stream<Item = Answer<String>> {
+    let state = (BodyStream::new(body), Vec::new());
+    futures::stream::try_unfold(state, |(mut body, mut held)| async move {
+        loop {
+            if let Some(end) = held.iter().position(|byte| *byte == b'\n') {
+                let line = held.drain(..=end).collect::<Vec<u8>>();
+                return Ok(Some((String::from_utf8_lossy(&line).trim_end().to_owned(), (body, held))));
+            }
+            match body.next().await {
+                Some(frame) => held.extend(frame.map_err(BoxError::from)?.into_data().unwrap_or_default()),
+                None => return Ok(None),
+            }
+        }
+    })
+}

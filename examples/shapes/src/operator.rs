@@ -1,0 +1,79 @@
+//! The operator: the cloud as a world, and how it is treated.
+
+use clap::{Args, ValueEnum};
+use homeostat::prelude::*;
+use homeostat::world::{Outside, Ownership, Sweep, Use};
+
+use crate::cloud::Cloud;
+use crate::shape::Shape;
+
+/// What names begin with when that is how we know our shapes.
+const PREFIX: &str = "k8s-";
+
+/// How we know which shapes are ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// By the prefix `k8s-` of their names.
+    Prefix,
+    /// By their label `owner`.
+    #[default]
+    Tags,
+    /// By an `OutsideRecord` for each in the cluster.
+    Records,
+}
+
+/// Who else makes shapes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Share {
+    /// Others do: theirs are left alone.
+    #[default]
+    Shared,
+    /// Nobody: what nobody wants is removed.
+    Exclusive,
+}
+
+/// How the cloud is treated.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// How we know which shapes are ours
+    #[arg(long, value_enum, default_value_t)]
+    pub ownership: Mode,
+    /// Who else makes shapes
+    #[arg(long = "use", value_enum, default_value_t)]
+    pub share: Share,
+    /// Seconds between full passes
+    #[arg(long, default_value_t = 60)]
+    pub poll: u64,
+    /// Seconds the cloud may take to show what was made
+    #[arg(long, default_value_t = 30)]
+    pub settle: u64,
+    /// Seconds a shape must have been unwanted before it is removed
+    #[arg(long, default_value_t = 600)]
+    pub min_age: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { ownership: Mode::default(), share: Share::default(), poll: 60, settle: 30, min_age: 600 }
+    }
+}
+
+/// The operator of the cloud at this address.
+pub fn operator(url: &str, options: &Options) -> Operator {
+    let ownership = match options.ownership {
+        Mode::Prefix => Ownership::Prefix(PREFIX.to_owned()),
+        Mode::Tags => Ownership::Tags,
+        Mode::Records => Ownership::Records,
+    };
+    let r#use = match options.share {
+        Share::Shared => Use::Shared,
+        Share::Exclusive => Use::Exclusive,
+    };
+    let shapes = Outside::new(Cloud::new(url))
+        .ownership(ownership)
+        .used(r#use)
+        .poll(Duration::from_secs(options.poll))
+        .settle(Duration::from_secs(options.settle))
+        .sweep(Sweep { min_age: Duration::from_secs(options.min_age), ..Sweep::default() });
+    Operator::new("shapes.demo.dev").crd::<Shape>().control(shapes.control())
+}

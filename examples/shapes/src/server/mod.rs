@@ -1,0 +1,63 @@
+//! The cloud: an HTTP server that makes, shows and forgets shapes, and the page that draws them.
+//!
+//! ```text
+//! GET    /shapes?from=NAME     a page of all shapes        PUT    /shapes/NAME   change one
+//! GET    /shapes/NAME          one shape                   DELETE /shapes/NAME   remove one
+//! POST   /shapes               make one                    GET    /watch         changes, as server-sent events
+//! GET    /faults, PUT /faults  what is broken              GET    /              the page
+//! ```
+
+mod route;
+mod sky;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
+
+use sky::Sky;
+
+/// A running server. Dropping it stops it.
+pub struct Running {
+    address: SocketAddr,
+    task: AbortOnDropHandle<()>,
+}
+
+impl Running {
+    /// Where it listens: `http://127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Waits until it ends, which it does not by itself.
+    pub async fn ended(self) {
+        let _ = self.task.await;
+    }
+}
+
+/// Starts a cloud without shapes; port 0 means any free one.
+pub async fn start(address: SocketAddr) -> io::Result<Running> {
+    let listener = TcpListener::bind(address).await?;
+    let address = listener.local_addr()?;
+    let task = AbortOnDropHandle::new(tokio::spawn(serve(listener, Arc::new(Sky::new()))));
+    Ok(Running { address, task })
+}
+
+async fn serve(listener: TcpListener, sky: Arc<Sky>) {
+    let mut connections = JoinSet::new();
+    loop {
+        // A connection that could not be had is the client's loss.
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let sky = sky.clone();
+        connections.spawn(async move {
+            let service = hyper::service::service_fn(move |request| route::answer(sky.clone(), request));
+            let http = hyper::server::conn::http1::Builder::new();
+            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}

@@ -1,0 +1,32 @@
+//! The whole example as real processes: the cloud, a control plane and the operator, broken by the script that people
+//! run, in every mode of ownership and use.
+
+use std::process::Command;
+
+#[track_caller]
+fn check(ownership: &str, r#use: &str) {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/break.sh");
+    let output = Command::new("bash")
+        .args([script, ownership, r#use])
+        .env("SHAPES", env!("CARGO_BIN_EXE_shapes"))
+        .output()
+        .expect("bash is there");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(told.ends_with("all healed\n"), "{told}");
+}
+
+#[test]
+fn tags_in_a_shared_cloud() {
+    check("tags", "shared");
+}
+
+#[test]
+fn a_prefix_in_a_cloud_of_our_own() {
+    check("prefix", "exclusive");
+}
+
+#[test]
+fn records_in_a_shared_cloud() {
+    check("records", "shared");
+}
