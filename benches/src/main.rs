@@ -21,15 +21,16 @@ enum Command {
     Server(server::Options),
     /// The runtime: dispatch, cache and latency, beside kube-runtime
     Runtime(runtime::Options),
+    /// Caches objects and says how much memory that takes: a child of `runtime`
+    #[command(hide = true)]
+    Hold(runtime::memory::Hold),
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     match Arguments::parse().command {
         Command::Server(options) => server::run(options).await,
-        Command::Runtime(options) => {
-            runtime::run(&options).await;
-            Ok(())
-        }
+        Command::Runtime(options) => runtime::run(&options).await,
+        Command::Hold(options) => runtime::memory::hold(&options).await,
     }
 }

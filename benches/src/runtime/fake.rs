@@ -1,9 +1,10 @@
-//! A server that costs nothing: ConfigMaps encoded beforehand, listed in pages or as a stream, and a watch that stays
-//! silent or repeats what it is told. What is measured is the client's side.
+//! A server that costs nothing: ConfigMaps encoded beforehand, listed in pages or as a stream, and a watch that says
+//! what it is told. Other kinds are empty; one of them may fail. What is measured is the client's side.
 
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -13,77 +14,131 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use kube::Client;
 use kube::client::Body;
+use tokio::sync::broadcast;
 
 /// Events per chunk of a streamed list: what a real connection delivers in one read.
 const EVENTS_PER_CHUNK: usize = 64;
 
-/// The objects, as items of lists.
+/// Events pushed and not yet read by the watch. The measurements push one at a time or a few thousand at once.
+const PUSHED_MAX: usize = 1 << 14;
+
+/// The objects, as items of lists, and a way to push events.
 #[derive(Clone)]
-pub(super) struct Fake(Arc<Vec<String>>);
+pub(super) struct Fake(Arc<Shared>);
+
+struct Shared {
+    objects: Vec<String>,
+    revision: AtomicUsize,
+    events: broadcast::Sender<Bytes>,
+    /// Requests of paths that end so are refused.
+    broken: Option<&'static str>,
+}
 
 type FakeBody = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
 impl Fake {
     /// `count` small ConfigMaps in ten namespaces.
     pub(super) fn new(count: usize) -> Self {
-        let object = |number: usize| {
-            format!(
-                r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"object-{number}","namespace":"namespace-{}","uid":"00000000-0000-4000-8000-{number:012}","resourceVersion":"{}","creationTimestamp":"2026-01-01T00:00:00Z","managedFields":[{{"manager":"bench","operation":"Update","apiVersion":"v1","time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{{"f:data":{{".":{{}},"f:key":{{}}}}}}}}]}},"data":{{"key":"value"}}}}"#,
-                number % 10,
-                number + 1,
-            )
-        };
-        Self(Arc::new((0..count).map(object).collect()))
+        Self::with(count, None)
+    }
+
+    /// The same, and paths that end in `broken` answer 500.
+    pub(super) fn with(count: usize, broken: Option<&'static str>) -> Self {
+        let objects = (0..count).map(|number| object(number, number + 1)).collect();
+        let revision = AtomicUsize::new(count + 1);
+        Self(Arc::new(Shared { objects, revision, events: broadcast::channel(PUSHED_MAX).0, broken }))
     }
 
     pub(super) fn client(&self) -> Client {
         Client::new(self.clone(), "default")
     }
 
-    fn answer(&self, query: &str) -> FakeBody {
-        let has = |text: &str| query.contains(text);
-        if has("watch=true") && has("sendInitialEvents=true") {
-            return body(self.stream());
-        }
-        if has("watch=true") {
-            return body(stream::pending().boxed());
-        }
-        body(stream::once(std::future::ready(self.page(query))).boxed())
+    /// Does anybody watch the ConfigMaps?
+    pub(super) fn is_watched(&self) -> bool {
+        self.0.events.receiver_count() > 0
     }
 
-    fn stream(&self) -> BoxStream<'static, Bytes> {
-        let objects = self.0.clone();
-        let chunks = objects.len().div_ceil(EVENTS_PER_CHUNK);
+    /// Tells the watch that this object changed.
+    pub(super) fn push(&self, number: usize) {
+        let revision = self.0.revision.fetch_add(1, Ordering::Relaxed) + 1;
+        let line = format!("{{\"type\":\"MODIFIED\",\"object\":{}}}\n", object(number, revision));
+        // Nobody listens while a runtime is between two watches; the measurement counts what is lost.
+        let _ = self.0.events.send(line.into());
+    }
+
+    fn answer(&self, path: &str, query: &str) -> Response<FakeBody> {
+        if self.0.broken.is_some_and(|broken| path.ends_with(broken)) {
+            let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"broken on purpose","reason":"InternalError","code":500}"#;
+            let mut response = Response::new(body(once(Bytes::from_static(status.as_bytes()))));
+            *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
+            return response;
+        }
+        let has = |text: &str| query.contains(text);
+        let is_main = path.ends_with("/configmaps");
+        let chunks = match (has("watch=true"), has("sendInitialEvents=true")) {
+            (true, true) => self.initial(is_main).chain(self.told(is_main)).boxed(),
+            (true, false) => self.told(is_main),
+            (false, _) => once(self.page(is_main, query)),
+        };
+        Response::new(body(chunks))
+    }
+
+    /// What is pushed from now on.
+    fn told(&self, is_main: bool) -> BoxStream<'static, Bytes> {
+        if !is_main {
+            return stream::pending().boxed();
+        }
+        stream::unfold(self.0.events.subscribe(), |mut events| async {
+            events.recv().await.ok().map(|line| (line, events))
+        })
+        .boxed()
+    }
+
+    fn initial(&self, is_main: bool) -> BoxStream<'static, Bytes> {
+        let shared = self.0.clone();
+        let count = if is_main { shared.objects.len() } else { 0 };
         let chunk = move |number: usize| {
             let from = number * EVENTS_PER_CHUNK;
-            let to = (from + EVENTS_PER_CHUNK).min(objects.len());
-            let lines = objects[from..to]
+            let to = (from + EVENTS_PER_CHUNK).min(count);
+            let lines = shared.objects[from..to]
                 .iter()
                 .map(|object| format!("{{\"type\":\"ADDED\",\"object\":{object}}}\n"));
             Bytes::from(lines.collect::<String>())
         };
         let end = format!(
             "{{\"type\":\"BOOKMARK\",\"object\":{{\"metadata\":{{\"resourceVersion\":\"{}\",\"annotations\":{{\"k8s.io/initial-events-end\":\"true\"}}}}}}}}\n",
-            self.0.len() + 1
+            self.0.revision.load(Ordering::Relaxed)
         );
-        let events = stream::iter((0..chunks).map(chunk));
-        events.chain(stream::once(std::future::ready(Bytes::from(end)))).chain(stream::pending()).boxed()
+        let events = stream::iter((0..count.div_ceil(EVENTS_PER_CHUNK)).map(chunk));
+        events.chain(stream::once(std::future::ready(Bytes::from(end)))).boxed()
     }
 
-    fn page(&self, query: &str) -> Bytes {
+    fn page(&self, is_main: bool, query: &str) -> Bytes {
         let field = |name: &str| {
             let value = query.split('&').find_map(|pair| pair.strip_prefix(name))?;
             value.parse::<usize>().ok()
         };
+        let objects: &[String] = if is_main { &self.0.objects } else { &[] };
         let from = field("continue=").unwrap_or(0);
-        let to = field("limit=").map_or(self.0.len(), |limit| (from + limit).min(self.0.len()));
-        let next = if to < self.0.len() { to.to_string() } else { String::new() };
+        let to = field("limit=").map_or(objects.len(), |limit| (from + limit).min(objects.len()));
+        let next = if to < objects.len() { to.to_string() } else { String::new() };
         let head = format!(
-            r#"{{"kind":"ConfigMapList","apiVersion":"v1","metadata":{{"resourceVersion":"{}","continue":"{next}"}},"items":["#,
-            self.0.len() + 1
+            r#"{{"kind":"List","apiVersion":"v1","metadata":{{"resourceVersion":"{}","continue":"{next}"}},"items":["#,
+            self.0.revision.load(Ordering::Relaxed)
         );
-        Bytes::from(head + &self.0[from..to].join(",") + "]}")
+        Bytes::from(head + &objects[from..to].join(",") + "]}")
     }
+}
+
+fn object(number: usize, revision: usize) -> String {
+    format!(
+        r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"object-{number}","namespace":"namespace-{}","uid":"00000000-0000-4000-8000-{number:012}","resourceVersion":"{revision}","creationTimestamp":"2026-01-01T00:00:00Z","managedFields":[{{"manager":"bench","operation":"Update","apiVersion":"v1","time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{{"f:data":{{".":{{}},"f:key":{{}}}}}}}}]}},"data":{{"key":"value"}}}}"#,
+        number % 10,
+    )
+}
+
+fn once(chunk: Bytes) -> BoxStream<'static, Bytes> {
+    stream::once(std::future::ready(chunk)).boxed()
 }
 
 fn body(chunks: BoxStream<'static, Bytes>) -> FakeBody {
@@ -100,7 +155,7 @@ impl tower::Service<Request<Body>> for Fake {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let response = Response::new(self.answer(request.uri().query().unwrap_or_default()));
+        let response = self.answer(request.uri().path(), request.uri().query().unwrap_or_default());
         Box::pin(std::future::ready(Ok(response)))
     }
 }

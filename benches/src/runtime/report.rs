@@ -1,4 +1,4 @@
-//! What a measurement says, and how it is printed.
+//! What a measurement says, and how it is printed: ours, theirs, the target and whether it is reached.
 
 use serde::Serialize;
 
@@ -8,16 +8,68 @@ pub(super) struct Row {
     pub(super) name: String,
     pub(super) unit: &'static str,
     pub(super) ours: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) theirs: Option<f64>,
-    /// More is better; otherwise less is.
-    pub(super) more_is_better: bool,
+    pub(super) target: Target,
+    is_reached: bool,
+}
+
+/// What ours must reach.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Target {
+    /// At least this many times theirs: more is better.
+    TimesMore(f64),
+    /// At most theirs divided by this: less is better.
+    TimesLess(f64),
+    /// At least this.
+    AtLeast(f64),
 }
 
 impl Row {
-    /// How many times better ours is.
-    fn factor(&self) -> Option<f64> {
-        let theirs = self.theirs?;
-        Some(if self.more_is_better { self.ours / theirs } else { theirs / self.ours })
+    /// A line beside kube-runtime.
+    pub(super) fn beside(
+        name: impl Into<String>,
+        unit: &'static str,
+        figures: [f64; 2],
+        target: Target,
+    ) -> Self {
+        let [ours, theirs] = figures;
+        Self::new(name.into(), unit, ours, Some(theirs), target)
+    }
+
+    /// A line of ours alone.
+    pub(super) fn alone(name: impl Into<String>, unit: &'static str, ours: f64, target: Target) -> Self {
+        Self::new(name.into(), unit, ours, None, target)
+    }
+
+    fn new(name: String, unit: &'static str, ours: f64, theirs: Option<f64>, target: Target) -> Self {
+        let is_reached = match (target, theirs) {
+            (Target::AtLeast(bound), _) => ours >= bound,
+            (Target::TimesMore(factor), Some(theirs)) => ours >= theirs * factor,
+            (Target::TimesLess(factor), Some(theirs)) => ours <= theirs / factor,
+            _ => true,
+        };
+        let row = Self { name, unit, ours, theirs, target, is_reached };
+        eprintln!("  {}", row.line());
+        row
+    }
+
+    fn line(&self) -> String {
+        let theirs = self.theirs.map_or_else(|| "-".to_owned(), number);
+        let target = match self.target {
+            Target::TimesMore(factor) => format!(">= {factor}x"),
+            Target::TimesLess(1.0) => "less".to_owned(),
+            Target::TimesLess(factor) => format!("<= 1/{factor}"),
+            Target::AtLeast(bound) => format!(">= {bound}"),
+        };
+        let mark = if self.is_reached { "reached" } else { "MISSED" };
+        format!(
+            "{:<58} {:>10} {theirs:>12}  {:<13} {target:>8} {mark}",
+            self.name,
+            number(self.ours),
+            self.unit
+        )
     }
 }
 
@@ -26,14 +78,10 @@ pub(super) fn print(rows: &[Row], as_json: bool) {
         println!("{}", serde_json::to_string_pretty(rows).expect("rows are plain data"));
         return;
     }
-    println!("{:<52} {:>14} {:>14} {:>8}  unit", "", "homeostat", "kube-runtime", "better");
-    for row in rows {
-        let theirs = row.theirs.map_or_else(|| "-".to_owned(), number);
-        let factor = row.factor().map_or_else(|| "-".to_owned(), |factor| format!("{factor:.1}x"));
-        println!("{:<52} {:>14} {:>14} {:>8}  {}", row.name, number(row.ours), theirs, factor, row.unit);
-    }
+    println!("{:<58} {:>10} {:>12}  {:<13} {:>8}", "", "homeostat", "kube-runtime", "unit", "target");
+    rows.iter().for_each(|row| println!("{}", row.line()));
 }
 
 fn number(value: f64) -> String {
-    if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+    if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.3}") }
 }

@@ -27,7 +27,7 @@ const LISTS: usize = 11;
 /// Clients that update what is watched: as many as create and read.
 const UPDATERS: usize = 64;
 /// Objects are spread over this many values of the label `shard`.
-const SHARDS: usize = 100;
+pub(crate) const SHARDS: usize = 100;
 
 /// How fast a number of calls was.
 pub(crate) struct Rate {

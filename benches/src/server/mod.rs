@@ -14,8 +14,8 @@ use homeostat_store::Memory;
 use kube::Client;
 
 use crate::figure::{Figure, Target, print};
-use load::Load;
-use process::Process;
+pub(crate) use load::{Load, SHARDS};
+pub(crate) use process::{Process, resident_kilobytes};
 
 /// Clients that write or read at once.
 const CLIENTS: usize = 64;

@@ -1,7 +1,7 @@
 //! The server as users run it: the `homeostat` binary, in an empty folder, over TLS.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -49,14 +49,22 @@ impl Process {
         Ok(kube::Client::try_from(config)?)
     }
 
-    /// Resident memory, as the kernel counts it.
-    pub(crate) fn memory_mb(&self) -> Result<f64, Box<dyn std::error::Error>> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line =
-            status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("the kernel says VmRSS")?;
-        let kilobytes = line.split_whitespace().next().ok_or("a number")?.parse::<f64>()?;
-        Ok(kilobytes / 1024.0)
+    /// The kubeconfig it wrote.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
     }
+
+    /// Its resident memory.
+    pub(crate) fn memory_mb(&self) -> Result<f64, Box<dyn std::error::Error>> {
+        Ok(resident_kilobytes(self.child.id())? / 1024.0)
+    }
+}
+
+/// The resident memory of a process, as the kernel counts it.
+pub(crate) fn resident_kilobytes(process: u32) -> Result<f64, Box<dyn std::error::Error>> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("the kernel says VmRSS")?;
+    Ok(line.split_whitespace().next().ok_or("a number")?.parse::<f64>()?)
 }
 
 impl Drop for Process {

@@ -8,6 +8,8 @@
 
 #[cfg(feature = "embedded")]
 pub mod embedded;
+#[cfg(feature = "embedded")]
+mod log;
 
 #[cfg(feature = "embedded")]
 pub use embedded::run;
@@ -26,8 +28,8 @@ pub mod prelude {
     pub use std::time::Duration;
 
     pub use homeostat_runtime::{
-        Action, Backoff, Context, Controller, Error, Fault, Handlers, Metadata, Operator, Predicate, Result, Severity,
-        StatusBase, Target, changed, condition, retry_after, terminal,
+        Action, Backoff, Context, Controller, Error, Fault, Handlers, Metadata, Operator, Predicate, Result,
+        Severity, StatusBase, Target, changed, condition, retry_after, terminal,
     };
     pub use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
     pub use k8s_openapi::api::batch::v1::{CronJob, Job};

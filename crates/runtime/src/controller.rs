@@ -25,7 +25,7 @@ use crate::fence::Fence;
 use crate::ground::Ground;
 use crate::handlers::Handlers;
 use crate::inbox::Inbox;
-use crate::kind::{Kind, Metadata, Target};
+use crate::kind::{Kind, Metadata, Target, is_custom};
 use crate::predicate::Predicate;
 use crate::queue::{Backoff, Config, Urgency};
 use crate::relations::{Relation, Wire, indexes, main, owns, reads, references, selects, watches};
@@ -314,6 +314,7 @@ impl<K: Kind> Part for Complete<K> {
             reconcile,
             cleanup: controller.cleanup,
             is_called_to_the_end: controller.is_called_to_the_end,
+            is_custom: is_custom::<K>(),
             memo: memo.clone(),
         });
         forget_gone(&cache, memo);

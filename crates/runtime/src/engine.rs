@@ -13,12 +13,11 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use homeostat_core::Key;
 use homeostat_core::journal::Source;
-use tracing::Instrument;
 
 use crate::action::Action;
 use crate::cache::Cache;
-use crate::context::{Context, Memo};
-use crate::fault::{Fault, Result};
+use crate::context::{Context, Memo, condemn};
+use crate::fault::{Fault, Result, terminal};
 use crate::ground::Ground;
 use crate::kind::Kind;
 use crate::queue::Work;
@@ -49,6 +48,8 @@ pub(crate) struct Engine<K: Kind> {
     pub(crate) cleanup: Option<Cleanup<K>>,
     /// Objects being deleted are reconciled like any other.
     pub(crate) is_called_to_the_end: bool,
+    /// A kind of somebody's own, so that its status may hold our verdict.
+    pub(crate) is_custom: bool,
     /// What was applied last to each child, so that applying it again costs nothing.
     pub(crate) memo: Arc<Memo>,
 }
@@ -57,15 +58,23 @@ pub(crate) struct Engine<K: Kind> {
 pub(crate) struct Bench<K: Kind>(pub(crate) Arc<Engine<K>>);
 
 impl<K: Kind> Runner for Bench<K> {
+    fn span(&self, work: &Work) -> tracing::Span {
+        tracing::debug_span!("reconcile", controller = %self.0.source, object = %work.key, causes = ?work.causes)
+    }
+
     fn run<'a>(&'a self, work: &'a Work) -> BoxFuture<'a, Verdict> {
-        let span = tracing::debug_span!("reconcile", controller = %self.0.source, object = %work.key, causes = ?work.causes);
-        Box::pin(self.0.run(work).instrument(span))
+        Box::pin(self.0.run(work))
     }
 }
 
 impl<K: Kind> Engine<K> {
     async fn run(self: &Arc<Self>, work: &Work) -> Verdict {
-        let Some(object) = self.cache.get(&work.key) else { return Verdict::Gone };
+        let Some(object) = self.cache.get(&work.key) else {
+            return match self.cache.poison(&work.key) {
+                Some(error) => Box::pin(self.condemn(&work.key, error)).await,
+                None => Verdict::Gone,
+            };
+        };
         let step = self.step(object, work);
         let result = AssertUnwindSafe(step).catch_unwind().await;
         match result.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic)))) {
@@ -74,26 +83,35 @@ impl<K: Kind> Engine<K> {
         }
     }
 
+    /// An object that does not decode is nobody's to reconcile until it changes; its status says so.
+    async fn condemn(&self, key: &Key, error: String) -> Verdict {
+        match condemn(self, key, &error).await {
+            Ok(()) => Verdict::Failed(terminal(format!("the object does not decode: {error}"))),
+            Err(error) => Verdict::Failed(error.into()),
+        }
+    }
+
+    /// The rare branches are boxed, so that the usual one makes a small future: every run allocates it.
     async fn step(self: &Arc<Self>, object: Arc<K>, work: &Work) -> Result<Action> {
         let is_dying = object.meta().deletion_timestamp.is_some();
         let is_held = has_finalizer(&*object, &self.finalizer);
         let is_needed = self.cleanup.as_ref().is_some_and(|cleanup| (cleanup.is_needed)(&object));
         match (&self.cleanup, is_dying) {
-            (Some(cleanup), true) if is_held => self.clean_up(object, work, &cleanup.call).await,
+            (Some(cleanup), true) if is_held => Box::pin(self.clean_up(object, work, &cleanup.call)).await,
             (_, false) if is_held && !is_needed => {
                 // The object, or a new version of the operator, no longer asks for the cleanup. The reconcile follows
                 // when the write comes back.
-                self.context(object, work).release().await?;
+                Box::pin(self.context(object, work).release()).await?;
                 Ok(Action::await_change())
             }
             (None, true) if is_held => {
                 // A former version registered a cleanup; nobody would ever take its finalizer off.
-                self.context(object, work).release().await?;
+                Box::pin(self.context(object, work).release()).await?;
                 Ok(Action::await_change())
             }
             (_, true) if !self.is_called_to_the_end => Ok(Action::await_change()),
             (Some(_), false) if is_needed && !is_held => {
-                let object = self.context(object, work).hold().await?;
+                let object = Box::pin(self.context(object, work).hold()).await?;
                 self.call(object, work, &self.reconcile).await
             }
             (_, _) => self.call(object, work, &self.reconcile).await,
@@ -113,8 +131,14 @@ impl<K: Kind> Engine<K> {
     /// Calls the user's function and writes the status it asked for, also when it failed.
     async fn call(self: &Arc<Self>, object: Arc<K>, work: &Work, handler: &Handler<K>) -> Result<Action> {
         let context = self.context(object.clone(), work);
-        let result = handler(object, context.clone()).await;
-        let written = context.write_status(result.as_ref().err()).await;
+        // The call itself may panic as well as its future.
+        let handled = async { handler(object, context.clone()).await };
+        let handled = AssertUnwindSafe(handled).catch_unwind().await;
+        let result = handled.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic))));
+        let written = match context.status_patch(result.as_ref().err()) {
+            Some(patch) => Box::pin(context.put_status(&patch)).await,
+            None => Ok(()),
+        };
         let action = result?;
         written?;
         Ok(action)

@@ -9,9 +9,11 @@ use homeostat_core::journal::{Cause, Entry, Source};
 use homeostat_core::{Entropy, Key};
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tracing::Span;
 
 use crate::fence::Fence;
 use crate::journal::Journal;
+use crate::origins::Origins;
 use crate::queue::{Config, Depth, Outcome, Queue, Urgency, Work};
 
 /// A shared handle on a queue. Cheap to clone.
@@ -22,6 +24,7 @@ struct Shared {
     queue: Mutex<Manned>,
     /// Runs under way by shard, where there are shards.
     running: Mutex<BTreeMap<u32, i64>>,
+    origins: Origins,
     wake: Notify,
     journal: Journal,
     source: Source,
@@ -48,6 +51,26 @@ impl Seat {
         self.is_taken = work.is_some();
         work
     }
+
+    /// Ends a run, notes it, and takes the next key if this worker goes on, all under one lock: the note of this run
+    /// stands in the journal before another worker can begin the next run of the same key.
+    pub(crate) fn turn(
+        &mut self,
+        ended: Ended<'_>,
+        goes_on: bool,
+        note: impl FnOnce(Option<Duration>) -> Entry,
+    ) -> Option<Work> {
+        let work = self.inbox.turn(ended, goes_on, note);
+        self.is_taken = work.is_some() || !goes_on;
+        work
+    }
+}
+
+/// A run that is over.
+pub(crate) struct Ended<'a> {
+    pub(crate) work: &'a Work,
+    pub(crate) outcome: Outcome,
+    pub(crate) at: Instant,
 }
 
 impl Drop for Seat {
@@ -66,10 +89,11 @@ impl Inbox {
         source: Source,
         fence: Fence,
     ) -> Self {
-        let queue = Mutex::new(Manned { queue: Queue::new(config, entropy), workers: 0 });
+        let queue = Mutex::new(Manned { queue: Queue::new(config, &entropy), workers: 0 });
         Self(Arc::new(Shared {
             queue,
             running: Mutex::default(),
+            origins: Origins::default(),
             wake: Notify::new(),
             journal,
             source,
@@ -80,13 +104,17 @@ impl Inbox {
     /// Asks for a reconcile.
     pub(crate) fn add(&self, key: &Key, cause: Cause, urgency: Urgency) {
         self.0.journal.record(&self.0.source, Entry::Queued { object: key.clone(), cause: cause.clone() });
+        self.0.origins.add(key, &Span::current());
         self.lock().queue.add(key, cause, urgency, Instant::now());
         self.0.wake.notify_one();
     }
 
     /// The next key this process may run; a worker that gets none has left.
     fn next(&self, now: Instant) -> Option<Work> {
-        let mut manned = self.lock();
+        self.take(&mut self.lock(), now)
+    }
+
+    fn take(&self, manned: &mut Manned, now: Instant) -> Option<Work> {
         let work = self.next_of(&mut manned.queue, now);
         if work.is_none() {
             manned.workers -= 1;
@@ -107,6 +135,7 @@ impl Inbox {
                 return None;
             }
             // Another replica's key: it is forgotten here, and listed again when its shard comes to us.
+            self.0.origins.take(&work.key);
             queue.done(work.ticket, Outcome::Gone, now);
         }
     }
@@ -126,19 +155,25 @@ impl Inbox {
         self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends a run; tells in how long the key comes back by itself.
-    pub(crate) fn done(&self, work: &Work, outcome: Outcome, now: Instant) -> Option<Duration> {
-        self.count(&work.key, -1);
-        let (delay, is_earliest) = {
-            let queue = &mut self.lock().queue;
-            let before = queue.deadline();
-            let delay = queue.done(work.ticket, outcome, now);
-            (delay, queue.deadline() < before || before.is_none())
-        };
-        if delay.is_some() && is_earliest {
+    fn turn(
+        &self,
+        ended: Ended<'_>,
+        goes_on: bool,
+        note: impl FnOnce(Option<Duration>) -> Entry,
+    ) -> Option<Work> {
+        self.count(&ended.work.key, -1);
+        let mut manned = self.lock();
+        let before = manned.queue.deadline();
+        let delay = manned.queue.done(ended.work.ticket, ended.outcome, ended.at);
+        let is_earliest = delay.is_some()
+            && manned.queue.deadline().is_some_and(|now| before.is_none_or(|before| now < before));
+        self.0.journal.record(&self.0.source, note(delay));
+        let next = if goes_on { self.take(&mut manned, ended.at) } else { None };
+        drop(manned);
+        if is_earliest {
             self.0.wake.notify_one();
         }
-        delay
+        next
     }
 
     pub(crate) fn depth(&self) -> Depth {
@@ -160,6 +195,11 @@ impl Inbox {
         self.0.wake.notified().await;
     }
 
+    /// The spans that asked for runs of keys.
+    pub(crate) fn origins(&self) -> &Origins {
+        &self.0.origins
+    }
+
     pub(crate) fn source(&self) -> &Source {
         &self.0.source
     }
@@ -176,6 +216,7 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use homeostat_core::Clock;
+    use homeostat_core::journal::Next;
 
     use super::*;
     use crate::fence::Right;
@@ -190,8 +231,10 @@ mod tests {
         let now = Instant::now();
         let mut seat = inbox.seats(1, now).0.pop().expect("one seat");
         let work = seat.next(now).expect("one key");
-        inbox.done(&work, Outcome::AwaitChange, now);
-        assert!(seat.next(now).is_none());
+        let ended = Ended { work: &work, outcome: Outcome::AwaitChange, at: now };
+        let next = Next::AwaitChange;
+        let note = |_| Entry::Settled { object: key.clone(), next, took: Duration::ZERO };
+        assert!(seat.turn(ended, true, note).is_none());
         // The worker has not ended yet, but it will not look again.
         inbox.add(&key, Cause::Created, Urgency::Edit);
         assert_eq!(inbox.seats(1, now).0.len(), 1);

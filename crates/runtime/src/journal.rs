@@ -36,11 +36,14 @@ impl Journal {
         for fold in self.0.folds.read().unwrap_or_else(PoisonError::into_inner).iter() {
             fold(&record);
         }
-        let mut ring = self.0.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        if ring.len() == RECORDS_MAX {
-            ring.pop_front();
-        }
-        ring.push_back(record);
+        // What the oldest record held is freed outside the lock.
+        let oldest = {
+            let mut ring = self.0.ring.lock().unwrap_or_else(PoisonError::into_inner);
+            let oldest = if ring.len() == RECORDS_MAX { ring.pop_front() } else { None };
+            ring.push_back(record);
+            oldest
+        };
+        drop(oldest);
     }
 
     /// Calls `fold` with every record from now on. It runs inside the writer, so it must be quick and must not write.

@@ -1,21 +1,23 @@
 //! What the command line of an operator says. Two words are enough: `manifests` prints what a cluster needs to run
-//! it, `--kubeconfig FILE` says which cluster.
+//! it, `--kubeconfig FILE` says which cluster. `--serve ADDRESS` opens the admin pages.
+
+use std::net::SocketAddr;
 
 use crate::error::Error;
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Launch {
-    /// Run against this kubeconfig, or where the environment says.
-    Run { kubeconfig: Option<String> },
-    /// Print CRDs, rights and a Deployment of this image.
-    Manifests { image: Option<String> },
+    /// Run against this kubeconfig, or where the environment says; serve the admin pages here.
+    Run { kubeconfig: Option<String>, serve: Option<SocketAddr> },
+    /// Print CRDs, rights and a Deployment of this image in this namespace.
+    Manifests { image: Option<String>, namespace: Option<String> },
 }
 
 /// Reads the arguments after the program's name.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Launch, Error> {
     let mut arguments = arguments.into_iter();
-    let mut launch = Launch::Run { kubeconfig: None };
+    let mut launch = Launch::Run { kubeconfig: None, serve: None };
     while let Some(argument) = arguments.next() {
         let (name, value) = match argument.split_once('=') {
             Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
@@ -25,17 +27,25 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Launc
             value.clone().or_else(|| arguments.next()).ok_or_else(|| usage(&format!("{name} needs a value")))
         };
         match (name.as_str(), &mut launch) {
-            ("manifests", _) => launch = Launch::Manifests { image: None },
-            ("--kubeconfig", Launch::Run { kubeconfig }) => *kubeconfig = Some(value()?),
-            ("--image", Launch::Manifests { image }) => *image = Some(value()?),
+            ("manifests", _) => launch = Launch::Manifests { image: None, namespace: None },
+            ("--kubeconfig", Launch::Run { kubeconfig, .. }) => *kubeconfig = Some(value()?),
+            ("--serve", Launch::Run { serve, .. }) => *serve = Some(address(&value()?)?),
+            ("--image", Launch::Manifests { image, .. }) => *image = Some(value()?),
+            ("--namespace", Launch::Manifests { namespace, .. }) => *namespace = Some(value()?),
             (unknown, _) => return Err(usage(&format!("{unknown} is not understood"))),
         }
     }
     Ok(launch)
 }
 
+fn address(text: &str) -> Result<SocketAddr, Error> {
+    text.parse().map_err(|_| usage(&format!("{text} is not an address with a port, such as 127.0.0.1:8080")))
+}
+
 fn usage(problem: &str) -> Error {
-    Error::Invalid(format!("{problem}; usage: [--kubeconfig FILE] | manifests [--image IMAGE]"))
+    Error::Invalid(format!(
+        "{problem}; usage: [--kubeconfig FILE] [--serve ADDRESS] | manifests [--image IMAGE] [--namespace NAMESPACE]"
+    ))
 }
 
 #[cfg(test)]
@@ -51,10 +61,16 @@ mod tests {
 
     #[test]
     fn arguments() {
-        check(&[], Some(Launch::Run { kubeconfig: None }));
-        check(&["--kubeconfig", "k"], Some(Launch::Run { kubeconfig: Some("k".into()) }));
-        check(&["--kubeconfig=k"], Some(Launch::Run { kubeconfig: Some("k".into()) }));
-        check(&["manifests", "--image", "i:1"], Some(Launch::Manifests { image: Some("i:1".into()) }));
+        let run = |kubeconfig: Option<&str>, serve: Option<&str>| {
+            let serve = serve.map(|address| address.parse().unwrap());
+            Some(Launch::Run { kubeconfig: kubeconfig.map(str::to_owned), serve })
+        };
+        check(&[], run(None, None));
+        check(&["--kubeconfig", "k"], run(Some("k"), None));
+        check(&["--kubeconfig=k", "--serve", "[::1]:80"], run(Some("k"), Some("[::1]:80")));
+        check(&["--serve", "here"], None);
+        let manifests = Launch::Manifests { image: Some("i:1".into()), namespace: Some("n".into()) };
+        check(&["manifests", "--image", "i:1", "--namespace=n"], Some(manifests));
         check(&["--kubeconfig"], None);
         check(&["--image", "i"], None);
         check(&["fly"], None);

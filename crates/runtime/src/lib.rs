@@ -31,6 +31,9 @@ mod launch;
 mod manifests;
 mod metrics;
 mod operator;
+mod origins;
+#[cfg(feature = "otel")]
+pub mod otel;
 mod predicate;
 pub mod queue;
 mod relations;

@@ -11,6 +11,9 @@ use crate::rule::{Rule, merge};
 /// What the manifests are made from.
 pub(crate) struct Description<'a> {
     pub(crate) name: &'a str,
+    /// Where the operator runs and keeps its leases.
+    pub(crate) home: &'a str,
+    /// The only namespace it works in, if there is one.
     pub(crate) namespace: Option<&'a str>,
     pub(crate) image: &'a str,
     pub(crate) definitions: &'a [Value],
@@ -19,16 +22,22 @@ pub(crate) struct Description<'a> {
     pub(crate) admin_port: Option<u16>,
 }
 
-/// Where the operator runs and keeps its lease.
+/// Where the operator runs and keeps its leases, unless told.
 pub(crate) const HOME_NAMESPACE: &str = "default";
 
 /// The manifests, in the order `kubectl apply` should take them.
 pub(crate) fn manifests(description: &Description<'_>) -> Vec<Value> {
-    let mut documents = description.definitions.to_vec();
+    let mut documents = Vec::new();
+    // A namespace to work in is the user's; one to live in comes with the operator. Every cluster has `default`.
+    if description.home != HOME_NAMESPACE {
+        documents
+            .push(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": description.home}}));
+    }
+    documents.extend_from_slice(description.definitions);
     let name = object_name(description.name);
     documents.push(json!({
         "apiVersion": "v1", "kind": "ServiceAccount",
-        "metadata": {"name": name, "namespace": HOME_NAMESPACE},
+        "metadata": {"name": name, "namespace": description.home},
     }));
     documents.extend(roles(description, &name));
     documents.push(deployment(description, &name));
@@ -47,49 +56,52 @@ pub(crate) fn object_name(name: &str) -> String {
 }
 
 /// A cluster-wide operator gets a ClusterRole; one bound to a namespace gets a Role there, and a ClusterRole only for
-/// kinds that live in no namespace.
+/// kinds that live in no namespace. Leases are a matter of the namespace it lives in.
 fn roles(description: &Description<'_>, name: &str) -> Vec<Value> {
+    let rules = [description.rules, &[Rule::events()]].concat();
     let (inside, outside): (Vec<Rule>, Vec<Rule>) = match description.namespace {
-        Some(_) => description.rules.iter().cloned().partition(|rule| rule.is_namespaced),
-        None => (Vec::new(), description.rules.to_vec()),
+        Some(_) => rules.into_iter().partition(|rule| rule.is_namespaced),
+        None => (Vec::new(), rules),
     };
+    let account = Account { name, home: description.home };
     let mut documents = Vec::new();
     if !outside.is_empty() {
-        documents.extend(role("ClusterRole", name, None, &policy(&outside)));
+        documents.extend(account.role("ClusterRole", name, None, &outside));
     }
     if let Some(namespace) = description.namespace {
-        documents.extend(role("Role", name, Some(namespace), &policy(&inside)));
+        documents.extend(account.role("Role", name, Some(namespace), &inside));
     }
-    let mut own = vec![json!({"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]})];
     if description.uses_leases {
-        let verbs = ["get", "list", "create", "update", "delete"];
-        own.push(json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs}));
-        documents.extend(role("Role", &format!("{name}-leases"), Some(HOME_NAMESPACE), &own.split_off(1)));
+        let leases = format!("{name}-leases");
+        documents.extend(account.role("Role", &leases, Some(description.home), &[Rule::leases()]));
     }
-    let (kind, namespace) = match description.namespace {
-        Some(namespace) => ("Role", Some(namespace)),
-        None => ("ClusterRole", None),
-    };
-    documents.extend(role(kind, &format!("{name}-events"), namespace, &own));
     documents
 }
 
-/// A role and its binding to the operator's account.
-fn role(kind: &str, name: &str, namespace: Option<&str>, rules: &[Value]) -> [Value; 2] {
-    let account = name.trim_end_matches("-leases").trim_end_matches("-events");
-    let mut role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "rules": rules,
-    });
-    let mut binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": HOME_NAMESPACE}],
-    });
-    if let Some(namespace) = namespace {
-        role["metadata"]["namespace"] = json!(namespace);
-        binding["metadata"]["namespace"] = json!(namespace);
+/// The operator's account.
+struct Account<'a> {
+    name: &'a str,
+    home: &'a str,
+}
+
+impl Account<'_> {
+    /// A role and its binding to the account.
+    fn role(&self, kind: &str, name: &str, namespace: Option<&str>, rules: &[Rule]) -> [Value; 2] {
+        let mut role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name},
+            "rules": policy(rules),
+        });
+        let mut binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": self.home}],
+        });
+        if let Some(namespace) = namespace {
+            role["metadata"]["namespace"] = json!(namespace);
+            binding["metadata"]["namespace"] = json!(namespace);
+        }
+        [role, binding]
     }
-    [role, binding]
 }
 
 /// Rules of a role: resources of one group with the same verbs are joined.
@@ -119,7 +131,7 @@ fn deployment(description: &Description<'_>, name: &str) -> Value {
     }
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": name, "namespace": HOME_NAMESPACE, "labels": labels},
+        "metadata": {"name": name, "namespace": description.home, "labels": labels},
         "spec": {
             "replicas": 1, "selector": {"matchLabels": labels},
             "template": {
@@ -137,16 +149,17 @@ mod tests {
     use super::*;
     use crate::rule::{READ, WRITE};
 
-    fn shown(namespace: Option<&str>) -> Vec<String> {
+    fn shown(home: &str, namespace: Option<&str>) -> Vec<String> {
         let rules =
             [Rule::on::<ConfigMap>("", WRITE), Rule::on::<Node>("", READ), Rule::on::<ConfigMap>("", READ)];
         let description = Description {
             name: "web.demo.dev",
+            home,
             namespace,
             image: "web:1",
             definitions: &[],
             rules: &rules,
-            uses_leases: false,
+            uses_leases: true,
             admin_port: Some(8080),
         };
         let line = |document: &Value| {
@@ -164,27 +177,28 @@ mod tests {
     fn a_cluster_wide_operator() {
         let expected = [
             "ServiceAccount default",
-            "ClusterRole null configmaps=6 nodes=3",
+            "ClusterRole null configmaps=6 events=2 nodes=3",
             "ClusterRoleBinding null",
-            "ClusterRole null events=2",
-            "ClusterRoleBinding null",
+            "Role default leases=5",
+            "RoleBinding default",
             "Deployment default",
         ];
-        assert_eq!(shown(None), expected);
+        assert_eq!(shown("default", None), expected);
     }
 
     #[test]
     fn a_namespaced_operator_gets_no_more_than_its_namespace() {
         let expected = [
-            "ServiceAccount default",
+            "Namespace null",
+            "ServiceAccount web-system",
             "ClusterRole null nodes=3",
             "ClusterRoleBinding null",
-            "Role shop configmaps=6",
+            "Role shop configmaps=6 events=2",
             "RoleBinding shop",
-            "Role shop events=2",
-            "RoleBinding shop",
-            "Deployment default",
+            "Role web-system leases=5",
+            "RoleBinding web-system",
+            "Deployment web-system",
         ];
-        assert_eq!(shown(Some("shop")), expected);
+        assert_eq!(shown("web-system", Some("shop")), expected);
     }
 }

@@ -1,6 +1,6 @@
 //! The operator: a set of controllers that run together, described. `run` has the order in which they start and stop.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -10,15 +10,16 @@ use kube::{Client, CustomResourceExt};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::admin::Admin;
 use crate::connect::connect;
 use crate::controller::Control;
-use crate::election::Election;
+use crate::election::{Election, TERM};
 use crate::error::Error;
 use crate::fault::BoxError;
 use crate::ground::States;
 use crate::journal::Journal;
 use crate::launch::{Launch, parse};
-use crate::manifests::{Description, as_yaml, manifests};
+use crate::manifests::{Description, HOME_NAMESPACE, as_yaml, manifests};
 use crate::rule::Rule;
 use crate::run;
 use crate::watch::Scope;
@@ -38,8 +39,9 @@ pub struct Operator {
     pub(crate) entropy: Entropy,
     pub(crate) journal: Journal,
     pub(crate) grace: Duration,
-    pub(crate) admin: Option<SocketAddr>,
+    pub(crate) admin: Option<Admin>,
     pub(crate) election: Election,
+    pub(crate) term: Duration,
 }
 
 impl Operator {
@@ -59,6 +61,7 @@ impl Operator {
             grace: GRACE,
             admin: None,
             election: Election::None,
+            term: TERM,
         }
     }
 
@@ -96,7 +99,12 @@ impl Operator {
 
     /// Serves `/metrics`, `/healthz`, `/readyz` and `/debug/why/{kind}/{namespace}/{name}` on this address.
     pub fn serve(self, address: SocketAddr) -> Self {
-        Self { admin: Some(address), ..self }
+        Self { admin: Some(Admin::At(address)), ..self }
+    }
+
+    /// The same on a listener that is already bound: for port 0, whose number only the listener knows.
+    pub fn serve_on(self, listener: TcpListener) -> Self {
+        Self { admin: Some(Admin::On(listener)), ..self }
     }
 
     /// Of several replicas only one acts: the holder of a Lease named after the operator.
@@ -107,6 +115,12 @@ impl Operator {
     /// Several replicas share the work: the objects are dealt into this many shards, each held by a Lease.
     pub fn sharded(self, shards: u32) -> Self {
         Self { election: Election::Shards(shards.max(1)), ..self }
+    }
+
+    /// How long a lease lasts that is not renewed (15 s unless told): so long nobody acts when a replica dies. A replica
+    /// that is cut off stops by itself after two thirds of it.
+    pub fn lease_term(self, term: Duration) -> Self {
+        Self { term, ..self }
     }
 
     /// How long running reconciles may take after the stop (25 s unless told).
@@ -138,19 +152,24 @@ impl Operator {
         otherwise: impl FnOnce() -> BoxFuture<'static, Result<Client, BoxError>>,
     ) -> Result<(), Error> {
         match parse(std::env::args().skip(1))? {
-            Launch::Manifests { image } => {
+            Launch::Manifests { image, namespace } => {
                 let image = image.unwrap_or_else(|| format!("{}:latest", self.name));
-                print!("{}", self.manifests(&image));
+                let namespace = namespace.unwrap_or_else(|| HOME_NAMESPACE.to_owned());
+                print!("{}", self.manifests_in(&namespace, &image));
                 Ok(())
             }
-            Launch::Run { kubeconfig } => {
+            Launch::Run { kubeconfig, serve } => {
+                let operator = match serve {
+                    Some(address) => self.serve(address),
+                    None => self,
+                };
                 let client = match connect(kubeconfig.as_deref()).await? {
                     Some(client) => client,
                     None => otherwise().await.map_err(|error| Error::NoCluster(error.to_string()))?,
                 };
                 let stop = CancellationToken::new();
                 let signals = run::stop_on_signal(stop.clone())?;
-                let result = self.run_on(client, stop).await;
+                let result = operator.run_on(client, stop).await;
                 drop(signals);
                 result
             }
@@ -165,14 +184,20 @@ impl Operator {
 
     /// What `kubectl apply` needs to run this operator as `image`: definitions, least rights, a Deployment.
     pub fn manifests(&self, image: &str) -> String {
+        self.manifests_in(HOME_NAMESPACE, image)
+    }
+
+    /// The same, with the Deployment and its account in this namespace, which is made if it is not `default`.
+    pub fn manifests_in(&self, home: &str, image: &str) -> String {
         as_yaml(&manifests(&Description {
             name: self.name.as_str(),
+            home,
             namespace: self.scope.namespace.as_deref(),
             image,
             definitions: &self.definitions,
             rules: &self.rules(),
-            uses_leases: self.election != Election::None,
-            admin_port: self.admin.map(|address| address.port()),
+            uses_leases: self.election.uses_leases(),
+            admin_port: self.admin.as_ref().and_then(Admin::port),
         }))
     }
 

@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Event;
+
 use crate::kind::{Kind, Metadata, is_namespaced};
 
 /// Verbs on one resource.
@@ -38,6 +41,16 @@ impl Rule {
     /// What a controller does to its main kind.
     pub(crate) fn main<K: Kind>() -> [Self; 3] {
         [Self::on::<K>("", MAIN), Self::on::<K>("/status", PATCH), Self::on::<K>("/finalizers", UPDATE)]
+    }
+
+    /// Telling people.
+    pub(crate) fn events() -> Self {
+        Self::on::<Event>("", &["create", "patch"])
+    }
+
+    /// Holding leases among its replicas.
+    pub(crate) fn leases() -> Self {
+        Self::on::<Lease>("", &["get", "list", "create", "update", "delete"])
     }
 
     /// What it does to a kind it owns but reads only the metadata of.

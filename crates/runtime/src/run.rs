@@ -1,9 +1,11 @@
 //! Running an operator, in order: definitions, watches, events, election, controllers (each when its caches can be
 //! trusted), admin server. Stopping is one token: watches and streams end where they wait, controllers take no more
-//! keys and let running ones end within the grace, the lease is given back last.
+//! keys and let running ones end within the grace, then their events are sent and the lease is given back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use homeostat_core::Clock;
 use homeostat_core::journal::WatchState;
 use kube::Client;
 use kube::api::{Patch, PatchParams};
@@ -11,6 +13,7 @@ use kube::core::Request as Path;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
@@ -25,11 +28,16 @@ use crate::fence::Fence;
 use crate::ground::Ground;
 use crate::operator::Operator;
 use crate::rights;
+use crate::rule::Rule;
 use crate::talk::{Attempt, call};
 use crate::tasks::Tasks;
 
+/// What sending the last events may always take: with the grace it stays below the 30 s after which a Pod is killed.
+const FLUSH_MIN: Duration = Duration::from_secs(2);
+
 pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationToken) -> Result<(), Error> {
-    let rules = operator.rules();
+    let rules = [operator.rules(), vec![Rule::events()]].concat();
+    let lease_rules: Vec<Rule> = operator.election.uses_leases().then(Rule::leases).into_iter().collect();
     let (recorder, notes) = Recorder::new();
     let ground = Arc::new(Ground {
         name: operator.name.clone(),
@@ -44,7 +52,7 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
         fence: Fence::new(operator.election.initial_right()),
     });
     let listener = match operator.admin {
-        Some(address) => Some(admin::bind(address).await?),
+        Some(admin) => Some(admin.listen().await?),
         None => None,
     };
     install(&client, ground.name.as_str(), &operator.definitions).await;
@@ -52,16 +60,22 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
         operator.controls.into_iter().map(|control| control.0.assemble(&ground, operator.grace)).collect();
     let board = Board::new(&ground, &parts, listener.is_some());
     let mut tasks = Tasks::new(stop.clone());
-    tasks.spawn("rights", report_rights(client, ground.scope.namespace.clone(), rules, board.clone()));
-    tasks.spawn("events", send_events(notes, &ground));
+    tasks.spawn("rights", report_rights(ground.clone(), rules, lease_rules, board.clone()));
     spawn_watches(&mut tasks, &ground);
     if let Some(listener) = listener {
         tasks.spawn("admin", admin::serve(listener, board));
     }
     let controllers = TaskTracker::new();
+    let ended = flush_by(stop.clone(), controllers.clone(), ground.clock, operator.grace);
+    tasks.spawn_heeding("events", events_of(&ground).run(notes, ended));
     let constituents = parts.iter().map(Assembled::constituent).collect();
-    let held =
-        election::hold(operator.election, ground.clone(), constituents, stop.clone(), controllers.clone());
+    let held = election::hold(
+        (operator.election, operator.term),
+        ground.clone(),
+        constituents,
+        stop.clone(),
+        controllers.clone(),
+    );
     tasks.spawn_heeding("election", held);
     for part in parts {
         start(&mut tasks, part, &controllers, &stop);
@@ -100,24 +114,33 @@ async fn install(client: &Client, manager: &str, definitions: &[Value]) {
     }
 }
 
-async fn report_rights(
-    client: Client,
-    namespace: Option<String>,
-    rules: Vec<crate::rule::Rule>,
-    board: Arc<Board>,
-) {
-    let missing = rights::missing(&client, namespace.as_deref(), &rules).await;
+async fn report_rights(ground: Arc<Ground>, rules: Vec<Rule>, lease_rules: Vec<Rule>, board: Arc<Board>) {
+    let (client, namespace) = (&ground.client, ground.scope.namespace.as_deref());
+    let mut missing = rights::missing(client, namespace, &rules).await;
+    missing.extend(rights::missing(client, Some(client.default_namespace()), &lease_rules).await);
     for lacking in &missing {
         tracing::warn!("this operator {lacking}; its `manifests` command prints the rights it needs");
     }
     board.set_missing_rights(missing);
 }
 
-fn send_events(
-    notes: tokio::sync::mpsc::Receiver<events::Note>,
-    ground: &Ground,
-) -> impl Future<Output = ()> + use<> {
-    events::send(notes, ground.client.clone(), ground.name.to_string(), ground.clock, ground.entropy.clone())
+fn events_of(ground: &Ground) -> events::Sender {
+    let (name, entropy) = (ground.name.to_string(), ground.entropy.clone());
+    events::Sender::new(ground.client.clone(), name, ground.clock, entropy)
+}
+
+/// Waits until the last reconcile has ended after the stop; tells by when its events must be sent: within the grace,
+/// or a moment after it when the reconciles took it all.
+async fn flush_by(
+    stop: CancellationToken,
+    controllers: TaskTracker,
+    clock: Clock,
+    grace: Duration,
+) -> Instant {
+    stop.cancelled().await;
+    let stopped = clock.instant();
+    controllers.wait().await;
+    (stopped + grace).max(clock.instant() + FLUSH_MIN)
 }
 
 fn spawn_watches(tasks: &mut Tasks, ground: &Ground) {

@@ -12,15 +12,19 @@ use homeostat_core::journal::{Entry, FaultClass, Next};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::action::Action;
 use crate::fault::Fault;
 use crate::fence::Fence;
-use crate::inbox::{Inbox, Seat};
+use crate::inbox::{Ended, Inbox, Seat};
 use crate::queue::{Outcome, Work};
 
 /// Reconciles one key.
 pub(crate) trait Runner: Send + Sync + 'static {
+    /// The span of a run of this key, with its causes.
+    fn span(&self, work: &Work) -> tracing::Span;
+
     fn run<'a>(&'a self, work: &'a Work) -> BoxFuture<'a, Verdict>;
 }
 
@@ -90,49 +94,70 @@ impl Pump {
 }
 
 async fn work(mut seat: Seat, inbox: Inbox, runner: Arc<dyn Runner>, fence: Fence, stop: CancellationToken) {
-    let mut now = Instant::now();
-    while !stop.is_cancelled()
-        && fence.is_open()
-        && let Some(work) = seat.next(now)
-    {
-        let started = now;
-        note_start(&inbox, &work);
-        let verdict = runner.run(&work).await;
-        now = Instant::now();
-        settle(&inbox, &work, &verdict, started, now);
+    let may_go_on = || !stop.is_cancelled() && fence.is_open();
+    let mut started = Instant::now();
+    let mut next = if may_go_on() { seat.next(started) } else { None };
+    while let Some(mut work) = next {
+        let span = runner.span(&work);
+        inbox.origins().link(&work.key, &span);
+        note_start(&inbox, &mut work);
+        let verdict = runner.run(&work).instrument(span.clone()).await;
+        let now = Instant::now();
+        next = settle(&mut seat, &inbox, &work, &verdict, Times { started, now, may_go_on: may_go_on() });
+        if comes_back(&verdict) {
+            inbox.origins().add(&work.key, &span);
+        }
+        started = now;
         // Reconciles that never wait must not keep the thread from other tasks.
         tokio::task::coop::consume_budget().await;
     }
 }
 
-fn note_start(inbox: &Inbox, work: &Work) {
-    let Work { key, causes, failures, waited, .. } = work;
-    let entry =
-        Entry::Started { object: key.clone(), causes: causes.clone(), failures: *failures, waited: *waited };
+fn note_start(inbox: &Inbox, work: &mut Work) {
+    let causes = std::mem::take(&mut work.causes);
+    let Work { key, failures, waited, .. } = work;
+    let entry = Entry::Started { object: key.clone(), causes, failures: *failures, waited: *waited };
     inbox.journal().record(inbox.source(), entry);
 }
 
-fn settle(inbox: &Inbox, work: &Work, verdict: &Verdict, started: Instant, now: Instant) {
+/// When a run was, and whether its worker takes another key.
+struct Times {
+    started: Instant,
+    now: Instant,
+    may_go_on: bool,
+}
+
+fn settle(seat: &mut Seat, inbox: &Inbox, work: &Work, verdict: &Verdict, times: Times) -> Option<Work> {
     let outcome = match verdict {
         Verdict::Settled(action) => action.outcome(),
         Verdict::Failed(fault) => fault.outcome(),
         Verdict::Gone => Outcome::Gone,
     };
-    let delay = inbox.done(work, outcome, now);
+    let ended = Ended { work, outcome, at: times.now };
+    let took = times.now - times.started;
     let object = work.key.clone();
-    let took = now - started;
-    let entry = match verdict {
-        Verdict::Gone => Entry::Settled { object, next: Next::Gone, took },
-        Verdict::Settled(_) => Entry::Settled { object, next: next(outcome), took },
-        Verdict::Failed(fault) => {
-            let error = fault.chain();
-            let after = delay.unwrap_or_default();
-            tracing::warn!(controller = %inbox.source(), %object, %error, retry = ?delay, "reconcile failed");
-            let failures = work.failures.saturating_add(1);
-            Entry::Failed { object, error, fault: class(fault, after), failures, took }
-        }
+    let Verdict::Failed(fault) = verdict else {
+        let next = if outcome == Outcome::Gone { Next::Gone } else { next(outcome) };
+        return seat.turn(ended, times.may_go_on, |_| Entry::Settled { object, next, took });
     };
-    inbox.journal().record(inbox.source(), entry);
+    let error = fault.chain();
+    let (mut retry, failures) = (None, work.failures.saturating_add(1));
+    let taken = seat.turn(ended, times.may_go_on, |delay| {
+        retry = delay;
+        let fault = class(fault, delay.unwrap_or_default());
+        Entry::Failed { object, error: error.clone(), fault, failures, took }
+    });
+    tracing::warn!(controller = %inbox.source(), object = %work.key, error, ?retry, "reconcile failed");
+    taken
+}
+
+/// Is the next run, failing other causes, caused by this one?
+fn comes_back(verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::Settled(action) => !action.is_settled(),
+        Verdict::Failed(fault) => !fault.is_terminal(),
+        Verdict::Gone => false,
+    }
 }
 
 fn next(outcome: Outcome) -> Next {

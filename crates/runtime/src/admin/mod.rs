@@ -142,10 +142,37 @@ impl Page {
     }
 }
 
-pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
-    let bound = TcpListener::bind(address).await;
-    bound
-        .map_err(|source| Error::Local { what: format!("cannot serve the admin pages on {address}"), source })
+/// Where the admin pages are served.
+pub(crate) enum Admin {
+    At(SocketAddr),
+    On(std::net::TcpListener),
+}
+
+impl Admin {
+    pub(crate) fn port(&self) -> Option<u16> {
+        match self {
+            Self::At(address) => Some(address.port()),
+            Self::On(listener) => listener.local_addr().ok().map(|address| address.port()),
+        }
+    }
+
+    pub(crate) async fn listen(self) -> Result<TcpListener, Error> {
+        let (place, bound) = match self {
+            Self::At(address) => (address.to_string(), TcpListener::bind(address).await),
+            Self::On(listener) => {
+                let bound = listener.set_nonblocking(true).and_then(|()| TcpListener::from_std(listener));
+                ("the given listener".to_owned(), bound)
+            }
+        };
+        let listener = bound.map_err(|source| {
+            let what = format!("cannot serve the admin pages on {place}");
+            Error::Local { what, source }
+        })?;
+        if let Ok(address) = listener.local_addr() {
+            tracing::info!(%address, "admin pages are served");
+        }
+        Ok(listener)
+    }
 }
 
 /// Serves until dropped.

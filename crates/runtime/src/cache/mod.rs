@@ -42,6 +42,9 @@ pub struct Delta<K> {
 
 type Subscriber<K> = Arc<dyn Fn(&Delta<K>) + Send + Sync>;
 
+/// Hears of an object that does not decode, and of its deletion; the flag says that a list showed it.
+type PoisonSubscriber = Arc<dyn Fn(&Key, bool) + Send + Sync>;
+
 /// A handle on the cache of one kind. Cheap to clone; all clones see the same objects.
 pub struct Cache<K: Kind>(Arc<Shared<K>>);
 
@@ -54,6 +57,7 @@ impl<K: Kind> Clone for Cache<K> {
 struct Shared<K: Kind> {
     state: RwLock<State<K>>,
     subscribers: RwLock<Vec<Subscriber<K>>>,
+    poison_subscribers: RwLock<Vec<PoisonSubscriber>>,
     owners: Owners,
     freshness: watch::Sender<Freshness>,
 }
@@ -96,6 +100,7 @@ impl<K: Kind> Cache<K> {
         Self(Arc::new(Shared {
             state: RwLock::new(state),
             subscribers: RwLock::default(),
+            poison_subscribers: RwLock::default(),
             owners: RwLock::default(),
             freshness,
         }))
@@ -168,6 +173,17 @@ impl<K: Kind> Cache<K> {
         self.0.subscribers.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(subscriber));
     }
 
+    /// Calls `subscriber` with the key of every object that turns out not to decode, or is deleted as such.
+    pub(crate) fn subscribe_poison(&self, subscriber: impl Fn(&Key, bool) + Send + Sync + 'static) {
+        let mut all = self.0.poison_subscribers.write().unwrap_or_else(PoisonError::into_inner);
+        all.push(Arc::new(subscriber));
+    }
+
+    /// Why this object does not decode; none if it does or is not there.
+    pub(crate) fn poison(&self, key: &Key) -> Option<String> {
+        self.read().poison.get(key).map(|poison| poison.error.clone())
+    }
+
     /// Tells when freshness changes.
     pub(crate) fn watch_freshness(&self) -> watch::Receiver<Freshness> {
         self.0.freshness.subscribe()
@@ -233,8 +249,14 @@ impl<K: Kind> Cache<K> {
     pub(crate) fn observe_deleted(&self, key: Key, revision: Revision) -> Option<Delta<K>> {
         let delta = {
             let mut state = self.write();
-            state.poison.remove(&key);
-            state.objects.get(&key)?;
+            let was_poison = state.poison.remove(&key).is_some();
+            if !state.objects.contains_key(&key) {
+                drop(state);
+                if was_poison {
+                    self.tell_poison(&key, false);
+                }
+                return None;
+            }
             self.change(&mut state, key, None, revision, false)?
         };
         self.tell(&delta);
@@ -242,13 +264,16 @@ impl<K: Kind> Cache<K> {
     }
 
     /// The object does not decode: kept out of sight until it changes. Nobody is told that it is gone, for it is not.
-    pub(crate) fn quarantine(&self, key: Key, error: String) {
-        let mut state = self.write();
-        if let Some(entry) = state.objects.remove(&key) {
-            self.follow(&state, &key, entry.visible().map(Arc::as_ref), None);
+    pub(crate) fn quarantine(&self, key: Key, error: String, is_list: bool) {
+        {
+            let mut state = self.write();
+            if let Some(entry) = state.objects.remove(&key) {
+                self.follow(&state, &key, entry.visible().map(Arc::as_ref), None);
+            }
+            let epoch = state.epoch;
+            state.poison.insert(key.clone(), Poison { error, epoch });
         }
-        let epoch = state.epoch;
-        state.poison.insert(key, Poison { error, epoch });
+        self.tell_poison(&key, is_list);
     }
 
     /// We wrote this state: readers see it from now on.
@@ -332,6 +357,11 @@ impl<K: Kind> Cache<K> {
     fn tell(&self, delta: &Delta<K>) {
         let subscribers = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner);
         subscribers.iter().for_each(|subscriber| subscriber(delta));
+    }
+
+    fn tell_poison(&self, key: &Key, is_list: bool) {
+        let subscribers = self.0.poison_subscribers.read().unwrap_or_else(PoisonError::into_inner);
+        subscribers.iter().for_each(|subscriber| subscriber(key, is_list));
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State<K>> {

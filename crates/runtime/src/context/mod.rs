@@ -7,11 +7,11 @@
 use std::sync::{Arc, Mutex};
 
 use homeostat_core::Key;
-use homeostat_core::journal::Cause;
 use kube::Client;
 
 mod annotation;
 mod apply;
+mod condemn;
 mod condition;
 mod create;
 mod event;
@@ -21,11 +21,12 @@ mod read;
 mod status;
 
 pub(crate) use apply::Memo;
+pub(crate) use condemn::condemn;
 pub use condition::{StatusBase, condition};
 use status::Draft;
 
 use crate::engine::Engine;
-use crate::kind::{Kind, is_custom};
+use crate::kind::Kind;
 use crate::queue::Work;
 
 /// The context of one reconcile. Cheap to clone.
@@ -49,8 +50,7 @@ struct Run<K: Kind> {
 
 impl<K: Kind> Context<K> {
     pub(crate) fn new(engine: Arc<Engine<K>>, object: Arc<K>, work: &Work) -> Self {
-        let may_be_condemned =
-            is_custom::<K>() && (work.failures > 0 || work.causes.contains(&Cause::Listed));
+        let may_be_condemned = engine.is_custom && (work.failures > 0 || work.was_listed);
         let (key, failures) = (work.key.clone(), work.failures);
         Self(Arc::new(Run { engine, object, key, failures, may_be_condemned, draft: Mutex::default() }))
     }

@@ -1,7 +1,7 @@
 //! Status: collected while the reconciler runs, written once at the end, and only when it changed.
 //!
-//! It is a merge patch of the difference, so fields of other writers are left alone. A terminal fault is written as
-//! the condition `Reconciled`, and taken back by the next success.
+//! It is a merge patch of the difference, so fields of other writers are left alone. A terminal fault, a panic and a
+//! failure that lasts are written as the condition `Reconciled`, and taken back by the next success.
 
 use std::sync::PoisonError;
 
@@ -23,7 +23,10 @@ use crate::kind::{Kind, revision_of};
 use crate::talk::{Attempt, call};
 
 /// The condition the runtime itself keeps.
-const RECONCILED: &str = "Reconciled";
+pub(super) const RECONCILED: &str = "Reconciled";
+
+/// From this failure in a row on, the status of a kind of our own says that and why it fails: a blip is not told.
+const FAILURES_TOLD: u32 = 3;
 
 /// The status as it shall be.
 #[derive(Default)]
@@ -87,35 +90,42 @@ impl<K: Kind> Context<K> {
 
     /// Writes what was collected, and what the fault adds to it.
     pub(crate) async fn write_status(&self, fault: Option<&Fault>) -> Result<(), Error> {
-        let Some(patch) = self.status_patch(fault) else { return Ok(()) };
-        let applied = apply::fingerprint(&patch, revision_of(&*self.0.object));
+        match self.status_patch(fault) {
+            Some(patch) => self.put_status(&patch).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Writes a patch of the status, unless it was the last one written.
+    pub(crate) async fn put_status(&self, patch: &Value) -> Result<(), Error> {
+        let applied = apply::fingerprint(patch, revision_of(&*self.0.object));
         let memo_key = apply::status_key(&self.0.key);
         if self.0.engine.memo.is(&memo_key, applied) {
             return Ok(());
         }
-        match self.send_status(&patch).await {
+        match self.send_status(patch).await {
             // The kind has no status, or the object went away under us.
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(error),
             Ok(object) => {
                 let revision = revision_of(&object);
                 self.note(Verb::Status, &self.0.key, WriteOutcome::Done { revision: Some(revision) });
-                self.0.engine.memo.set(memo_key, apply::fingerprint(&patch, revision));
+                self.0.engine.memo.set(memo_key, apply::fingerprint(patch, revision));
                 self.0.engine.cache.wrote(object);
                 Ok(())
             }
         }
     }
 
-    /// The merge patch from the status that is to the status that shall be.
-    fn status_patch(&self, fault: Option<&Fault>) -> Option<Value> {
+    /// The merge patch from the status that is to what was collected and what the fault adds to it.
+    pub(crate) fn status_patch(&self, fault: Option<&Fault>) -> Option<Value> {
         let mut draft = std::mem::take(&mut *self.0.draft.lock().unwrap_or_else(PoisonError::into_inner));
-        let is_terminal = fault.is_some_and(Fault::is_terminal);
-        if draft.is_empty() && !is_terminal && !self.0.may_be_condemned {
+        let word = fault.and_then(|fault| self.word(fault));
+        if draft.is_empty() && word.is_none() && !self.0.may_be_condemned {
             return None;
         }
         let old = self.current_status();
-        draft.conditions.extend(verdict(&old, fault));
+        draft.conditions.extend(verdict(&old, fault, word));
         if draft.is_empty() {
             return None;
         }
@@ -127,6 +137,18 @@ impl<K: Kind> Context<K> {
             new["observedGeneration"] = json!(generation);
         }
         merge_patch(&old, &new)
+    }
+
+    /// The reason under which the status tells of a fault, if it does.
+    fn word(&self, fault: &Fault) -> Option<&'static str> {
+        let lasts = self.0.failures + 1 >= FAILURES_TOLD;
+        match fault {
+            fault if fault.is_terminal() => Some("TerminalError"),
+            _ if !self.0.engine.is_custom => None,
+            fault if fault.is_panic() => Some("Panicked"),
+            _ if lasts => Some("Failing"),
+            _ => None,
+        }
     }
 
     async fn send_status(&self, patch: &Value) -> Result<K, Error> {
@@ -155,20 +177,23 @@ fn observes_generation<S: Serialize + DeserializeOwned>() -> bool {
 }
 
 /// What the end of the run says about the object, where that differs from what its status says.
-fn verdict(status: &Value, fault: Option<&Fault>) -> Option<Condition> {
+fn verdict(status: &Value, fault: Option<&Fault>, word: Option<&str>) -> Option<Condition> {
     let was_false = status["conditions"]
         .as_array()
         .is_some_and(|all| all.iter().any(|one| one["type"] == RECONCILED && one["status"] == "False"));
-    match fault {
-        Some(fault) if fault.is_terminal() => {
-            Some(condition(RECONCILED, false, "TerminalError", fault.chain()))
-        }
-        None if was_false => Some(condition(RECONCILED, true, "Succeeded", "")),
+    match (fault, word) {
+        (Some(fault), Some(word)) => Some(condition(RECONCILED, false, word, fault.chain())),
+        (None, _) if was_false => Some(condition(RECONCILED, true, "Succeeded", "")),
         _ => None,
     }
 }
 
-fn merge_conditions(status: &mut Value, new: Vec<Condition>, generation: Option<i64>, now: jiff::Timestamp) {
+pub(super) fn merge_conditions(
+    status: &mut Value,
+    new: Vec<Condition>,
+    generation: Option<i64>,
+    now: jiff::Timestamp,
+) {
     if new.is_empty() {
         return;
     }

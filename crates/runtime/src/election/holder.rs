@@ -8,7 +8,7 @@ use kube::core::{ObjectList, Request as Path};
 use kube::{Client, Resource};
 use tokio::time::Instant;
 
-use super::lease::{Candidate, LEASE, Move, RENEW_WITHIN};
+use super::lease::{Candidate, Move, Terms};
 use crate::error::Error;
 use crate::talk::{Attempt, call};
 
@@ -21,6 +21,7 @@ pub(super) struct Holder {
     pub(super) operator: String,
     pub(super) identity: String,
     pub(super) clock: Clock,
+    pub(super) terms: Terms,
 }
 
 impl Holder {
@@ -48,7 +49,7 @@ impl Holder {
         };
         let spec = LeaseSpec {
             holder_identity: Some(self.identity.clone()),
-            lease_duration_seconds: i32::try_from(LEASE.as_secs()).ok(),
+            lease_duration_seconds: i32::try_from(self.terms.term.as_secs()).ok(),
             lease_transitions: Some(transitions),
             acquire_time: acquired,
             renew_time: Some(now),
@@ -57,7 +58,7 @@ impl Holder {
         // The right is counted from before the request: what the server sees later cannot lengthen it.
         let sent = self.clock.instant();
         match self.write(name, lease, spec).await {
-            Ok(()) => Ok(Some(sent + RENEW_WITHIN)),
+            Ok(()) => Ok(Some(sent + self.terms.renew_within)),
             Err(error) if error.is_conflict() => Ok(None),
             Err(error) => Err(error),
         }

@@ -1,20 +1,37 @@
 //! When a Lease may be taken, sans I/O: the rules of Kubernetes' leader election.
 //!
 //! Clocks of replicas are not compared: a candidate measures with its own clock how long it has seen no renewal. The
-//! holder's right ends [`RENEW_WITHIN`] after it *sent* its last successful renewal, and another may take the lease
-//! [`LEASE`] after it *saw* it, so between the two lie at least five seconds in which nobody writes.
+//! holder's right ends two thirds of the term after it *sent* its last successful renewal, and another may take the
+//! lease a whole term after it *saw* it, so between the two lies at least a third of a term in which nobody writes.
 
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::LeaseSpec;
 use tokio::time::Instant;
 
-/// How long others wait without a renewal before they take over. Kubernetes' own controllers use these three.
-pub(super) const LEASE: Duration = Duration::from_secs(15);
-/// How long a renewal gives the right to act.
-pub(super) const RENEW_WITHIN: Duration = Duration::from_secs(10);
-/// The pause between two looks.
-pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How long others wait without a renewal before they take over, unless told. With the two shares below it makes the
+/// 15, 10 and 2 seconds that Kubernetes' own controllers use.
+pub(crate) const TERM: Duration = Duration::from_secs(15);
+
+/// The times of a lease, all from its term.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// How long others wait without a renewal before they take over.
+    pub(super) term: Duration,
+    /// How long a renewal gives the right to act.
+    pub(super) renew_within: Duration,
+    /// The pause between two looks.
+    pub(super) look_every: Duration,
+}
+
+impl Terms {
+    /// A Lease counts whole seconds, so a term is at least one and never rounded down.
+    pub(super) fn new(term: Duration) -> Self {
+        let seconds = term.as_secs() + u64::from(term.subsec_nanos() > 0);
+        let term = Duration::from_secs(seconds.max(1));
+        Self { term, renew_within: term * 2 / 3, look_every: term * 2 / 15 }
+    }
+}
 
 /// What a candidate should do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +76,7 @@ impl Candidate {
             }
         };
         let seconds = lease.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        now.saturating_duration_since(since) < seconds.map_or(LEASE, Duration::from_secs)
+        now.saturating_duration_since(since) < seconds.map_or(TERM, Duration::from_secs)
     }
 }
 

@@ -13,17 +13,14 @@ mod lease;
 mod shards;
 
 use holder::Holder;
-use lease::{Candidate, LOOK_EVERY};
+pub(crate) use lease::TERM;
+use lease::{Candidate, Terms};
 use shards::{Shards, shard_name};
 
 use crate::fence::Right;
 use crate::ground::Ground;
 use crate::inbox::Inbox;
 use crate::manifests::object_name;
-
-/// How long running reconciles of a shard may take before it is given back without them: the lease would expire soon
-/// after anyway.
-const DRAIN_MAX: Duration = Duration::from_secs(8);
 
 /// How the replicas of an operator share the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +40,10 @@ impl Election {
             Self::Leader | Self::Shards(_) => Right::None,
         }
     }
+
+    pub(crate) fn uses_leases(self) -> bool {
+        self != Self::None
+    }
 }
 
 /// A controller as the election sees it.
@@ -55,15 +56,15 @@ pub(crate) struct Constituent {
 
 /// Keeps the fence true until `stop` came and the controllers have ended, then gives the leases back.
 pub(crate) async fn hold(
-    election: Election,
+    (election, term): (Election, Duration),
     ground: Arc<Ground>,
     constituents: Vec<Constituent>,
     stop: CancellationToken,
     controllers: TaskTracker,
 ) {
     let identity = format!("{}-{:08x}", host_name(), ground.entropy.next_u64() >> 32);
-    let operator = object_name(ground.name.as_str());
-    let holder = Holder { client: ground.client.clone(), operator, identity, clock: ground.clock };
+    let (operator, terms) = (object_name(ground.name.as_str()), Terms::new(term));
+    let holder = Holder { client: ground.client.clone(), operator, identity, clock: ground.clock, terms };
     let ended = async {
         stop.cancelled().await;
         controllers.wait().await;
@@ -98,7 +99,8 @@ async fn lead(holder: &Holder, ground: &Ground) {
     let mut was_leader = false;
     loop {
         let looked =
-            tokio::time::timeout(LOOK_EVERY * 2, holder.look(&holder.operator, &mut candidate)).await;
+            tokio::time::timeout(holder.terms.look_every * 2, holder.look(&holder.operator, &mut candidate))
+                .await;
         match looked {
             Ok(Ok(Some(until))) => ground.fence.set(Right::Until(until)),
             Ok(Ok(None)) => ground.fence.set(Right::None),
@@ -110,7 +112,7 @@ async fn lead(holder: &Holder, ground: &Ground) {
             note(ground, &holder.operator, is_leader);
             was_leader = is_leader;
         }
-        tokio::time::sleep(jittered(ground)).await;
+        tokio::time::sleep(jittered(holder, ground)).await;
     }
 }
 
@@ -130,7 +132,7 @@ async fn share(holder: &Holder, ground: &Ground, shards: &mut Shards, constituen
                     }
                 }
                 for shard in look.leaving {
-                    drain(constituents, shard).await;
+                    drain(constituents, shard, holder.terms).await;
                     note(ground, &shard_name(holder, shard), false);
                     if let Err(error) = holder.release(&shard_name(holder, shard)).await {
                         tracing::debug!(%error, shard, "shard not given back; it expires by itself");
@@ -138,19 +140,20 @@ async fn share(holder: &Holder, ground: &Ground, shards: &mut Shards, constituen
                 }
             }
         }
-        tokio::time::sleep(jittered(ground)).await;
+        tokio::time::sleep(jittered(holder, ground)).await;
     }
 }
 
-/// Waits until no key of the shard runs; its fence is closed, so none starts.
-async fn drain(constituents: &[Constituent], shard: u32) {
+/// Waits until no key of the shard runs; its fence is closed, so none starts. Not longer than half a term: the lease
+/// would expire soon after anyway.
+async fn drain(constituents: &[Constituent], shard: u32, terms: Terms) {
     const LOOK: Duration = Duration::from_millis(50);
     let drained = async {
         while constituents.iter().any(|one| one.inbox.is_running(shard)) {
             tokio::time::sleep(LOOK).await;
         }
     };
-    let _ = tokio::time::timeout(DRAIN_MAX, drained).await;
+    let _ = tokio::time::timeout(terms.term / 2, drained).await;
 }
 
 fn note(ground: &Ground, lease: &str, is_leader: bool) {
@@ -159,8 +162,8 @@ fn note(ground: &Ground, lease: &str, is_leader: bool) {
 }
 
 /// Replicas that started together should not look together.
-fn jittered(ground: &Ground) -> Duration {
-    LOOK_EVERY.mul_f64(0.8 + 0.4 * ground.entropy.unit())
+fn jittered(holder: &Holder, ground: &Ground) -> Duration {
+    holder.terms.look_every.mul_f64(0.8 + 0.4 * ground.entropy.unit())
 }
 
 fn host_name() -> String {

@@ -1,7 +1,9 @@
 //! Kubernetes Events, written in the background: [`correlate`] decides (sans I/O), this task sends.
 //!
 //! **Invariant:** a reconciler never waits for an event. When the channel is full or the server refuses, events are
-//! dropped and counted in the log; reconciling goes on.
+//! dropped and the log says so; reconciling goes on. At shutdown what waits is sent within the grace period.
+
+use std::pin::pin;
 
 use homeostat_core::{Clock, Entropy};
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
@@ -11,6 +13,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::{Request as Path, Resource};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 mod correlate;
 
@@ -53,7 +56,7 @@ pub(crate) struct Note {
 pub(crate) struct Recorder(mpsc::Sender<Note>);
 
 impl Recorder {
-    /// A recorder and the notes it takes, for [`send`].
+    /// A recorder and the notes it takes, for [`Sender`].
     pub(crate) fn new() -> (Self, mpsc::Receiver<Note>) {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         (Self(sender), receiver)
@@ -66,24 +69,52 @@ impl Recorder {
     }
 }
 
-/// Sends notes as Events until every recorder is dropped.
-pub(crate) async fn send(
-    mut notes: mpsc::Receiver<Note>,
+/// Sends notes as Events until nobody makes more, then what is still waiting, for as long as it may take.
+pub(crate) struct Sender {
     client: Client,
     component: String,
     clock: Clock,
-    entropy: Entropy,
-) {
-    let mut correlator = Correlator::new(entropy);
-    while let Some(note) = notes.recv().await {
-        let decision = correlator.judge(&note, clock.instant());
-        let now = Time(clock.now());
+    correlator: Correlator,
+}
+
+impl Sender {
+    pub(crate) fn new(client: Client, component: String, clock: Clock, entropy: Entropy) -> Self {
+        Self { client, component, clock, correlator: Correlator::new(entropy) }
+    }
+
+    /// Works until `ended` gives the moment by which everything must be sent.
+    pub(crate) async fn run(mut self, mut notes: mpsc::Receiver<Note>, ended: impl Future<Output = Instant>) {
+        let mut ended = pin!(ended);
+        let deadline = loop {
+            tokio::select! {
+                biased;
+                note = notes.recv() => match note {
+                    Some(note) => self.send(&note).await,
+                    None => return,
+                },
+                deadline = &mut ended => break deadline,
+            }
+        };
+        notes.close();
+        let rest = async {
+            while let Some(note) = notes.recv().await {
+                self.send(&note).await;
+            }
+        };
+        if tokio::time::timeout_at(deadline, rest).await.is_err() {
+            tracing::warn!(dropped = notes.len(), "events not sent before the end of the grace period");
+        }
+    }
+
+    async fn send(&mut self, note: &Note) {
+        let decision = self.correlator.judge(note, self.clock.instant());
+        let now = Time(self.clock.now());
         let namespace = note.about.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let url = Path::new(Event::url_path(&(), Some(&namespace)));
         let (name, request) = match decision {
-            Decision::Drop => continue,
+            Decision::Drop => return,
             Decision::Create { name } => {
-                let event = event(&note, &name, &namespace, &component, now);
+                let event = event(note, &name, &namespace, &self.component, now);
                 (name, url.create(&PostParams::default(), serde_json::to_vec(&event).unwrap_or_default()))
             }
             Decision::Count { name, count } => {
@@ -92,10 +123,11 @@ pub(crate) async fn send(
                 (name, request)
             }
         };
-        let answer = call::<Value>(&client, Attempt { verb: "record event", target: &name }, request).await;
+        let answer =
+            call::<Value>(&self.client, Attempt { verb: "record event", target: &name }, request).await;
         if let Err(error) = answer {
             tracing::debug!(%error, reason = note.reason, "event not recorded");
-            correlator.forget(&note);
+            self.correlator.forget(note);
         }
     }
 }

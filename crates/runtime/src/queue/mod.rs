@@ -8,7 +8,6 @@
 //! wait with it. A failure of such an early run neither lengthens nor shortens the schedule. After a terminal failure
 //! only an edit runs the key.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use homeostat_core::journal::Cause;
@@ -23,11 +22,13 @@ mod slots;
 mod state;
 #[cfg(test)]
 mod tests;
+mod timers;
 
 pub use backoff::Backoff;
 use ready::{Class, Ready, Ticket};
 use slots::Slots;
 use state::{Health, Phase, Timer, TimerReason};
+use timers::Timers;
 
 /// A resync is spread over this share of its period, so that a million keys do not come due together.
 const RESYNC_JITTER: f64 = 0.2;
@@ -72,8 +73,10 @@ pub struct Work {
     pub ticket: u32,
     /// What to reconcile.
     pub key: Key,
-    /// Why, merged.
+    /// Why, merged. Moved into the journal when the run begins.
     pub causes: Vec<Cause>,
+    /// Is one of the causes that it was there at start?
+    pub was_listed: bool,
     /// Failures in a row before this run.
     pub failures: u32,
     /// How long it was due.
@@ -117,21 +120,22 @@ pub struct Queue {
     entropy: Entropy,
     slots: Slots,
     ready: Ready,
-    timers: BTreeSet<(Instant, u32)>,
+    timers: Timers,
     ready_count: usize,
     running_count: usize,
 }
 
 impl Queue {
     /// An empty queue.
-    pub fn new(config: Config, entropy: Entropy) -> Self {
+    pub fn new(config: Config, entropy: &Entropy) -> Self {
         let ready = Ready::new(config.per_namespace);
         Self {
             config,
-            entropy,
+            // Jitter needs no secrets: a stream of the queue's own is not shared with other threads.
+            entropy: Entropy::seeded(entropy.next_u64()),
             slots: Slots::default(),
             ready,
-            timers: BTreeSet::new(),
+            timers: Timers::default(),
             ready_count: 0,
             running_count: 0,
         }
@@ -155,10 +159,12 @@ impl Queue {
         slot.stamp = slot.stamp.wrapping_add(1);
         let is_early = matches!(slot.health, Health::Failing { until, .. } if now < until);
         slot.phase = Phase::Running { again: None, is_early };
+        let causes = std::mem::take(&mut slot.causes);
         Some(Work {
             ticket: ticket.slot,
             key: slot.key.clone(),
-            causes: std::mem::take(&mut slot.causes),
+            was_listed: causes.contains(&Cause::Listed),
+            causes,
             failures: slot.failures(),
             waited: now.saturating_duration_since(slot.since),
         })
@@ -166,7 +172,7 @@ impl Queue {
 
     /// When a key comes due by itself; the caller calls [`Queue::next`] again then.
     pub fn deadline(&self) -> Option<Instant> {
-        self.timers.first().map(|(at, _)| *at)
+        self.timers.first().map(|(at, _)| at)
     }
 
     /// Ends a run. Returns in how long the key comes back by itself, if it does.
@@ -270,10 +276,10 @@ impl Queue {
 
     /// Makes the keys ready whose time has come. [`Queue::next`] does it too.
     pub fn tick(&mut self, now: Instant) {
-        while let Some(&(at, index)) = self.timers.first()
+        while let Some((at, index)) = self.timers.first()
             && at <= now
         {
-            let timer = self.slots[index].timer.expect("the timer set mirrors the slots");
+            let timer = self.slots[index].timer.expect("the first timer is alive");
             self.set_timer(index, None);
             self.ring(index, timer.reason, at);
         }
@@ -285,11 +291,13 @@ impl Queue {
     }
 
     fn set_timer(&mut self, index: u32, timer: Option<Timer>) {
-        if let Some(old) = std::mem::replace(&mut self.slots[index].timer, timer) {
-            self.timers.remove(&(old.at, index));
-        }
+        let old = std::mem::replace(&mut self.slots[index].timer, timer);
         if let Some(timer) = timer {
-            self.timers.insert((timer.at, index));
+            self.timers.set(timer.at, index);
+        }
+        if old.is_some() {
+            let slots = &self.slots;
+            self.timers.unset(|at, slot| slots[slot].timer.is_some_and(|timer| timer.at == at));
         }
     }
 }

@@ -160,7 +160,7 @@ fn the_queue_and_the_model_agree() {
         let entropy = Entropy::seeded(seed);
         let config = Config { per_namespace: Some(PER_NAMESPACE), ..Config::default() };
         let mut model = Model {
-            queue: Queue::new(config, Entropy::seeded(seed)),
+            queue: Queue::new(config, &Entropy::seeded(seed)),
             keys: BTreeMap::new(),
             entropy,
             now: Instant::now(),

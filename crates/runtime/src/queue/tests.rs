@@ -12,7 +12,7 @@ struct Bench {
 
 impl Bench {
     fn new(config: Config) -> Self {
-        Self { queue: Queue::new(config, Entropy::seeded(1)), now: Instant::now() }
+        Self { queue: Queue::new(config, &Entropy::seeded(1)), now: Instant::now() }
     }
 
     fn plain() -> Self {

@@ -2,6 +2,7 @@
 //!
 //! An edit (spec, labels, annotations, deletion) is more than a change: it overrides backoff and terminal faults. Our
 //! own write coming back is a change and never an edit, so a failing reconciler that writes does not run in circles.
+//! An object that does not decode is queued as well: nothing can be done with it, but its status can say so.
 
 use homeostat_core::journal::{Cause, Change};
 
@@ -12,6 +13,11 @@ use crate::predicate::Predicate;
 use crate::queue::Urgency;
 
 pub(crate) fn follow<K: Kind>(cache: &Cache<K>, inbox: &Inbox, predicate: Option<Predicate<K>>) {
+    let of_poison = inbox.clone();
+    cache.subscribe_poison(move |key, is_list| match is_list {
+        true => of_poison.add(key, Cause::Listed, Urgency::Background),
+        false => of_poison.add(key, Cause::Edited, Urgency::Edit),
+    });
     let inbox = inbox.clone();
     cache.subscribe(move |delta| {
         let matters =

@@ -182,8 +182,9 @@ impl<K: Kind> Feed<K> {
             }
             Item::Poison { key, error } => {
                 tracing::warn!(object = %key, %error, "object does not decode and is left out until it changes");
-                self.cache.quarantine(key.clone(), error.clone());
-                self.journal.record(&self.source, Entry::Quarantined { object: key, error });
+                self.journal
+                    .record(&self.source, Entry::Quarantined { object: key.clone(), error: error.clone() });
+                self.cache.quarantine(key, error, is_list);
             }
         }
     }
@@ -191,6 +192,8 @@ impl<K: Kind> Feed<K> {
     /// Mappings, predicates and indexes are the user's code and run in this task: one that panics over an object must
     /// not end the watch of all the others.
     fn guarded(key: &Key, observe: impl FnOnce() -> Option<Delta<K>>) -> Option<Delta<K>> {
+        let span = tracing::debug_span!("observe", object = %key);
+        let observe = || span.in_scope(observe);
         catch_unwind(AssertUnwindSafe(observe)).unwrap_or_else(|_| {
             tracing::error!(object = %key, "a mapping, predicate or index panicked over this object");
             None

@@ -1,6 +1,6 @@
 //! One thing is wrong and the rest goes on: a poison object, a missing definition, a forbidden watch.
 
-use homeostat_core::journal::{Entry, WatchState};
+use homeostat_core::journal::{Entry, Next, WatchState};
 use homeostat_runtime::{Action, Controller};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{DynamicObject, PostParams};
@@ -8,7 +8,8 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, CustomResourceExt};
 use serde_json::json;
 
-use crate::lab::{Breakage, Lab, Running, Widget, widget_key};
+use crate::lab::{Lab, Running, Widget, conditions, widget_key};
+use crate::wire::Breakage;
 
 /// The last state of the watch of a resource.
 fn state(running: &Running, name: &str) -> Option<WatchState> {
@@ -45,10 +46,42 @@ async fn a_poison_object_is_left_out_and_heals() {
     assert!(
         matches!(&quarantined[0].entry, Entry::Quarantined { error, .. } if error.contains("expected i64"))
     );
+    assert!(running.metric("homeostat_quarantined_objects{resource=\"test.dev/widgets\"}").await >= 1.0);
+    assert!(
+        running.metric("controller_runtime_terminal_reconcile_errors_total{controller=\"widget\"}").await
+            >= 1.0
+    );
+    assert!(running.page("/readyz").await.contains("test.dev/widgets/default/bad does not decode"));
+    assert!(lab.has_logged("object does not decode"));
+    let status = api.get("bad").await.unwrap().data["status"].clone();
+    let condition = &status["conditions"][0];
+    assert_eq!(
+        (&condition["type"], &condition["status"], &condition["reason"]),
+        (&json!("Reconciled"), &json!("False"), &json!("Undecodable"))
+    );
+    assert!(condition["message"].as_str().unwrap().contains("expected i64"), "{condition}");
     lab.patch::<Widget>("good", json!({"spec": {"size": 2}})).await;
     assert_eq!(lab.log.take(), ["good"], "the watch goes on");
     lab.patch::<Widget>("bad", json!({"spec": {"size": 1}})).await;
-    assert_eq!(lab.log.take(), ["bad"], "and the healed object joins");
+    assert_eq!(lab.log.take()[0], "bad", "and the healed object joins");
+    assert_eq!(running.metric("homeostat_quarantined_objects{resource=\"test.dev/widgets\"}").await, 0.0);
+    let healed = lab.api::<Widget>().get("bad").await.unwrap();
+    assert_eq!(conditions(healed), [["Reconciled", "True", "Succeeded"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poison_object_that_is_deleted_leaves_nothing_behind() {
+    let mut lab = Lab::bare().await;
+    accept_anything(&lab).await;
+    let running = lab.run_logging(|controller| controller).await;
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("test.dev", "v1", "Widget"));
+    let api: Api<DynamicObject> = Api::namespaced_with(lab.client.clone(), "default", &kind);
+    let poison = DynamicObject::new("bad", &kind).data(json!({"spec": {"size": "not a number"}}));
+    api.create(&PostParams::default(), &poison).await.unwrap();
+    lab.rest().await;
+    lab.delete::<Widget>("bad").await;
+    let last = running.journal.about(&widget_key("bad")).pop().unwrap().entry;
+    assert!(matches!(last, Entry::Settled { next: Next::Gone, .. }), "{last:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,6 +106,13 @@ async fn a_missing_definition_is_awaited() {
         error.contains("cannot watch test.dev/widgets") && error.contains("CustomResourceDefinition"),
         "{error}"
     );
+    let fresh = "homeostat_watch_fresh{resource=\"test.dev/widgets\"}";
+    assert_eq!(running.metric(fresh).await, 0.0);
+    assert!(running.metric("homeostat_watch_failures_total{resource=\"test.dev/widgets\"}").await >= 1.0);
+    assert!(
+        running.page("/readyz").await.starts_with("HTTP/1.1 503")
+            && lab.has_logged("cannot watch test.dev/widgets")
+    );
     let mut map = crate::lab::config("map", &[]);
     map.metadata.labels = Some([("test".to_owned(), "yes".to_owned())].into());
     lab.create(&map).await;
@@ -81,6 +121,8 @@ async fn a_missing_definition_is_awaited() {
     lab.widget("w").await;
     lab.pass(60).await;
     assert_eq!(lab.log.take(), ["w"], "and this one as soon as it can");
+    assert_eq!(running.metric(fresh).await, 1.0);
+    assert!(running.page("/readyz").await.starts_with("HTTP/1.1 200"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,8 +160,18 @@ async fn a_forbidden_watch_degrades_what_needs_it_only() {
         });
     let error = failed.expect("reading what is not known is an error, not an empty answer");
     assert!(error.contains("not complete") && error.contains("no right"), "{error}");
+    lab.pass(10).await;
+    let suffering = lab.api::<Widget>().get("w").await.unwrap();
+    assert_eq!(conditions(suffering), [["Reconciled", "False", "Failing"]], "a failure that lasts is told");
+    let fresh = "homeostat_watch_fresh{resource=\"/secrets\"}";
+    assert_eq!(running.metric(fresh).await, 0.0);
+    assert!(running.metric("controller_runtime_reconcile_errors_total{controller=\"widget\"}").await >= 3.0);
+    assert!(lab.has_logged("cannot watch secrets"));
     lab.faults.clear();
     lab.pass(60).await;
+    assert_eq!(running.metric(fresh).await, 1.0);
+    let healed = lab.api::<Widget>().get("w").await.unwrap();
+    assert_eq!(conditions(healed), [["Reconciled", "True", "Succeeded"]]);
     assert_eq!(state(&running, "/secrets"), Some(WatchState::Fresh));
     assert!(matches!(running.journal.about(&widget_key("w")).last().unwrap().entry, Entry::Settled { .. }));
 }

@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::json;
 
-use crate::lab::{Breakage, Lab, Running, Widget};
+use crate::lab::{Lab, Running, Widget};
+use crate::wire::Breakage;
 
 /// A replica that takes three seconds per reconcile and does it again every ten.
 fn replica(lab: &mut Lab, shards: Option<u32>, breakable: bool) -> Running {

@@ -6,7 +6,7 @@ use homeostat_core::journal::{Entry, FaultClass};
 use homeostat_runtime::{Action, Fault, retry_after, terminal};
 use serde_json::json;
 
-use crate::lab::{Lab, Widget, entries};
+use crate::lab::{Lab, Widget, conditions, entries};
 
 #[derive(Debug)]
 enum DatabaseError {
@@ -69,15 +69,15 @@ async fn a_terminal_error_shows_in_the_status_until_an_edit_cures_it() {
     .await;
     lab.widget("w").await;
     lab.patch::<Widget>("w", json!({"spec": {"size": -1}})).await;
-    let conditions = |widget: Widget| {
+    let told = |widget: Widget| {
         let all = widget.status.map(|status| status.base.conditions).unwrap_or_default();
         all.into_iter().map(|one| (one.type_, one.status, one.message)).collect::<Vec<_>>()
     };
     let bad = lab.api::<Widget>().get("w").await.unwrap();
-    assert_eq!(conditions(bad), [("Reconciled".into(), "False".into(), "size is negative".into())]);
+    assert_eq!(told(bad), [("Reconciled".into(), "False".into(), "size is negative".into())]);
     lab.patch::<Widget>("w", json!({"spec": {"size": 1}})).await;
     let good = lab.api::<Widget>().get("w").await.unwrap();
-    assert_eq!(conditions(good), [("Reconciled".into(), "True".into(), String::new())]);
+    assert_eq!(told(good), [("Reconciled".into(), "True".into(), String::new())]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,8 +99,14 @@ async fn a_panic_is_the_error_of_its_object() {
     lab.patch::<Widget>("good", json!({"spec": {"size": 2}})).await;
     assert_eq!(lab.log.take(), ["good"]);
     assert!(matches!(entries(&running, "bad", class)[..], [FaultClass::Panic { .. }]));
+    assert_eq!(running.metric("controller_runtime_reconcile_panics_total{controller=\"widget\"}").await, 1.0);
+    let bad = lab.api::<Widget>().get("bad").await.unwrap();
+    assert_eq!(conditions(bad), [["Reconciled", "False", "Panicked"]]);
+    assert!(lab.has_logged("the reconciler panicked: thirteen"));
     lab.patch::<Widget>("bad", json!({"spec": {"size": 14}})).await;
-    assert_eq!(lab.log.take(), ["bad"], "it heals without a restart");
+    assert_eq!(lab.log.take()[0], "bad", "it heals without a restart");
+    let good = lab.api::<Widget>().get("bad").await.unwrap();
+    assert_eq!(conditions(good), [["Reconciled", "True", "Succeeded"]]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,11 +1,11 @@
 //! What happens while nobody watches: deletions in a gap, expired revisions, a server that goes away.
 
-use homeostat_core::Revision;
 use homeostat_core::journal::{Cause, Change, Entry};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
-use crate::lab::{Breakage, Lab, Widget, config, entries};
+use crate::lab::{Lab, Widget, config, entries};
+use crate::wire::Breakage;
 
 fn causes(entry: Entry) -> Option<Vec<Cause>> {
     match entry {
@@ -19,10 +19,7 @@ async fn in_a_gap(lab: &Lab, deed: impl Future<Output = ()>) {
     lab.faults.set(|_| Some(Breakage::Unreachable));
     lab.faults.cut();
     deed.await;
-    let newest = lab.store.snapshot().revision();
-    lab.store.compact(Revision::new(newest.get())).await.expect("history can be dropped");
-    lab.faults.clear();
-    lab.pass(60).await;
+    lab.return_without_history().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,7 +61,7 @@ async fn an_object_changed_in_a_gap_is_reconciled() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_returns_is_followed_from_where_it_was() {
     let mut lab = Lab::new().await;
-    lab.run_logging(|controller| controller).await;
+    let running = lab.run_logging(|controller| controller).await;
     lab.widget("w").await;
     lab.log.take();
     lab.faults.set(|_| Some(Breakage::Unreachable));
@@ -72,9 +69,15 @@ async fn a_server_that_returns_is_followed_from_where_it_was() {
     lab.patch::<Widget>("w", json!({"spec": {"size": 9}})).await;
     lab.pass(100).await;
     assert!(lab.log.take().is_empty());
+    let fresh = "homeostat_watch_fresh{resource=\"test.dev/widgets\"}";
+    assert_eq!(running.metric(fresh).await, 0.0);
+    assert!(running.page("/readyz").await.contains("the server is not reachable"));
+    assert!(running.page("/healthz").await.starts_with("HTTP/1.1 200"), "a restart would not help");
+    assert!(lab.has_logged("cannot watch test.dev/widgets"));
     lab.faults.clear();
     lab.pass(60).await;
     assert_eq!(lab.log.take(), ["w"]);
+    assert_eq!(running.metric(fresh).await, 1.0);
 }
 
 #[tokio::test(start_paused = true)]

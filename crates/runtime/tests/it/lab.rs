@@ -1,14 +1,15 @@
-//! A laboratory: an API server in this process, a client that breaks on demand, one custom kind, and a log of what was
-//! reconciled.
+//! A laboratory: an API server in this process or, over TLS, in another; a client that breaks on demand, one custom
+//! kind, and a log of what was reconciled.
+//!
+//! Time is virtual either way. With a server in another process it moves in steps, and between them the laboratory
+//! waits until nothing has passed on the wire for a number of answered questions: the slower the machine, the longer.
 
-use std::pin::Pin;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
-use futures::StreamExt;
 use homeostat_apiserver::ApiServer;
-use homeostat_apiserver::body::Body as ServerBody;
 use homeostat_core::journal::Entry;
 use homeostat_core::{Clock, Entropy, Key};
 use homeostat_runtime::{
@@ -16,22 +17,30 @@ use homeostat_runtime::{
 };
 use homeostat_store::SharedStore;
 use homeostat_store::memory::Memory;
-use http::{Request, Response};
-use http_body::Frame;
-use http_body_util::{BodyStream, StreamBody};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::client::Body;
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, CustomResource, CustomResourceExt, Resource};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
+
+use crate::remote::Remote;
+pub(crate) use crate::wire::Breakage;
+use crate::wire::{Faults, Hold, Wire};
+
+/// Questions a server in another process answers in a row without anything else passing, before it is called quiet.
+const QUIET_QUESTIONS: u32 = 24;
+
+/// Steps in which a long time passes when the server is another process, and the shortest of them: below the 20
+/// seconds after which a list that pauses counts as broken.
+const STEPS_MAX: u64 = 60;
 
 /// The kind under test.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
@@ -52,116 +61,60 @@ pub(crate) struct WidgetStatus {
     pub(crate) base: StatusBase,
 }
 
-/// What a broken client answers instead of asking the server.
-#[derive(Clone)]
-pub(crate) enum Breakage {
-    /// This status code and message.
-    Refuse(u16, &'static str),
-    /// No answer: the connection fails.
-    Unreachable,
-    /// Never served and never answered.
-    Hang,
-    /// Served, and never answered.
-    Lost,
-}
-
-type Rule = Box<dyn Fn(&Request<Body>) -> Option<Breakage> + Send>;
-
-/// Faults between the operator and the server.
-#[derive(Clone, Default)]
-pub(crate) struct Faults(Arc<Mutex<FaultState>>);
-
-#[derive(Default)]
-struct FaultState {
-    rule: Option<Rule>,
-    cut: CancellationToken,
-}
-
-impl Faults {
-    /// From now on requests that the rule names break.
-    pub(crate) fn set(&self, rule: impl Fn(&Request<Body>) -> Option<Breakage> + Send + 'static) {
-        self.0.lock().unwrap().rule = Some(Box::new(rule));
-    }
-
-    pub(crate) fn clear(&self) {
-        self.0.lock().unwrap().rule = None;
-    }
-
-    /// Ends every open answer: the watches break off.
-    pub(crate) fn cut(&self) {
-        std::mem::take(&mut self.0.lock().unwrap().cut).cancel();
-    }
-}
-
-#[derive(Clone)]
-struct Wire {
-    server: ApiServer,
-    faults: Faults,
-}
-
-type WireBody = StreamBody<
-    Pin<
-        Box<
-            dyn futures::Stream<Item = std::result::Result<Frame<bytes::Bytes>, std::convert::Infallible>>
-                + Send,
-        >,
-    >,
->;
-
-impl tower::Service<Request<Body>> for Wire {
-    type Response = Response<WireBody>;
-    type Error = std::io::Error;
-    type Future = Pin<Box<dyn Future<Output = std::result::Result<Self::Response, Self::Error>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<std::result::Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (breakage, cut) = {
-            let state = self.faults.0.lock().unwrap();
-            (state.rule.as_ref().and_then(|rule| rule(&request)), state.cut.clone())
-        };
-        let mut server = self.server.clone();
-        Box::pin(async move {
-            match breakage {
-                Some(Breakage::Unreachable) => return Err(std::io::Error::other("connection refused")),
-                Some(Breakage::Refuse(code, message)) => return Ok(refusal(code, message)),
-                Some(Breakage::Hang) => std::future::pending().await,
-                Some(Breakage::Lost) | None => {}
-            }
-            let response =
-                tower::Service::call(&mut server, request).await.expect("the server always answers");
-            if matches!(breakage, Some(Breakage::Lost)) {
-                std::future::pending::<()>().await;
-            }
-            Ok(response.map(|body| cuttable(body, cut)))
-        })
-    }
-}
-
-fn cuttable(body: ServerBody, cut: CancellationToken) -> WireBody {
-    StreamBody::new(Box::pin(BodyStream::new(body).take_until(cut.cancelled_owned())))
-}
-
-fn refusal(code: u16, message: &str) -> Response<WireBody> {
-    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message,
-                        "reason": "Testing", "code": code});
-    let body = cuttable(ServerBody::from(status.to_string()), CancellationToken::new());
-    Response::builder().status(code).body(body).expect("a valid response")
-}
-
 /// The laboratory.
 pub(crate) struct Lab {
     /// A client that never breaks.
     pub(crate) client: Client,
-    pub(crate) store: SharedStore,
     pub(crate) faults: Faults,
     pub(crate) log: Log,
     clock: Clock,
     broken: Client,
     seed: u64,
     tasks: JoinSet<()>,
+    server: Server,
+    logged: Logged,
+    /// Everything that passed on the wires and was written in journals.
+    traffic: Arc<AtomicU64>,
+}
+
+/// A writer for the log that can be read.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What was logged on this thread, which is the whole test's.
+struct Logged {
+    lines: Lines,
+    _guard: tracing::subscriber::DefaultGuard,
+}
+
+impl Logged {
+    fn start() -> Self {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::WARN)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        Self { lines, _guard: tracing::subscriber::set_default(subscriber) }
+    }
+}
+
+/// Where the API is.
+enum Server {
+    Here { store: SharedStore },
+    Remote { direct: Client, _process: Remote },
 }
 
 /// What the reconcilers said.
@@ -184,12 +137,31 @@ pub(crate) struct Running {
     pub(crate) journal: Journal,
     pub(crate) stop: CancellationToken,
     task: tokio::task::AbortHandle,
+    admin: SocketAddr,
 }
 
 impl Running {
     /// Ends the operator where it stands, as `kill -9` does.
     pub(crate) fn kill(&self) {
         self.task.abort();
+    }
+
+    /// A page of the admin server, asked for over TCP as a kubelet or Prometheus would.
+    pub(crate) async fn page(&self, path: &str) -> String {
+        let _hold = Hold::new();
+        let mut stream = tokio::net::TcpStream::connect(self.admin).await.expect("it listens");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("it answers");
+        answer
+    }
+
+    /// The value of the metric with this name and these labels; zero when there is none yet.
+    pub(crate) async fn metric(&self, name: &str) -> f64 {
+        let page = self.page("/metrics").await;
+        let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.map_or(0.0, |value| value.parse().expect("a number"))
     }
 }
 
@@ -204,15 +176,33 @@ impl Lab {
     /// A server without it.
     pub(crate) async fn bare() -> Self {
         let clock = Clock::virtual_from(Timestamp::from_second(1_800_000_000).unwrap());
-        let store: SharedStore = Arc::new(Memory::with(clock, homeostat_store::Limits::default()));
-        let builder = ApiServer::builder(store.clone()).clock(clock).entropy(Entropy::seeded(7));
-        let (server, keeper) = builder.build().await.expect("the store takes the first objects");
         let mut tasks = JoinSet::new();
-        tasks.spawn(keeper.run(CancellationToken::new()));
-        let faults = Faults::default();
-        let broken = Client::new(Wire { server: server.clone(), faults: faults.clone() }, "default");
-        let client = Client::new(Wire { server, faults: Faults::default() }, "default");
-        Self { client, store, faults, log: Log::default(), clock, broken, seed: 10, tasks }
+        let (direct, server) = match Remote::start() {
+            Some(process) => {
+                let direct = process.client().await;
+                (direct.clone(), Server::Remote { direct, _process: process })
+            }
+            None => serve_here(clock, &mut tasks).await,
+        };
+        let (faults, traffic) = (Faults::default(), Arc::<AtomicU64>::default());
+        let is_remote = matches!(server, Server::Remote { .. });
+        let client = |faults| {
+            let wire = Wire { server: direct.clone(), faults, is_remote, traffic: traffic.clone() };
+            Client::new(wire, "default")
+        };
+        let (broken, client) = (client(faults.clone()), client(Faults::default()));
+        Self {
+            client,
+            faults,
+            log: Log::default(),
+            clock,
+            broken,
+            seed: 10,
+            tasks,
+            server,
+            logged: Logged::start(),
+            traffic,
+        }
     }
 
     pub(crate) async fn install_widgets(&self) {
@@ -231,14 +221,20 @@ impl Lab {
         self.seed += 1;
         let operator =
             Operator::new("widgets.test.dev").time_and_chance(self.clock, Entropy::seeded(self.seed));
-        let operator = build(operator);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let admin = listener.local_addr().expect("it is bound");
+        let operator = build(operator).serve_on(listener);
+        let traffic = self.traffic.clone();
+        operator.journal().fold(move |_| {
+            traffic.fetch_add(1, Ordering::Relaxed);
+        });
         let (journal, stop) = (operator.journal(), CancellationToken::new());
         let client = if breakable { &self.broken } else { &self.client };
         let (client, token) = (client.clone(), stop.clone());
         let task = self.tasks.spawn(async move {
             operator.run_on(client, token).await.expect("the operator ends well");
         });
-        Running { journal, stop, task }
+        Running { journal, stop, task, admin }
     }
 
     /// An operator whose reconciler logs the names of the widgets it is called with.
@@ -270,12 +266,61 @@ impl Lab {
 
     /// Waits until nothing moves without the clock: virtual time only passes when every task waits.
     pub(crate) async fn rest(&self) {
+        self.quiet().await;
         tokio::time::sleep(Duration::from_millis(1)).await;
+        self.quiet().await;
+    }
+
+    /// With a server in another process: waits until nothing has passed for a while.
+    async fn quiet(&self) {
+        let Server::Remote { direct, .. } = &self.server else { return };
+        let _hold = Hold::new();
+        let (mut before, mut questions) = (0, 0);
+        while questions < QUIET_QUESTIONS {
+            direct.apiserver_version().await.expect("the server answers");
+            let passed = self.traffic.load(Ordering::Relaxed);
+            questions = if passed == before { questions + 1 } else { 0 };
+            before = passed;
+        }
     }
 
     pub(crate) async fn pass(&self, seconds: u64) {
-        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        let steps = match self.server {
+            Server::Here { .. } => 1,
+            Server::Remote { .. } => seconds.clamp(1, STEPS_MAX),
+        };
+        for step in 0..steps {
+            let until = Duration::from_secs(seconds) * u32::try_from(step + 1).unwrap()
+                / u32::try_from(steps).unwrap();
+            let from =
+                Duration::from_secs(seconds) * u32::try_from(step).unwrap() / u32::try_from(steps).unwrap();
+            tokio::time::sleep(until - from).await;
+            self.quiet().await;
+        }
         self.rest().await;
+    }
+
+    /// Lets the operator reach the server again, which has forgotten its history: only a list can close the gap.
+    pub(crate) async fn return_without_history(&self) {
+        match &self.server {
+            Server::Here { store } => {
+                store.compact(store.snapshot().revision()).await.expect("history can be dropped");
+                self.faults.clear();
+            }
+            // A process cannot be told to forget; the wire answers in its place.
+            Server::Remote { .. } => self.faults.set(|request| {
+                let query = request.uri().query().unwrap_or_default();
+                let is_resumed = query.contains("watch=true") && !query.contains("sendInitialEvents");
+                is_resumed.then_some(Breakage::Refuse(410, "too old resource version"))
+            }),
+        }
+        self.pass(60).await;
+        self.faults.clear();
+    }
+
+    /// Did a warning or an error with these words go to the log?
+    pub(crate) fn has_logged(&self, words: &str) -> bool {
+        String::from_utf8_lossy(&self.logged.lines.0.lock().unwrap()).contains(words)
     }
 
     pub(crate) fn api<K>(&self) -> Api<K>
@@ -355,6 +400,14 @@ impl Lab {
     }
 }
 
+async fn serve_here(clock: Clock, tasks: &mut JoinSet<()>) -> (Client, Server) {
+    let store: SharedStore = Arc::new(Memory::with(clock, homeostat_store::Limits::default()));
+    let builder = ApiServer::builder(store.clone()).clock(clock).entropy(Entropy::seeded(7));
+    let (server, keeper) = builder.build().await.expect("the store takes the first objects");
+    tasks.spawn(keeper.run(CancellationToken::new()));
+    (Client::new(server, "default"), Server::Here { store })
+}
+
 /// A ConfigMap, owned by these widgets.
 pub(crate) fn config(name: &str, owners: &[&Widget]) -> ConfigMap {
     let references =
@@ -377,4 +430,10 @@ pub(crate) fn widget_key(name: &str) -> Key {
 /// The entries of the journal about a widget that `pick` picks.
 pub(crate) fn entries<T>(running: &Running, name: &str, pick: impl Fn(Entry) -> Option<T>) -> Vec<T> {
     running.journal.about(&widget_key(name)).into_iter().filter_map(|record| pick(record.entry)).collect()
+}
+
+/// Type, status, reason and message of each condition of a widget.
+pub(crate) fn conditions(widget: Widget) -> Vec<[String; 3]> {
+    let all = widget.status.map(|status| status.base.conditions).unwrap_or_default();
+    all.into_iter().map(|one| [one.type_, one.status, one.reason]).collect()
 }

@@ -1,4 +1,5 @@
-//! The runtime against the in-process API server, with paused time: every wait is virtual and every run is the same.
+//! The runtime against the API server, with paused time: every wait is virtual. In this process unless
+//! `HOMEOSTAT_TEST_SERVER` names a `homeostat` program, which then serves each test over TLS.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,7 +15,12 @@ mod finalizers;
 mod gaps;
 mod handlers;
 mod lab;
+#[cfg(feature = "otel")]
+mod otel;
 mod outcomes;
+mod remote;
+mod shutdown;
 mod triggers;
+mod wire;
 mod world;
 mod writes;

@@ -140,3 +140,27 @@ async fn an_owner_in_another_namespace_is_refused() {
     });
     assert!(errors[0].contains("cannot own") && errors[0].contains("apply_unowned"), "{errors:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn events_that_wait_at_the_stop_are_sent() {
+    let mut lab = Lab::new().await;
+    let stop = Arc::new(std::sync::OnceLock::<homeostat_runtime::CancellationToken>::new());
+    let own = stop.clone();
+    let running = lab
+        .run_with(move |_, cx| {
+            let own = own.clone();
+            async move {
+                for number in 0..20 {
+                    cx.event(Severity::Normal, "Counting", format!("this is number {number}"));
+                }
+                own.get().expect("it was set before the widget was made").cancel();
+                Ok(Action::await_change())
+            }
+        })
+        .await;
+    stop.set(running.stop.clone()).unwrap();
+    lab.widget("w").await;
+    lab.pass(1).await;
+    let events = lab.api::<Event>().list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(events.len(), 20);
+}

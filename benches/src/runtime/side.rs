@@ -1,0 +1,150 @@
+//! The same controller of ConfigMaps on either runtime: what differs between the two is here and nowhere else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use homeostat_runtime::{Action, CancellationToken, Controller, Kind, Operator};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Endpoints, LimitRange, PersistentVolumeClaim, Secret, Service, ServiceAccount,
+};
+use kube::{Api, Client, ResourceExt};
+use kube_runtime::controller::Action as TheirAction;
+use kube_runtime::watcher;
+use tokio::task::JoinHandle;
+
+/// Which runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Side {
+    Ours,
+    Theirs,
+}
+
+/// What a reconcile asks for.
+#[derive(Clone, Copy)]
+pub(super) enum Reply {
+    Settled,
+    Again,
+}
+
+/// What is done with an object, by its name.
+pub(super) type Deed = Arc<dyn Fn(String) -> BoxFuture<'static, Reply> + Send + Sync>;
+
+/// How the controller is built.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Setup<'a> {
+    /// Six more kinds are watched as owned.
+    pub(super) with_children: bool,
+    /// Reconciles at a time; each runtime's own default when absent.
+    pub(super) concurrency: Option<u16>,
+    /// Only objects with these labels.
+    pub(super) labels: Option<&'a str>,
+}
+
+/// A controller at work; ended when dropped.
+pub(super) struct Running {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    /// Ends it and waits for the end.
+    pub(super) async fn end(mut self) {
+        self.stop.cancel();
+        // Theirs runs its stream to no end, and may have died of a panic.
+        if tokio::time::timeout(Duration::from_secs(2), &mut self.task).await.is_err() {
+            self.task.abort();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Side {
+    pub(super) const BOTH: [Self; 2] = [Self::Ours, Self::Theirs];
+
+    pub(super) fn start(self, client: Client, setup: Setup<'_>, deed: Deed) -> Running {
+        match self {
+            Self::Ours => ours(client, setup, deed),
+            Self::Theirs => theirs(client, setup, deed),
+        }
+    }
+}
+
+fn ours(client: Client, setup: Setup<'_>, deed: Deed) -> Running {
+    let mut controller = Controller::<ConfigMap>::new();
+    if let Some(limit) = setup.concurrency {
+        controller = controller.concurrency(limit.into());
+    }
+    if let Some(labels) = setup.labels {
+        controller = controller.labels(labels);
+    }
+    if setup.with_children {
+        controller = controller
+            .owns::<Secret>()
+            .owns::<Service>()
+            .owns::<ServiceAccount>()
+            .owns::<Endpoints>()
+            .owns::<LimitRange>()
+            .owns::<PersistentVolumeClaim>();
+    }
+    let control = controller.reconcile(move |map, _| {
+        let done = deed(map.name_any());
+        async move {
+            Ok(match done.await {
+                Reply::Settled => Action::await_change(),
+                Reply::Again => Action::requeue_now(),
+            })
+        }
+    });
+    let stop = CancellationToken::new();
+    let operator = Operator::new("bench.homeostat.dev").control(control).grace(Duration::ZERO);
+    let run = operator.run_on(client, stop.clone());
+    Running { stop, task: tokio::spawn(async move { run.await.expect("it ends well") }) }
+}
+
+fn theirs(client: Client, setup: Setup<'_>, deed: Deed) -> Running {
+    let config = match setup.labels {
+        Some(labels) => watcher::Config::default().labels(labels),
+        None => watcher::Config::default(),
+    };
+    let mut controller = kube_runtime::Controller::new(Api::<ConfigMap>::all(client.clone()), config);
+    if setup.with_children {
+        controller = owns::<Secret>(controller, &client);
+        controller = owns::<Service>(controller, &client);
+        controller = owns::<ServiceAccount>(controller, &client);
+        controller = owns::<Endpoints>(controller, &client);
+        controller = owns::<LimitRange>(controller, &client);
+        controller = owns::<PersistentVolumeClaim>(controller, &client);
+    }
+    if let Some(limit) = setup.concurrency {
+        controller = controller.with_config(kube_runtime::controller::Config::default().concurrency(limit));
+    }
+    let stream = controller.run(
+        move |map, _| {
+            let done = deed(map.name_any());
+            async move {
+                Ok::<_, std::io::Error>(match done.await {
+                    Reply::Settled => TheirAction::await_change(),
+                    Reply::Again => TheirAction::requeue(Duration::ZERO),
+                })
+            }
+        },
+        |_, _, _| TheirAction::await_change(),
+        Arc::new(()),
+    );
+    let task = tokio::spawn(stream.for_each(|_| std::future::ready(())));
+    Running { stop: CancellationToken::new(), task }
+}
+
+fn owns<T: Kind>(
+    controller: kube_runtime::Controller<ConfigMap>,
+    client: &Client,
+) -> kube_runtime::Controller<ConfigMap> {
+    controller.owns(Api::<T>::all(client.clone()), watcher::Config::default())
+}

@@ -1,0 +1,162 @@
+//! The programs under test: the server, the operators of `examples/`, and kubectl.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Between two looks at a condition.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Looks until there is something to see.
+#[track_caller]
+pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..PATIENCE.as_millis() / LOOK.as_millis() {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        sleep(LOOK);
+    }
+    panic!("not within a minute: {what}");
+}
+
+/// A program built beside this test; built now if it is not there.
+fn program(place: &str, build: &[&str]) -> PathBuf {
+    let folder = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
+    let program = folder.join(place);
+    if !program.exists() {
+        let release: &[&str] = if cfg!(debug_assertions) { &[] } else { &["--release"] };
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let built = Command::new(cargo).arg("build").args(build).args(release).status().unwrap();
+        assert!(built.success(), "{place} does not build");
+    }
+    program
+}
+
+/// A running program; killed with its owner.
+pub(crate) struct Program {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Program {
+    fn start(mut command: Command, log: PathBuf) -> Self {
+        let output = File::options().create(true).append(true).open(&log).unwrap();
+        command.stderr(output);
+        Self { child: command.spawn().unwrap(), log }
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// Ends it without asking.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Is it still there?
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An operator of `examples/`.
+pub(crate) fn operator(folder: &Path, name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Program {
+    let mut command = Command::new(example(name));
+    let log = folder.join(format!(
+        "{name}-{}.log",
+        variables.iter().map(|(_, value)| value.replace('/', "-")).collect::<String>()
+    ));
+    command
+        .args(arguments)
+        .current_dir(folder)
+        .env_remove("KUBECONFIG")
+        .env_remove("KUBERNETES_SERVICE_HOST");
+    command.envs(variables.iter().copied());
+    Program::start(command, log)
+}
+
+/// Where an example was built.
+pub(crate) fn example(name: &str) -> PathBuf {
+    program(&format!("examples/{name}"), &["--package", "homeostat", "--example", name])
+}
+
+/// `homeostat up`.
+pub(crate) struct Server {
+    pub(crate) program: Program,
+    pub(crate) kubeconfig: PathBuf,
+    address: String,
+    folder: PathBuf,
+}
+
+impl Server {
+    /// In this folder, on any free port.
+    pub(crate) fn start(folder: &Path) -> Self {
+        Self::listen(folder, "127.0.0.1:0")
+    }
+
+    fn listen(folder: &Path, address: &str) -> Self {
+        let mut command = Command::new(program("homeostat", &["--package", "homeostat-cli"]));
+        command.args(["up", "--data-dir", "data", "--listen", address]);
+        command.current_dir(folder).stdout(Stdio::piped());
+        let mut program = Program::start(command, folder.join("server.log"));
+        let mut line = String::new();
+        BufReader::new(program.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let url = line.strip_prefix("ready https://").unwrap_or_else(|| panic!("the server said {line:?}"));
+        let (address, rest) = url.trim().split_once(' ').unwrap();
+        let kubeconfig = folder.join(rest.strip_prefix("kubeconfig=").unwrap());
+        Self { program, kubeconfig, address: address.to_owned(), folder: folder.to_owned() }
+    }
+
+    /// The control plane inside an operator.
+    pub(crate) fn of_operator(program: Program, folder: &Path, kubeconfig: PathBuf) -> Self {
+        Self { program, kubeconfig, address: String::new(), folder: folder.to_owned() }
+    }
+
+    /// Comes back after it was killed, with its objects and at its address.
+    pub(crate) fn restart(&mut self) {
+        let again = Self::listen(&self.folder, &self.address);
+        *self = again;
+    }
+
+    /// What kubectl prints; none when it fails.
+    pub(crate) fn try_kubectl(&self, arguments: &[&str], input: &str) -> Option<String> {
+        let mut child = Command::new("kubectl")
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(File::options().create(true).append(true).open(self.folder.join("kubectl.log")).unwrap())
+            .spawn()
+            .expect("kubectl is installed");
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+    }
+
+    /// What kubectl prints.
+    #[track_caller]
+    pub(crate) fn kubectl(&self, arguments: &[&str], input: &str) -> String {
+        self.try_kubectl(arguments, input).unwrap_or_else(|| {
+            let said = std::fs::read_to_string(self.folder.join("kubectl.log")).unwrap_or_default();
+            panic!("kubectl {arguments:?} failed:\n{said}")
+        })
+    }
+}

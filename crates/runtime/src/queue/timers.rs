@@ -1,0 +1,74 @@
+//! When keys come back by themselves: a heap of moments, beside which each slot knows its own.
+//!
+//! **Invariant:** the slot is the truth. An entry whose moment is not its slot's is dead; it is dropped when it reaches
+//! the top, and all dead ones when they outnumber the living. So a million keys that settle (each plans its periodic
+//! pass, far away and at random) cost a push each, which is O(1) on average and touches little memory, where an
+//! ordered set would walk a tree that no processor cache holds.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use tokio::time::Instant;
+
+/// Dead entries that are always tolerated: below this a sweep costs more than it frees.
+const DEAD_TOLERATED: usize = 64;
+
+/// The moments at which slots are due.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    heap: BinaryHeap<Reverse<(Instant, u32)>>,
+    alive: usize,
+}
+
+impl Timers {
+    /// This slot is due at this moment.
+    pub(super) fn set(&mut self, at: Instant, slot: u32) {
+        self.heap.push(Reverse((at, slot)));
+        self.alive += 1;
+    }
+
+    /// A slot is no longer due when it was; `is_alive` compares an entry with its slot.
+    pub(super) fn unset(&mut self, is_alive: impl Fn(Instant, u32) -> bool) {
+        self.alive -= 1;
+        if self.heap.len() > 2 * self.alive + DEAD_TOLERATED {
+            self.heap.retain(|Reverse((at, slot))| is_alive(*at, *slot));
+        }
+        while let Some(Reverse((at, slot))) = self.heap.peek()
+            && !is_alive(*at, *slot)
+        {
+            self.heap.pop();
+        }
+    }
+
+    /// The earliest.
+    pub(super) fn first(&self) -> Option<(Instant, u32)> {
+        self.heap.peek().map(|Reverse(entry)| *entry)
+    }
+
+    /// How many slots are due at some time.
+    pub(super) fn len(&self) -> usize {
+        self.alive
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_replanned_for_ever_leaves_no_trail() {
+        let start = Instant::now();
+        let mut timers = Timers::default();
+        let mut truth = start;
+        timers.set(truth, 0);
+        for second in 1..10_000 {
+            truth = start + Duration::from_secs(second);
+            timers.set(truth, 0);
+            timers.unset(|at, _| at == truth);
+            assert!(timers.heap.len() <= DEAD_TOLERATED + 2);
+        }
+        assert_eq!((timers.first(), timers.len()), (Some((truth, 0)), 1));
+    }
+}

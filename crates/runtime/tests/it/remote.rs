@@ -1,0 +1,55 @@
+//! `homeostat up` as a process of its own, reached over TLS: the same tests, the whole way.
+//!
+//! `HOMEOSTAT_TEST_SERVER` names the program. Each test starts its own, in memory, so none sees another's objects.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use kube::Client;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+
+/// The program to test against; the server in this process when it is not set.
+const PROGRAM: &str = "HOMEOSTAT_TEST_SERVER";
+
+/// A running server; ended with the test.
+pub(crate) struct Remote {
+    child: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Remote {
+    /// Starts the server, if there is one to be tested against.
+    pub(crate) fn start() -> Option<Self> {
+        let program = std::env::var_os(PROGRAM)?;
+        let folder = tempfile::tempdir().expect("a folder for the kubeconfig");
+        let mut child = Command::new(program)
+            .args(["up", "--ephemeral", "--listen", "127.0.0.1:0", "--kubeconfig", "kubeconfig"])
+            .current_dir(folder.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program named by HOMEOSTAT_TEST_SERVER starts");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("it says when it is ready");
+        assert!(line.starts_with("ready https://"), "the server said {line:?}");
+        Some(Self { child, folder })
+    }
+
+    /// A client with the credentials the server wrote. Its own limits are switched off: they would count virtual time.
+    pub(crate) async fn client(&self) -> Client {
+        let kubeconfig =
+            Kubeconfig::read_from(self.folder.path().join("kubeconfig")).expect("it was written");
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        let mut config = config.expect("it is complete");
+        (config.connect_timeout, config.read_timeout, config.write_timeout) = (None, None, None);
+        Client::try_from(config).expect("its certificates are good")
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
