@@ -49,31 +49,38 @@ impl<K: Kind> Context<K> {
 
     /// Merges `patch` into this very object (by its uid). A `resourceVersion` in the patch makes it conditional.
     pub async fn patch<T: Kind>(&self, object: &T, patch: Value) -> Result<Arc<T>, Error> {
-        self.send_patch(object, None, patch).await
+        let patch = addressed(object, patch);
+        self.send_patch(object, None, &Patch::Merge(patch)).await
+    }
+
+    /// Like [`patch`](Self::patch) for kinds of Kubernetes itself: lists are merged item by item, and directives such
+    /// as `$deleteFromPrimitiveList` take single items out, so nobody else's are touched.
+    pub async fn patch_strategic<T: Kind>(&self, object: &T, patch: Value) -> Result<Arc<T>, Error> {
+        let patch = addressed(object, patch);
+        self.send_patch(object, None, &Patch::Strategic(patch)).await
     }
 
     /// Like [`patch`](Self::patch), through the status subresource and at once:
     /// [`status`](Self::status) is for the end of a reconcile.
     pub async fn patch_status<T: Kind>(&self, object: &T, patch: Value) -> Result<Arc<T>, Error> {
-        self.send_patch(object, Some("status"), patch).await
+        let patch = addressed(object, patch);
+        self.send_patch(object, Some("status"), &Patch::Merge(patch)).await
     }
 
     async fn send_patch<T: Kind>(
         &self,
         object: &T,
         subresource: Option<&str>,
-        mut patch: Value,
+        patch: &Patch<Value>,
     ) -> Result<Arc<T>, Error> {
         let target = key_of(object);
         self.admitted(&target)?;
-        patch["metadata"]["uid"] = json!(object.meta().uid);
         let url = Path::new(T::url_path(&(), object.meta().namespace.as_deref()));
         let manager = self.0.engine.ground.name.to_string();
         let params = PatchParams { field_manager: Some(manager), ..PatchParams::default() };
-        let patch = Patch::Merge(patch);
         let request = match subresource {
-            None => url.patch(target.name(), &params, &patch),
-            Some(subresource) => url.patch_subresource(subresource, target.name(), &params, &patch),
+            None => url.patch(target.name(), &params, patch),
+            Some(subresource) => url.patch_subresource(subresource, target.name(), &params, patch),
         };
         let attempt = Attempt { verb: "patch", target: target.as_str() };
         let answer = call(&self.0.engine.ground.client, attempt, request).await;
@@ -98,6 +105,12 @@ impl<K: Kind> Context<K> {
             Err(_) => Arc::new(object),
         }
     }
+}
+
+/// A patch that applies to this very object only.
+fn addressed<T: Kind>(object: &T, mut patch: Value) -> Value {
+    patch["metadata"]["uid"] = json!(object.meta().uid);
+    patch
 }
 
 fn body_of<B: Kind>(desired: &B, target: &Key) -> Result<Vec<u8>, Error> {

@@ -109,32 +109,21 @@ async fn owner_is_alive<K: Kind>(cx: &Context<K>) -> Result<bool, Error> {
 async fn adopt<K: Kind, T: Kind>(cx: &Context<K>, object: &T) -> Result<Option<Arc<T>>, Error> {
     let Some(reference) = cx.object().controller_owner_ref(&()) else { return Ok(None) };
     let reference = OwnerReference { block_owner_deletion: Some(true), ..reference };
-    let mut references = object.meta().owner_references.clone().unwrap_or_default();
-    references.push(reference);
-    let adopted = set_owners(cx, object, &references).await;
+    let patch = json!({"metadata": {"ownerReferences": [reference]}});
+    let adopted = cx.patch_strategic(object, patch).await;
     adopted.map(Some).or_else(|error| if is_settled_elsewhere(&error) { Ok(None) } else { Err(error) })
 }
 
 async fn release<K: Kind, T: Kind>(cx: &Context<K>, object: &T) -> Result<(), Error> {
-    let mut references = object.meta().owner_references.clone().unwrap_or_default();
-    references.retain(|reference| Some(&reference.uid) != cx.object().meta().uid.as_ref());
-    let released = set_owners(cx, object, &references).await.map(drop);
+    let uid = &cx.object().meta().uid;
+    let patch = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": uid}]}});
+    let released = cx.patch_strategic(object, patch).await.map(drop);
     released.or_else(|error| if is_settled_elsewhere(&error) { Ok(()) } else { Err(error) })
 }
 
-/// Gone, or another one by now: the next event tells.
+/// Gone, another one by now, or controlled by somebody faster: the next event tells.
 fn is_settled_elsewhere(error: &Error) -> bool {
-    error.is_not_found() || error.is_conflict()
-}
-
-/// The list is replaced whole, so the write is conditional: nobody else's reference is lost.
-async fn set_owners<K: Kind, T: Kind>(
-    cx: &Context<K>,
-    object: &T,
-    references: &[OwnerReference],
-) -> Result<Arc<T>, Error> {
-    let revision = &object.meta().resource_version;
-    cx.patch(object, json!({"metadata": {"ownerReferences": references, "resourceVersion": revision}})).await
+    matches!(error.code(), Some(404 | 409 | 422))
 }
 
 #[cfg(test)]

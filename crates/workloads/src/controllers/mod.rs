@@ -9,7 +9,9 @@
 
 mod claim;
 mod crew;
+mod cron_job;
 mod deployment;
+mod job;
 mod number;
 mod pod;
 mod rank;
@@ -24,5 +26,9 @@ const NAME: &str = "workloads.homeostat.dev";
 
 /// All of them, ready to run on any server.
 pub fn operator() -> Operator {
-    Operator::new(NAME).control(deployment::control()).control(replica_set::control())
+    let operator = Operator::new(NAME)
+        .control(deployment::control())
+        .control(replica_set::control())
+        .control(cron_job::control());
+    job::controls().into_iter().fold(operator, Operator::control)
 }

@@ -12,14 +12,18 @@ use serde_json::{Value, json};
 /// Follows the Pods of all namespaces until dropped.
 pub(crate) async fn run(client: Client) {
     let all: Api<Pod> = Api::all(client.clone());
-    let mut revision = all.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    // A watch ends now and then, and what it resumes from may be gone: a list begins anew.
     loop {
+        let listed = all.list(&ListParams::default()).await.unwrap();
+        for pod in &listed.items {
+            tend(&client, pod).await;
+        }
+        let revision = listed.metadata.resource_version.unwrap();
         let mut events = all.watch(&WatchParams::default(), &revision).await.unwrap().boxed();
-        while let Ok(Some(event)) = events.try_next().await {
-            if let WatchEvent::Added(pod) | WatchEvent::Modified(pod) = event {
-                revision = pod.resource_version().unwrap();
-                tend(&client, &pod).await;
-            }
+        while let Ok(Some(WatchEvent::Added(pod) | WatchEvent::Modified(pod) | WatchEvent::Deleted(pod))) =
+            events.try_next().await
+        {
+            tend(&client, &pod).await;
         }
     }
 }

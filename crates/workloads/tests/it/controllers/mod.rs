@@ -1,6 +1,8 @@
 //! The built-in controllers, with a kubelet that only pretends.
 
+mod cron_jobs;
 mod deployments;
+mod jobs;
 mod kubelet;
 mod lab;
 mod replica_sets;

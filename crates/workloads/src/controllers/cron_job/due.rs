@@ -1,0 +1,129 @@
+//! Which run of a schedule is due now. Pure.
+//!
+//! After a long absence only the most recent missed run is made up for, never all of them.
+
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+use super::schedule::Schedule;
+
+/// So many missed runs look like a clock gone wrong, and are told.
+const MISSED_MANY: i64 = 100;
+
+/// A schedule in its zone, and what is known of its past.
+pub(super) struct Plan<'a> {
+    pub(super) schedule: &'a Schedule,
+    pub(super) zone: &'a TimeZone,
+    /// The last run, or the birth of the CronJob.
+    pub(super) since: Timestamp,
+    pub(super) now: Timestamp,
+}
+
+/// A run that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Due {
+    pub(super) at: Timestamp,
+    pub(super) has_missed_many: bool,
+}
+
+impl Plan<'_> {
+    /// The most recent run that is due. Runs older than `deadline` are not even looked at.
+    pub(super) fn due(&self, deadline: Option<Duration>) -> Option<Due> {
+        let horizon = deadline.and_then(|deadline| self.now.checked_sub(deadline).ok());
+        let since = horizon.map_or(self.since, |horizon| horizon.max(self.since));
+        self.most_recent(since)
+    }
+
+    /// How long until the next run after now.
+    pub(super) fn next_in(&self) -> Option<Duration> {
+        let next = self.next(self.now.max(self.since))?;
+        Duration::try_from(next.duration_since(self.now)).ok()
+    }
+
+    fn next(&self, after: Timestamp) -> Option<Timestamp> {
+        self.schedule.next(after, self.zone)
+    }
+
+    fn most_recent(&self, since: Timestamp) -> Option<Due> {
+        let first = self.next(since).filter(|first| *first <= self.now)?;
+        let Some(second) = self.next(first).filter(|second| *second <= self.now) else {
+            return Some(Due { at: first, has_missed_many: false });
+        };
+        let period = second.duration_since(first).as_secs().max(1);
+        let missed = self.now.duration_since(first).as_secs() / period + 1;
+        // Jump close to now; schedules that are not even may need to begin earlier.
+        let jump = SignedDuration::from_secs((missed - 2).max(0).saturating_mul(period));
+        let start = first.checked_add(jump).unwrap_or(first);
+        let late = self.last_before_now(start).or_else(|| self.last_before_now(first));
+        Some(Due { at: late.unwrap_or(second), has_missed_many: missed > MISSED_MANY })
+    }
+
+    fn last_before_now(&self, start: Timestamp) -> Option<Timestamp> {
+        let runs = std::iter::successors(self.next(start), |run| self.next(*run));
+        runs.take_while(|run| *run <= self.now).last()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(schedule: &str, since: &str, now: &str, deadline: Option<u64>, due: Option<&str>, next_in: u64) {
+        let schedule = Schedule::parse(schedule).expect("a schedule");
+        let time = |text: &str| text.parse::<Timestamp>().expect("a time");
+        let plan = Plan { schedule: &schedule, zone: &TimeZone::UTC, since: time(since), now: time(now) };
+        let found = plan.due(deadline.map(Duration::from_secs)).map(|due| due.at);
+        assert_eq!(found, due.map(time));
+        assert_eq!(plan.next_in(), Some(Duration::from_secs(next_in)));
+    }
+
+    #[test]
+    fn the_most_recent_run_is_due() {
+        check("*/5 * * * *", "2026-01-01T00:00:00Z", "2026-01-01T00:04:59Z", None, None, 1);
+        check(
+            "*/5 * * * *",
+            "2026-01-01T00:00:00Z",
+            "2026-01-01T00:05:00Z",
+            None,
+            Some("2026-01-01T00:05:00Z"),
+            300,
+        );
+        check(
+            "*/5 * * * *",
+            "2026-01-01T00:00:00Z",
+            "2026-01-01T00:17:00Z",
+            None,
+            Some("2026-01-01T00:15:00Z"),
+            180,
+        );
+        check("*/5 * * * *", "2026-01-01T00:00:00Z", "2026-01-01T00:17:00Z", Some(60), None, 180);
+        check(
+            "0 0 1 * *",
+            "2025-01-15T00:00:00Z",
+            "2026-01-01T12:00:00Z",
+            None,
+            Some("2026-01-01T00:00:00Z"),
+            2_635_200,
+        );
+        check(
+            "* * * * *",
+            "2025-01-01T00:00:00Z",
+            "2026-01-01T00:00:30Z",
+            None,
+            Some("2026-01-01T00:00:00Z"),
+            30,
+        );
+    }
+
+    #[test]
+    fn many_missed_runs_are_told() {
+        let schedule = Schedule::parse("* * * * *").expect("a schedule");
+        let since = Timestamp::UNIX_EPOCH;
+        let now = since.checked_add(Duration::from_secs(7200)).expect("a time");
+        let plan = Plan { schedule: &schedule, zone: &TimeZone::UTC, since, now };
+        assert_eq!(plan.due(None), Some(Due { at: now, has_missed_many: true }));
+    }
+}

@@ -1,0 +1,412 @@
+//! A Job's books: which Pods count, what is decided, what its status says. Pure.
+//!
+//! A Pod carries a finalizer until it is counted. Counting takes three steps, each of which may be the last before a
+//! crash: its uid is written into the status as uncounted; the finalizer comes off; the uid is turned into a number.
+//! **Invariant:** a Pod is counted once: a uid in the status whose Pod has no finalizer any more is only turned into a
+//! number, and a Pod without the finalizer is never written down again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus, UncountedTerminatedPods};
+
+use super::indexes::Indexes;
+use super::policy::{Consequence, consequence, satisfied};
+use crate::controllers::number::{count, nonzero};
+use crate::controllers::pod::Pod;
+use crate::controllers::time::whole_second;
+
+/// What holds a Pod until it is counted.
+pub(super) const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
+/// The annotation, and the label, with a Pod's completion index.
+pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+
+/// The wait before a failed Pod is replaced: doubled with each failure in a row, up to the largest.
+const BACKOFF: Duration = Duration::from_secs(10);
+const BACKOFF_MAX: Duration = Duration::from_secs(600);
+
+/// How a Job ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Complete { reason: String, message: String },
+    Failed { reason: String, message: String },
+}
+
+impl Verdict {
+    fn failed(reason: &str, message: impl Into<String>) -> Self {
+        Self::Failed { reason: reason.to_owned(), message: message.into() }
+    }
+
+    pub(super) fn completed() -> Self {
+        let message = "Reached expected number of succeeded pods".to_owned();
+        Self::Complete { reason: "CompletionsReached".to_owned(), message }
+    }
+}
+
+pub(super) fn is_tracked(pod: &Pod) -> bool {
+    pod.metadata.finalizers.as_deref().unwrap_or_default().iter().any(|finalizer| finalizer == FINALIZER)
+}
+
+pub(super) fn is_indexed(spec: &JobSpec) -> bool {
+    spec.completion_mode.as_deref() == Some("Indexed")
+}
+
+/// The Pod's completion index.
+pub(super) fn index_of(pod: &Pod) -> Option<i32> {
+    pod.annotation(INDEX)?.parse().ok().filter(|index| *index >= 0)
+}
+
+/// The books of one reconcile.
+pub(super) struct Account<'a> {
+    pub(super) spec: &'a JobSpec,
+    /// The Job's Pods as they were when the books were opened.
+    pub(super) pods: &'a [Arc<Pod>],
+    pub(super) status: JobStatus,
+    pub(super) now: Timestamp,
+    completed: Indexes,
+}
+
+impl<'a> Account<'a> {
+    pub(super) fn open(job: &Job, spec: &'a JobSpec, pods: &'a [Arc<Pod>], now: Timestamp) -> Self {
+        let mut status = job.status.clone().unwrap_or_default();
+        status.uncounted_terminated_pods.get_or_insert_default();
+        if status.start_time.is_none() && !is_suspended(spec) {
+            status.start_time = Some(whole_second(now));
+        }
+        let mut account = Self { spec, pods, status, now, completed: Indexes::default() };
+        let tracked = pods.iter().filter(|pod| is_tracked(pod)).map(|pod| pod.uid().to_owned()).collect();
+        account.settle(&tracked);
+        account.completed = account.completed_indexes();
+        account
+    }
+
+    /// Turns the uids of Pods that are no longer tracked into numbers.
+    pub(super) fn settle(&mut self, tracked: &BTreeSet<String>) {
+        let uncounted = self.status.uncounted_terminated_pods.get_or_insert_default();
+        let counted = |uids: &mut Option<Vec<String>>| {
+            let all = uids.take().unwrap_or_default();
+            let (still, through): (Vec<_>, Vec<_>) = all.into_iter().partition(|uid| tracked.contains(uid));
+            *uids = Some(still).filter(|still| !still.is_empty());
+            count(through.len())
+        };
+        let (succeeded, failed) = (counted(&mut uncounted.succeeded), counted(&mut uncounted.failed));
+        self.status.succeeded = nonzero(self.status.succeeded.unwrap_or_default() + succeeded);
+        self.status.failed = nonzero(self.status.failed.unwrap_or_default() + failed);
+    }
+
+    fn completed_indexes(&self) -> Indexes {
+        if !is_indexed(self.spec) {
+            return Indexes::default();
+        }
+        let bound = self.spec.completions.unwrap_or_default();
+        let known = self.status.completed_indexes.as_deref().unwrap_or_default();
+        let mut indexes = Indexes::parse(known, bound);
+        let fresh = self.pods.iter().filter(|pod| pod.is_succeeded() && is_tracked(pod));
+        for index in fresh.filter_map(|pod| self.valid_index(pod)) {
+            indexes.add(index, index);
+        }
+        indexes
+    }
+
+    fn valid_index(&self, pod: &Pod) -> Option<i32> {
+        index_of(pod).filter(|index| *index < self.spec.completions.unwrap_or_default())
+    }
+
+    /// Pods of an indexed Job that have no valid index are none of its business.
+    fn is_ours(&self, pod: &Pod) -> bool {
+        !is_indexed(self.spec) || self.valid_index(pod).is_some()
+    }
+
+    /// Has the Pod failed, in the eyes of the Job?
+    fn is_failed(&self, pod: &Pod) -> bool {
+        pod.is_failed() || (!self.replaces_failed_only() && pod.is_dying() && !pod.is_succeeded())
+    }
+
+    fn replaces_failed_only(&self) -> bool {
+        self.spec.pod_replacement_policy.as_deref() == Some("Failed")
+    }
+
+    fn uncounted(&self) -> UncountedTerminatedPods {
+        self.status.uncounted_terminated_pods.clone().unwrap_or_default()
+    }
+
+    pub(super) fn active(&self) -> impl Iterator<Item = &'a Arc<Pod>> + use<'a> {
+        self.pods.iter().filter(|pod| pod.is_active())
+    }
+
+    pub(super) fn succeeded(&self) -> i32 {
+        if is_indexed(self.spec) {
+            return self.completed.len();
+        }
+        let uncounted = self.uncounted().succeeded.unwrap_or_default();
+        let fresh = self.pods.iter().filter(|pod| {
+            is_tracked(pod) && pod.is_succeeded() && !uncounted.iter().any(|uid| uid == pod.uid())
+        });
+        self.status.succeeded.unwrap_or_default() + count(fresh.count() + uncounted.len())
+    }
+
+    pub(super) fn failed(&self) -> i32 {
+        let uncounted = self.uncounted().failed.unwrap_or_default();
+        let fresh = self.pods.iter().filter(|pod| {
+            is_tracked(pod)
+                && self.is_ours(pod)
+                && self.is_failed(pod)
+                && !uncounted.iter().any(|uid| uid == pod.uid())
+                && consequence(self.spec, pod) != Consequence::Ignore
+        });
+        self.status.failed.unwrap_or_default() + count(fresh.count() + uncounted.len())
+    }
+
+    /// Is it decided how the Job ends?
+    pub(super) fn verdict(&self) -> Option<Verdict> {
+        if let Some(met) = self.condition("SuccessCriteriaMet") {
+            return Some(Verdict::Complete { reason: words(&met.reason), message: words(&met.message) });
+        }
+        if let Some(target) = self.condition("FailureTarget") {
+            return Some(Verdict::Failed { reason: words(&target.reason), message: words(&target.message) });
+        }
+        let policy = self.pods.iter().filter(|pod| self.is_failed(pod)).find_map(|pod| {
+            match consequence(self.spec, pod) {
+                Consequence::FailJob(message) => Some(Verdict::failed("PodFailurePolicy", message)),
+                _ => None,
+            }
+        });
+        policy.or_else(|| self.exhausted()).or_else(|| {
+            let completions = self.spec.completions.unwrap_or_default();
+            let message = satisfied(self.spec.success_policy.as_ref(), &self.completed, completions)?;
+            Some(Verdict::Complete { reason: "SuccessPolicy".to_owned(), message })
+        })
+    }
+
+    fn exhausted(&self) -> Option<Verdict> {
+        let limit = self.spec.backoff_limit.unwrap_or(6);
+        if self.failed() > limit || self.restarts_exceed(limit) {
+            let message = "Job has reached the specified backoff limit";
+            return Some(Verdict::failed("BackoffLimitExceeded", message));
+        }
+        if self.deadline_in()?.is_zero() {
+            let message = "Job was active longer than specified deadline";
+            return Some(Verdict::failed("DeadlineExceeded", message));
+        }
+        None
+    }
+
+    /// Pods that restart in place fail by their restarts.
+    fn restarts_exceed(&self, limit: i32) -> bool {
+        let template = self.spec.template.spec.as_ref();
+        if template.and_then(|spec| spec.restart_policy.as_deref()) != Some("OnFailure") {
+            return false;
+        }
+        let running = self.pods.iter().filter(|pod| matches!(pod.phase(), "Running" | "Pending"));
+        let statuses = running
+            .flat_map(|pod| pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses));
+        let restarts: i32 = statuses.map(|status| status.restart_count).sum();
+        if limit == 0 { restarts > 0 } else { restarts >= limit }
+    }
+
+    /// How long the Job may still be active; none without a deadline.
+    pub(super) fn deadline_in(&self) -> Option<Duration> {
+        let seconds = self.spec.active_deadline_seconds.filter(|_| !is_suspended(self.spec))?;
+        let start = self.status.start_time.as_ref()?.0;
+        let allowed = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+        Some(allowed.saturating_sub(elapsed(start, self.now)))
+    }
+
+    fn condition(&self, r#type: &str) -> Option<&JobCondition> {
+        let conditions = self.status.conditions.as_deref().unwrap_or_default();
+        conditions.iter().find(|condition| condition.type_ == r#type && condition.status == "True")
+    }
+
+    /// How many Pods shall be active.
+    pub(super) fn wanted(&self) -> usize {
+        let parallelism = self.spec.parallelism.unwrap_or(1);
+        let wanted = match self.spec.completions {
+            None if self.succeeded() > 0 => return self.active().count(),
+            None => parallelism,
+            Some(completions) => parallelism.min(completions - self.succeeded()),
+        };
+        usize::try_from(wanted).unwrap_or_default()
+    }
+
+    /// Pods that must be gone before they are replaced.
+    pub(super) fn awaited(&self) -> usize {
+        if !self.replaces_failed_only() {
+            return 0;
+        }
+        self.pods.iter().filter(|pod| pod.is_terminating()).count()
+    }
+
+    /// The indexes of the next Pods.
+    pub(super) fn next_indexes(&self, count: usize) -> Vec<i32> {
+        let mut taken = self.completed.clone();
+        let blocking = self
+            .pods
+            .iter()
+            .filter(|pod| pod.is_active() || (self.replaces_failed_only() && pod.is_terminating()));
+        for index in blocking.filter_map(|pod| index_of(pod)) {
+            taken.add(index, index);
+        }
+        taken.missing(count, self.spec.completions.unwrap_or_default())
+    }
+
+    /// How long to wait before the next Pod is made: longer with every failure since the last success. Pods in deletion
+    /// that are counted or were dismissed say nothing about the next one.
+    pub(super) fn backoff(&self) -> Duration {
+        let successes = self.pods.iter().filter(|pod| pod.is_succeeded());
+        let last_success = successes.filter_map(|pod| finished(pod)).max();
+        let failures: Vec<Timestamp> = self
+            .pods
+            .iter()
+            .filter(|pod| self.is_failed(pod) && (is_tracked(pod) || !pod.is_dying()))
+            .filter_map(|pod| finished(pod))
+            .filter(|at| last_success.is_none_or(|success| *at > success))
+            .collect();
+        let Some(last) = failures.iter().max() else { return Duration::ZERO };
+        let doublings = u32::try_from(failures.len() - 1).unwrap_or(u32::MAX);
+        let wait = 2_u32.checked_pow(doublings).map_or(BACKOFF_MAX, |factor| BACKOFF.saturating_mul(factor));
+        wait.min(BACKOFF_MAX).saturating_sub(elapsed(*last, self.now))
+    }
+
+    /// Writes down the Pods that are through; returns those whose finalizer may come off.
+    pub(super) fn write_down(&mut self, verdict: Option<&Verdict>) -> Vec<Arc<Pod>> {
+        let is_failure = matches!(verdict, Some(Verdict::Failed { .. }));
+        let mut uncounted = self.uncounted();
+        let mut through = Vec::new();
+        for pod in self.pods.iter().filter(|pod| is_tracked(pod)) {
+            let is_failed = self.is_failed(pod);
+            if verdict.is_none() && !pod.is_succeeded() && !is_failed {
+                continue;
+            }
+            through.push(pod.clone());
+            if pod.is_succeeded() {
+                if !is_indexed(self.spec) {
+                    note(&mut uncounted.succeeded, pod);
+                }
+            } else if (is_failed || is_failure)
+                && self.is_ours(pod)
+                && consequence(self.spec, pod) != Consequence::Ignore
+            {
+                note(&mut uncounted.failed, pod);
+            }
+        }
+        self.status.uncounted_terminated_pods = Some(uncounted);
+        if is_indexed(self.spec) {
+            self.status.completed_indexes = Some(self.completed.to_string()).filter(|text| !text.is_empty());
+            self.status.succeeded = nonzero(self.completed.len());
+        }
+        through
+    }
+
+    /// Counts what is there now.
+    pub(super) fn recount(&mut self, pods: &[Arc<Pod>]) {
+        let active = || pods.iter().filter(|pod| pod.is_active());
+        self.status.active = nonzero(count(active().count()));
+        self.status.ready = Some(count(active().filter(|pod| pod.is_ready()).count()));
+        self.status.terminating = Some(count(pods.iter().filter(|pod| pod.is_terminating()).count()));
+    }
+
+    /// Says that the end is decided, before it is reached.
+    pub(super) fn announce(&mut self, verdict: &Verdict) {
+        let (r#type, reason, message) = match verdict {
+            Verdict::Complete { reason, message } => ("SuccessCriteriaMet", reason, message),
+            Verdict::Failed { reason, message } => ("FailureTarget", reason, message),
+        };
+        self.set("True", r#type, reason, message);
+    }
+
+    /// Ends the Job if every Pod is counted and gone or ended. Returns whether it did.
+    pub(super) fn conclude(&mut self, verdict: &Verdict) -> bool {
+        let uncounted = self.uncounted();
+        let is_open = uncounted.succeeded.is_some() || uncounted.failed.is_some();
+        if is_open || self.status.terminating.unwrap_or_default() > 0 {
+            return false;
+        }
+        match verdict {
+            Verdict::Complete { reason, message } => {
+                self.set("True", "Complete", reason, message);
+                self.status.completion_time = Some(whole_second(self.now));
+            }
+            Verdict::Failed { reason, message } => self.set("True", "Failed", reason, message),
+        }
+        true
+    }
+
+    /// Notes whether the Job is suspended. Returns the reason of the event, if that is news.
+    pub(super) fn mind_suspension(&mut self) -> Option<&'static str> {
+        let conditions = self.status.conditions.as_deref().unwrap_or_default();
+        let known = conditions.iter().find(|condition| condition.type_ == "Suspended");
+        let (is, was) = (is_suspended(self.spec), known.is_some_and(|condition| condition.status == "True"));
+        match (is, was) {
+            (true, false) => {
+                self.set("True", "Suspended", "JobSuspended", "Job suspended");
+                self.status.start_time = None;
+                Some("Suspended")
+            }
+            (false, true) => {
+                self.set("False", "Suspended", "JobResumed", "Job resumed");
+                self.status.start_time = Some(whole_second(self.now));
+                Some("Resumed")
+            }
+            _ => None,
+        }
+    }
+
+    fn set(&mut self, status: &str, r#type: &str, reason: &str, message: &str) {
+        let new = JobCondition {
+            type_: r#type.to_owned(),
+            status: status.to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message.to_owned()),
+            last_probe_time: Some(whole_second(self.now)),
+            last_transition_time: Some(whole_second(self.now)),
+        };
+        let conditions = self.status.conditions.get_or_insert_default();
+        match conditions.iter_mut().find(|known| known.type_ == r#type) {
+            Some(known) if known.status == new.status && known.reason == new.reason => {}
+            Some(known) => *known = new,
+            None => conditions.push(new),
+        }
+    }
+}
+
+pub(super) fn is_suspended(spec: &JobSpec) -> bool {
+    spec.suspend == Some(true)
+}
+
+fn words(text: &Option<String>) -> String {
+    text.clone().unwrap_or_default()
+}
+
+fn note(uids: &mut Option<Vec<String>>, pod: &Pod) {
+    let uids = uids.get_or_insert_default();
+    if !uids.iter().any(|uid| uid == pod.uid()) {
+        uids.push(pod.uid().to_owned());
+    }
+}
+
+fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(since)).unwrap_or_default()
+}
+
+/// When a Pod ended, as far as it tells.
+fn finished(pod: &Pod) -> Option<Timestamp> {
+    let ends = pod.status.container_statuses.iter().map(|status| {
+        let terminated = status.state.as_ref()?.terminated.as_ref()?;
+        terminated.finished_at.as_ref().map(|time| time.0)
+    });
+    let of_containers = ends.collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().max());
+    let unready = pod
+        .status
+        .conditions
+        .iter()
+        .find(|condition| condition.r#type == "Ready" && condition.status == "False");
+    let of_condition =
+        unready.and_then(|condition| condition.last_transition_time.as_ref()).map(|time| time.0);
+    let of_deletion = pod.metadata.deletion_timestamp.as_ref().map(|time| {
+        let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or_default();
+        time.0 - jiff::SignedDuration::from_secs(grace)
+    });
+    of_containers.or(of_condition).or(of_deletion).or_else(|| pod.created())
+}

@@ -1,0 +1,55 @@
+//! Pods whose Job is gone, finished or in deletion: nobody will count them, so their finalizer must not hold them.
+
+use std::sync::Arc;
+
+use homeostat_runtime::{Action, Context, Control, Controller, Error, Kind, Predicate, Result};
+use k8s_openapi::api::batch::v1::Job;
+use kube::Resource;
+use serde_json::json;
+
+use super::account::{FINALIZER, is_tracked};
+use crate::controllers::claim::controller_of;
+use crate::controllers::pod::Pod;
+
+pub(super) fn control() -> Control {
+    Controller::<Pod>::new()
+        .named("job-pod-release")
+        .when(Predicate::new(|_, new: &Pod| is_tracked(new)))
+        .references::<Job, _>(|pod: &Pod| job_of(pod).map(|(name, _)| name))
+        .to_the_end()
+        .reconcile(reconcile)
+}
+
+/// The name and uid of the Job that controls this tracked Pod.
+fn job_of(pod: &Pod) -> Option<(String, String)> {
+    let reference = controller_of(&pod.metadata).filter(|reference| reference.kind == "Job")?;
+    is_tracked(pod).then(|| (reference.name.clone(), reference.uid.clone()))
+}
+
+async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
+    if !is_tracked(&pod) {
+        return Ok(Action::await_change());
+    }
+    let job = match job_of(&pod) {
+        Some((name, uid)) => cx.get::<Job>(name)?.filter(|job| job.meta().uid.as_ref() == Some(&uid)),
+        None => None,
+    };
+    let is_counted_by =
+        |job: Arc<Job>| job.metadata.deletion_timestamp.is_none() && super::finished(&job).is_none();
+    if !job.is_some_and(is_counted_by) {
+        release(&cx, &pod).await?;
+    }
+    Ok(Action::await_change())
+}
+
+/// Takes the finalizer off. A Pod that is gone meanwhile is no error.
+pub(super) async fn release<K: Kind>(cx: &Context<K>, pod: &Pod) -> Result<(), Error> {
+    if !is_tracked(pod) {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}});
+    match cx.patch_strategic(pod, patch).await {
+        Err(error) if error.is_not_found() => Ok(()),
+        outcome => outcome.map(drop),
+    }
+}
