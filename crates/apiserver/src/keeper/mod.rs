@@ -12,9 +12,11 @@ mod notices;
 mod services;
 mod storage;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use notices::{Notice, Notices};
@@ -47,9 +49,16 @@ impl Keeper {
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return,
-                notice = self.backend.notices.next() => self.handle(notice).await,
+                notice = self.backend.notices.next() => self.guard(notice).await,
                 _ = expiry.tick() => events::expire(&self.backend).await,
             }
+        }
+    }
+
+    /// Handles a notice. A panic is our bug, and costs what the notice asked for, not the server.
+    async fn guard(&self, notice: Notice) {
+        if AssertUnwindSafe(self.handle(notice.clone())).catch_unwind().await.is_err() {
+            tracing::error!(?notice, "looking after it made the keeper panic; please report this");
         }
     }
 

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use crate::object::depth::{DEPTH_MAX, is_deeper};
 use crate::status::Status;
 
 /// Operations one patch may hold; kube-apiserver's limit, against patches small in bytes and large in work.
@@ -126,9 +127,9 @@ impl Operation {
         match (&*self.verb, path) {
             ("replace", "") => self.replace_document(document),
             ("test", "") => holds(*document == self.value()),
-            ("add", _) => add(find(document, path)?, self.value(), spent),
+            ("add", _) => add(find(document, path)?, shallow(path, self.value())?, spent),
             ("remove", _) => remove(find(document, path)?, spent).map(drop),
-            ("replace", _) => replace(find(document, path)?, self.value()),
+            ("replace", _) => replace(find(document, path)?, shallow(path, self.value())?),
             ("test", _) => self.test(document, path),
             ("move", _) => self.move_value(document, path, spent),
             ("copy", _) => self.copy(document, path, spent),
@@ -157,7 +158,7 @@ impl Operation {
 
     fn move_value(&self, document: &mut Value, path: &str, spent: &mut Spent) -> Result<(), Failed> {
         let value = remove(find(document, self.from.as_deref().ok_or(Failed)?)?, spent)?;
-        add(find(document, path)?, value, spent)
+        add(find(document, path)?, shallow(path, value)?, spent)
     }
 
     fn copy(&self, document: &mut Value, path: &str, spent: &mut Spent) -> Result<(), Failed> {
@@ -166,8 +167,15 @@ impl Operation {
         if let Some(value) = &value {
             spent.copy(value.to_string().len())?;
         }
-        add(find(document, path)?, value.unwrap_or_default(), spent)
+        add(find(document, path)?, shallow(path, value.unwrap_or_default())?, spent)
     }
+}
+
+/// The value, unless it would be nested too deep at this place. Each operation could double the depth otherwise.
+fn shallow(path: &str, value: Value) -> Result<Value, Failed> {
+    let above = path.matches('/').count();
+    holds(above <= DEPTH_MAX && !is_deeper(&value, DEPTH_MAX - above))?;
+    Ok(value)
 }
 
 fn holds(claim: bool) -> Result<(), Failed> {

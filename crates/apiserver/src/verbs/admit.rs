@@ -61,6 +61,24 @@ pub(super) fn read(
     decode::object(bytes, media, wants_duplicates, kind)
 }
 
+/// Reads a document that is not an object of the resource (options, a Scale, a review) and decodes it into its type.
+pub(super) fn document(
+    call: &Call,
+    bytes: &[u8],
+    (api_version, kind): (&str, &str),
+) -> Result<Value, Status> {
+    let mut value = read(call, bytes, false, (api_version, kind))?.value;
+    typed(&mut value, (api_version, kind))?;
+    Ok(value)
+}
+
+/// Decodes a document into its type.
+pub(super) fn typed(value: &mut Value, (api_version, kind): (&str, &str)) -> Result<(), Status> {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let schema = schema::built_in(group, version, kind).expect("documents of the API have a type");
+    schema::decode(&schema, value).map_err(|why| schema::cannot_be_handled(kind, version, &why))
+}
+
 /// The object a patch made; `body_problems` were found in the patch itself.
 pub(super) fn patched(
     call: &Call,

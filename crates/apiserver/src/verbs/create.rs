@@ -5,7 +5,7 @@ use homeostat_store::{Error as StoreError, Op, Snapshot};
 use serde_json::Value;
 
 use super::options::WriteOptions;
-use super::write::{allocate, complete, definition_errors, is_definition, stamp_new, track};
+use super::write::{allocate, check_depth, complete, definition_errors, is_definition, stamp_new, track};
 use super::{Answer, Call, admit};
 use crate::backend::{key_of, refusal};
 use crate::convert;
@@ -90,6 +90,7 @@ async fn create_named(
         return Err(call.invalid(&name, &errors));
     }
     complete(resource, &mut object);
+    check_depth(&object)?;
     let key = key_of(resource, &call.path.namespace, &name);
     if call.backend.store.snapshot().get(&key).is_some() {
         return Ok(None);

@@ -7,13 +7,12 @@ use homeostat_store::{Entry, Error as StoreError, Op};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::admit::read;
+use super::admit::document;
 use super::write::is_definition;
 use super::{Answer, Call};
 use crate::backend::{Backend, refusal};
 use crate::convert;
 use crate::crd;
-use crate::decode::type_name;
 use crate::field::{Error, Path};
 use crate::kinds::strategy::strategy;
 use crate::namespace;
@@ -54,7 +53,7 @@ impl DeleteOptions {
     }
 
     fn body_json(call: &Call, body: &[u8]) -> Result<Value, Status> {
-        let options = read(call, body, false, ("v1", "DeleteOptions"))?.value;
+        let options = document(call, body, ("v1", "DeleteOptions"))?;
         if let Some(kind) = options["kind"].as_str()
             && !kind.is_empty()
             && kind != "DeleteOptions"
@@ -63,7 +62,6 @@ impl DeleteOptions {
                 "decoded object cannot be converted to DeleteOptions: {kind}"
             )));
         }
-        check_types(&options)?;
         Ok(options)
     }
 
@@ -127,28 +125,6 @@ impl DeleteOptions {
             is_dry_run: !dry_run.is_empty(),
         })
     }
-}
-
-/// Refuses options of the wrong type, as Go's decoder words it.
-fn check_types(options: &Value) -> Result<(), Status> {
-    let fields: [(&str, &str, fn(&Value) -> bool); 5] = [
-        ("gracePeriodSeconds", "int64", Value::is_i64),
-        ("orphanDependents", "bool", Value::is_boolean),
-        ("propagationPolicy", "v1.DeletionPropagation", Value::is_string),
-        ("dryRun", "[]string", Value::is_array),
-        ("preconditions", "v1.Preconditions", Value::is_object),
-    ];
-    for (name, go_type, is_right) in fields {
-        let value = &options[name];
-        if !value.is_null() && !is_right(value) {
-            let found = type_name(value);
-            return Err(Status::bad_request(format!(
-                "DeleteOptions in version \"v1\" cannot be handled as a DeleteOptions: json: cannot unmarshal {found} \
-                 into Go struct field DeleteOptions.{name} of type {go_type}"
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// What became of the object.

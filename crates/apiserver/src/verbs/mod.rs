@@ -93,6 +93,7 @@ impl Call {
             ("list", _) => list::list(&self),
             ("watch", _) => watch::watch(self),
             ("get", _) => get::get(&self),
+            ("create", true) if &*self.resource.kind == "Binding" => pod::bind_named(self, &body).await,
             ("create", true) => create::create(&self, &body).await,
             ("update", false) => update::update(&self, &body).await,
             ("patch", false) => patch::patch(&self, &body).await,

@@ -1,17 +1,19 @@
 //! What is done to a Pod rather than changed in it: binding it to a node, evicting it.
 
+use std::sync::Arc;
+
 use homeostat_core::Prefix;
 use homeostat_core::selector::LabelSelector;
 use serde_json::Value;
 
-use super::admit::read;
+use super::admit::document;
 use super::delete::{DeleteOptions, remove};
 use super::options::WriteOptions;
 use super::write::{Changed, change};
 use super::{Answer, Call};
 use crate::kinds::subresource;
-use crate::object::encode;
 use crate::object::view::View;
+use crate::object::{encode, meta};
 use crate::rewrite::rewrite;
 use crate::status::Status;
 
@@ -19,7 +21,7 @@ use crate::status::Status;
 pub(super) async fn run(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     let expected =
         if call.path.subresource == "binding" { ("v1", "Binding") } else { ("policy/v1", "Eviction") };
-    let body = read(call, body, false, expected)?.value;
+    let body = document(call, body, expected)?;
     let options = WriteOptions::of(call, "CreateOptions")?;
     if call.path.subresource == "binding" {
         let clock = call.backend.clock;
@@ -28,6 +30,16 @@ pub(super) async fn run(call: &Call, body: &[u8]) -> Result<Answer, Status> {
         evict(call, &body).await?;
     }
     Ok(Answer::value(call, 201, &subresource::done()))
+}
+
+/// Binds the Pod that a Binding without a Pod's path is named after: the old way to say the same.
+pub(super) async fn bind_named(mut call: Call, body: &[u8]) -> Result<Answer, Status> {
+    let binding = document(&call, body, ("v1", "Binding"))?;
+    let table = call.backend.registry.table();
+    call.resource = Arc::clone(table.get("", "v1", "pods").expect("a built-in kind"));
+    call.path.name = meta::name(&binding).into();
+    call.path.subresource = "binding".into();
+    run(&call, body).await
 }
 
 async fn evict(call: &Call, eviction: &Value) -> Result<(), Status> {

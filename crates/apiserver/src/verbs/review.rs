@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::admit::read;
+use super::admit::document;
 use super::{Answer, Call};
 use crate::auth::Reviewer;
 use crate::status::Status;
@@ -33,10 +33,10 @@ fn question(call: &Call, body: &[u8]) -> Result<Value, Status> {
         "token" => ("authentication.k8s.io/v1".to_owned(), "TokenRequest"),
         _ => (resource.api_version(), &*resource.kind),
     };
-    let decoded = read(call, body, false, (&api_version, kind))?;
-    let kind = decoded.value["kind"].as_str().unwrap_or_default();
+    let question = document(call, body, (&api_version, kind))?;
+    let kind = question["kind"].as_str().unwrap_or_default();
     if call.path.subresource.is_empty() && !kind.is_empty() && kind != &*call.resource.kind {
         return Err(Status::bad_request(format!("{kind} cannot be handled as a {}", call.resource.kind)));
     }
-    Ok(decoded.value)
+    Ok(question)
 }

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::Value;
 
-use super::admit::read;
+use super::admit::{document, typed};
 use super::options::WriteOptions;
 use super::patch::Patch;
 use super::write::{Changed, change};
@@ -14,13 +14,16 @@ use crate::negotiate::{self, PatchType};
 use crate::object::meta;
 use crate::status::Status;
 
+/// What a Scale is.
+const SCALE: (&str, &str) = ("autoscaling/v1", "Scale");
+
 /// Runs a request for a Scale.
 pub(super) async fn run(call: &Call, method: &Method, body: &[u8]) -> Result<Answer, Status> {
     let content_type = call.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     match *method {
         Method::GET => show(call, 200),
         Method::PUT => {
-            let scale = read(call, body, false, ("autoscaling/v1", "Scale"))?.value;
+            let scale = document(call, body, SCALE)?;
             check_scale(call, &scale)?;
             set(call, "UpdateOptions", |_| Ok(scale.clone())).await
         }
@@ -34,6 +37,7 @@ pub(super) async fn run(call: &Call, method: &Method, body: &[u8]) -> Result<Ans
                     scale_of(&call.resource, &apply_scale(&call.resource, old.clone(), &Value::Null))
                 })?;
                 patch.apply(call, &mut scale)?;
+                typed(&mut scale, SCALE)?;
                 Ok(scale)
             })
             .await

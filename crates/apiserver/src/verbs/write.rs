@@ -21,6 +21,7 @@ use crate::kinds::service::Mode;
 use crate::kinds::subresource;
 use crate::metadata::validate::{Rules, validate_object_meta_update};
 use crate::namespace;
+use crate::object::depth::{DEPTH_MAX, is_deeper};
 use crate::object::{encode, meta};
 use crate::patch::apply::{Manager, keep_times, track_update};
 use crate::resource::Resource;
@@ -78,6 +79,7 @@ pub(super) async fn change(
         }
         complete(&call.resource, &mut object);
         keep_times(&old, &mut object);
+        check_depth(&object)?;
         match store(call, entry, &old, object, options.is_dry_run).await? {
             Some(answer) => return Ok(answer.warned(warnings)),
             None => tokio::task::yield_now().await,
@@ -116,6 +118,16 @@ async fn store(
         Err(StoreError::Conflict { .. }) => Ok(None),
         Err(error) => Err(refusal(&error)),
     }
+}
+
+/// Refuses what could not be read back.
+pub(super) fn check_depth(object: &Value) -> Result<(), Status> {
+    if is_deeper(object, DEPTH_MAX) {
+        let message =
+            format!("the object is nested deeper than {DEPTH_MAX} levels, its managed fields included");
+        return Err(Status::bad_request(message));
+    }
+    Ok(())
 }
 
 /// Does this write remove the last thing that held a dying object?

@@ -198,3 +198,35 @@ async fn who_writes_string_data_owns_the_data_it_stands_for() {
     let path = format!("{secrets}/s?fieldManager=other");
     plane.raw("PATCH", &path, crate::plane::APPLY, &body.to_string()).await.expect(200);
 }
+
+#[tokio::test]
+async fn a_scale_is_a_whole_number_or_refused() {
+    let plane = Plane::start().await;
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    let body = json!({"metadata": {"name": "d"}, "spec": {"replicas": 3, "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    plane.post(path, body).await.expect(201);
+    let scale = format!("{path}/d/scale");
+    for wrong in [json!("x"), json!(1.5), json!([]), json!(3_000_000_000_u64)] {
+        let patch = json!({"spec": {"replicas": wrong}});
+        let refused = plane.patch(&scale, MERGE, patch.clone()).await;
+        assert!(matches!(refused.code, 400 | 422), "{patch}: {}", refused.body);
+        let mut whole = plane.get(&scale).await.expect(200);
+        whole["spec"] = patch["spec"].clone();
+        plane.put(&scale, whole).await.expect(400);
+    }
+    assert_eq!(plane.get(&scale).await.expect(200)["spec"]["replicas"], 3);
+    plane.patch(&scale, MERGE, json!({"spec": {"replicas": 5}})).await.expect(200);
+    assert_eq!(plane.get(&scale).await.expect(200)["spec"]["replicas"], 5);
+}
+
+#[tokio::test]
+async fn a_binding_binds_the_pod_of_its_name() {
+    let plane = Plane::start().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    plane.post(pods, pod).await.expect(201);
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
+    plane.post("/api/v1/namespaces/default/bindings", binding).await.expect(201);
+    assert_eq!(plane.get(&format!("{pods}/p")).await.expect(200)["spec"]["nodeName"], "n");
+}

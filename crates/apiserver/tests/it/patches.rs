@@ -107,3 +107,37 @@ async fn many_conflicts_take_time_in_proportion() {
     let all = start.elapsed();
     assert!(all < once * 40, "the first apply took {once:?}, three {all:?}");
 }
+
+/// Doubling copies once made objects nobody could read again, or overflowed the stack.
+#[tokio::test]
+async fn no_patch_nests_an_object_too_deep() {
+    let plane = Plane::start().await;
+    let path = "/apis/apps/v1/namespaces/default/controllerrevisions/a";
+    let body = json!({"metadata": {"name": "a"}, "revision": 1, "data": {"x": {}}});
+    plane.post(path.strip_suffix("/a").unwrap(), body.clone()).await.expect(201);
+    let doubling = |times: usize| {
+        let mut place = "/data/x".to_owned();
+        let mut operations = Vec::new();
+        for _ in 0..times {
+            operations.push(json!({"op": "copy", "from": "/data/x", "path": format!("{place}/x")}));
+            let depth = place.matches('x').count();
+            place = format!("/data{}", "/x".repeat(depth * 2));
+        }
+        Value::Array(operations)
+    };
+    for times in [7, 14] {
+        plane.patch(path, JSON_PATCH, doubling(times)).await.expect(422);
+    }
+    let adding =
+        (0..300).map(|at| json!({"op": "add", "path": format!("/data{}", "/x".repeat(at + 1)), "value": {}}));
+    plane.patch(path, JSON_PATCH, adding.collect()).await.expect(422);
+    let mut deep = json!(1);
+    for _ in 0..124 {
+        deep = json!({ "x": deep });
+    }
+    let mut replaced = body;
+    replaced["data"] = deep;
+    plane.put(path, replaced).await.expect(400);
+    plane.get(path).await.expect(200);
+    plane.delete(path).await.expect(200);
+}
