@@ -5,7 +5,7 @@
 
 use std::error::Error;
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 
 use homeostat::embedded::{ControlPlane, NodeOptions};
@@ -23,7 +23,7 @@ use crate::folder::TemporaryFolder;
 )]
 pub(crate) struct Up {
     /// Where to listen; port 0 takes any free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443", value_parser = parse_address)]
     listen: SocketAddr,
 
     /// Where objects and credentials are kept
@@ -49,6 +49,12 @@ pub(crate) struct Up {
     /// What runs for containers of this image that have no command; words are split at spaces
     #[arg(long, value_name = "NAME=COMMAND", requires = "node", value_parser = parse_image)]
     image: Vec<(String, Vec<String>)>,
+}
+
+/// `127.0.0.1:6443`, or a name with a port.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let resolved = text.to_socket_addrs().ok().and_then(|mut found| found.next());
+    resolved.ok_or_else(|| "write an address and a port, as in 127.0.0.1:6443 or localhost:0".to_owned())
 }
 
 /// `NAME=COMMAND WORDS`. A name may hold no `=`, a command may.

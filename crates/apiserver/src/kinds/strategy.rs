@@ -243,6 +243,15 @@ pub fn strategy(resource: &Resource) -> &'static Strategy {
     ROWS.binary_search_by_key(&wanted, |(group, plural, _)| (group, plural)).map_or(&PLAIN, |at| &ROWS[at].2)
 }
 
+/// Kinds that tell an API server what to refuse or to change, and that this one only keeps. Their writers are warned.
+pub(crate) fn is_unenforced(resource: &Resource) -> bool {
+    match (&*resource.group, &*resource.kind) {
+        ("", kind) => matches!(kind, "ResourceQuota" | "LimitRange"),
+        ("admissionregistration.k8s.io", _) => true,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -5,7 +5,9 @@ use homeostat_store::{Error as StoreError, Op, Snapshot};
 use serde_json::Value;
 
 use super::options::WriteOptions;
-use super::write::{allocate, check_depth, complete, definition_errors, is_definition, stamp_new, track};
+use super::write::{
+    allocate, check_depth, complete, definition_errors, is_definition, stamp_new, track, warnings_of,
+};
 use super::{Answer, Call, admit};
 use crate::backend::{key_of, refusal};
 use crate::convert;
@@ -31,9 +33,7 @@ pub(super) async fn create(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     let options = WriteOptions::of(call, "CreateOptions")?;
     let admitted = admit::body(call, body, options.strictness)?;
     let mut warnings = admitted.warnings;
-    if is_definition(&call.resource) {
-        warnings.extend(schema::definition_warnings(&admitted.object, None));
-    }
+    warnings.extend(warnings_of(call, &admitted.object, None));
     let answer = create_object(call, &options, admitted.object).await?;
     Ok(answer.warned(warnings))
 }

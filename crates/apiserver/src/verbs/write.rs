@@ -57,9 +57,7 @@ pub(super) async fn change(
         let old = convert::decode(&call.resource, entry);
         let changed = make(&old)?;
         let Changed { object, mut warnings, is_applied } = changed;
-        if is_definition(&call.resource) {
-            warnings.extend(schema::definition_warnings(&object, Some(&old)));
-        }
+        warnings.extend(warnings_of(call, &object, Some(&old)));
         let mut object = part(call, &old, object);
         check_preconditions(call, &object, &old, entry)?;
         preserve(&mut object, &old);
@@ -85,6 +83,19 @@ pub(super) async fn change(
             None => tokio::task::yield_now().await,
         }
     }
+}
+
+/// What to tell the writer of an object that is stored all the same.
+pub(super) fn warnings_of(call: &Call, object: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if is_definition(&call.resource) {
+        warnings.extend(schema::definition_warnings(object, old));
+    }
+    if kinds::strategy::is_unenforced(&call.resource) {
+        let kind = &call.resource.kind;
+        warnings.push(format!("{kind} is stored, but this server does not enforce it"));
+    }
+    warnings
 }
 
 /// Commits the new object; `None` when another write came between.

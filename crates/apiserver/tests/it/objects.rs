@@ -230,3 +230,13 @@ async fn a_binding_binds_the_pod_of_its_name() {
     plane.post("/api/v1/namespaces/default/bindings", binding).await.expect(201);
     assert_eq!(plane.get(&format!("{pods}/p")).await.expect(200)["spec"]["nodeName"], "n");
 }
+
+#[tokio::test]
+async fn what_is_not_enforced_is_said() {
+    let plane = Plane::start().await;
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}});
+    let made = plane.post("/api/v1/namespaces/default/resourcequotas", quota).await;
+    let expected = "299 - \"ResourceQuota is stored, but this server does not enforce it\"";
+    assert_eq!(made.headers["warning"], expected);
+    made.expect(201);
+}

@@ -9,6 +9,8 @@ use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use crate::Error;
 
@@ -43,6 +45,12 @@ pub trait File: fmt::Debug + Send {
     fn sync(&mut self) -> io::Result<()>;
 }
 
+/// How often the lock of a folder is tried, and how long between: a second in all. The kernel frees the lock of a killed
+/// process only when it has taken it apart.
+const LOCK_ATTEMPTS: u32 = 20;
+/// See [`LOCK_ATTEMPTS`].
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
 /// The name of the file whose lock says that a process uses the folder.
 const LOCK: &str = "lock";
 /// Only the owner reads the store: it holds secrets.
@@ -70,7 +78,7 @@ impl Folder {
             OpenOptions::new().create(true).truncate(false).write(true).mode(FILE_MODE).open(path.join(LOCK))
         };
         let lock = make().map_err(|error| fail(format!("{error}; give a folder that can be written")))?;
-        match lock.try_lock() {
+        match lock_patiently(&lock) {
             Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
             Err(TryLockError::WouldBlock) => {
                 Err(fail("another process uses it; stop that process or choose another folder".to_owned()))
@@ -78,6 +86,17 @@ impl Folder {
             Err(TryLockError::Error(error)) => Err(fail(format!("it cannot be locked: {error}"))),
         }
     }
+}
+
+/// Locks the file; waits a moment for a process that was killed and is not quite gone.
+fn lock_patiently(file: &fs::File) -> Result<(), TryLockError> {
+    for _ in 0..LOCK_ATTEMPTS {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => thread::sleep(LOCK_PAUSE),
+            done => return done,
+        }
+    }
+    file.try_lock()
 }
 
 impl Files for Folder {
