@@ -356,7 +356,7 @@ fn errors_of(call: &Call, new: &Value, old: &Value) -> Vec<field::Error> {
 /// What is wrong with a definition; its rules are read only when the rest is right.
 pub(super) fn definition_errors(new: &Value, old: Option<&Value>) -> Vec<field::Error> {
     let errors = schema::validate_definition(new, old);
-    if errors.is_empty() { schema::cel_faults(new) } else { errors }
+    if errors.is_empty() { schema::cel_faults(new, old) } else { errors }
 }
 
 pub(super) fn is_definition(resource: &Resource) -> bool {

@@ -2,6 +2,20 @@
 //!
 //! Reading and evaluating expressions is kube-cel's; here its findings become causes in Kubernetes' words.
 
+mod call_cost;
+mod check;
+mod cost;
+mod expand;
+mod faults;
+mod overloads;
+mod rule;
+mod size;
+mod source;
+mod types;
+mod unify;
+
+pub use faults::faults;
+
 use kube_cel::{CompiledSchema, ErrorKind, Validator, compile_schema};
 use serde_json::Value;
 
@@ -27,44 +41,6 @@ impl Cel {
             Err(found) => found.into_vec(),
         };
         found.iter().map(|one| cause(one, new)).collect()
-    }
-}
-
-/// Rules of a definition that cannot be read, with their places.
-pub fn faults(definition: &Value) -> Vec<Error> {
-    let mut errors = Vec::new();
-    let versions = definition["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    for (at, version) in versions.iter().enumerate() {
-        let schema = &version["schema"]["openAPIV3Schema"];
-        if has_rules(schema) {
-            // Kubernetes keeps a schema that all versions share in one place, and names that.
-            let place = match versions {
-                [_] => "spec.validation.openAPIV3Schema".to_owned(),
-                _ => format!("spec.versions[{at}].schema.openAPIV3Schema"),
-            };
-            collect(&compile_schema(schema), schema, &place, &mut errors);
-        }
-    }
-    errors
-}
-
-fn collect(compiled: &CompiledSchema, schema: &Value, place: &str, errors: &mut Vec<Error>) {
-    for (at, rule) in compiled.validations.iter().enumerate() {
-        if let Err(fault) = rule {
-            let text = &schema[KEY][at]["rule"];
-            let body = format!("Invalid value: {text}: compilation failed: {fault}");
-            let field = format!("{place}.{KEY}[{at}].rule");
-            errors.push(Error { kind: Kind::Invalid, field, body });
-        }
-    }
-    for (name, property) in &compiled.properties {
-        collect(property, &schema["properties"][name], &format!("{place}.properties[{name}]"), errors);
-    }
-    if let Some(items) = &compiled.items {
-        collect(items, &schema["items"], &format!("{place}.items"), errors);
-    }
-    if let Some(values) = &compiled.additional_properties {
-        collect(values, &schema["additionalProperties"], &format!("{place}.additionalProperties"), errors);
     }
 }
 
@@ -119,7 +95,10 @@ fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
 }
 
 #[cfg(test)]
-mod tests {
+mod tests;
+
+#[cfg(test)]
+mod judge_tests {
     use serde_json::json;
 
     use super::*;
@@ -151,7 +130,7 @@ mod tests {
     fn a_rule_that_cannot_be_read_is_found_at_its_place() {
         let definition = json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"type": "object",
             "properties": {"spec": {"type": "object", "x-kubernetes-validations": [{"rule": "self.("}]}}}}}]}});
-        let found = faults(&definition);
+        let found = faults(&definition, None);
         let place = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule";
         assert_eq!(found.iter().map(|error| &*error.field).collect::<Vec<_>>(), [place]);
     }

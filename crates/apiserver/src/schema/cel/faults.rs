@@ -1,0 +1,231 @@
+//! What is wrong with the rules of a definition: rules that do not compile or may cost too much, with their places.
+//!
+//! The cost of a rule is multiplied by how often its value can occur, and both it and the sum of a schema have a
+//! limit. Runs only on schemas that are structurally right, as in Kubernetes.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::KEY;
+use super::rule::{Findings, Rule};
+use super::source::on_deep_stack;
+use super::types::{Declared, Shape, bound};
+use crate::field::{Error, Kind};
+
+/// The most one rule may cost with all its occurrences, and all rules of a schema together.
+const RULE_COST_MAX: u64 = 10_000_000;
+const SCHEMA_COST_MAX: u64 = 100_000_000;
+
+/// How many of the rules behind a sum beyond its limit are named, and from which share of the limit on.
+const EXPENSIVE_NAMED: usize = 4;
+const EXPENSIVE_MIN: u64 = SCHEMA_COST_MAX / 100;
+
+/// What is wrong with the rules of a definition, given what it was before. A schema that was there before is not
+/// judged again: its objects are being served.
+pub fn faults(definition: &Value, before: Option<&Value>) -> Vec<Error> {
+    let versions =
+        |definition: &Value| definition["spec"]["versions"].as_array().cloned().unwrap_or_default();
+    let known: Vec<Value> = before.map(versions).unwrap_or_default();
+    let versions = versions(definition);
+    let schemas: Vec<_> = versions.iter().map(|version| &version["schema"]["openAPIV3Schema"]).collect();
+    let is_new = |schema: &Value| known.iter().all(|version| version["schema"]["openAPIV3Schema"] != *schema);
+    // Kubernetes keeps a schema that all versions share in one place, and names that.
+    let shared = schemas.first().filter(|first| schemas.iter().all(|schema| schema == *first));
+    let places: Vec<_> = match shared {
+        Some(schema) => vec![("spec.validation.openAPIV3Schema".to_owned(), *schema)],
+        None => {
+            let place = |at: usize| format!("spec.versions[{at}].schema.openAPIV3Schema");
+            schemas.iter().enumerate().map(|(at, schema)| (place(at), *schema)).collect()
+        }
+    };
+    let judged = places.into_iter().filter(|(_, schema)| super::has_rules(schema) && is_new(schema));
+    judged.flat_map(|(place, schema)| on_deep_stack(|| schema_faults(schema, &place))).collect()
+}
+
+fn schema_faults(schema: &Value, place: &str) -> Vec<Error> {
+    let mut judge = Judge { errors: Vec::new(), total: 0, expensive: Vec::new() };
+    let declared = Declared::read(schema, true);
+    judge.node(&Node {
+        schema,
+        place: place.to_owned(),
+        declared,
+        cardinality: Some(1),
+        uncorrelatable: None,
+    });
+    judge.sum(place);
+    judge.errors
+}
+
+/// A node of the schema with what its ancestors say of it.
+struct Node<'a> {
+    schema: &'a Value,
+    place: String,
+    declared: Option<Arc<Declared>>,
+    /// How often it can occur; `None` when a list or map above has no bound.
+    cardinality: Option<u64>,
+    /// The ancestor whose parts cannot be told apart between old and new.
+    uncorrelatable: Option<String>,
+}
+
+impl<'a> Node<'a> {
+    fn child(
+        &self,
+        schema: &'a Value,
+        step: &str,
+        declared: Option<&Arc<Declared>>,
+        is_correlatable: bool,
+    ) -> Self {
+        let is_root = schema["x-kubernetes-embedded-resource"] == true;
+        let elements = elements_max(self.schema);
+        let uncorrelatable = match &self.uncorrelatable {
+            None if !is_correlatable => Some(self.place.clone()),
+            inherited => inherited.clone(),
+        };
+        Node {
+            schema,
+            place: format!("{}.{step}", self.place),
+            declared: declared.cloned().or_else(|| Declared::read(schema, is_root)),
+            cardinality: self.cardinality.zip(elements).map(|(outer, inner)| outer.saturating_mul(inner)),
+            uncorrelatable,
+        }
+    }
+
+    fn children(&self) -> Vec<Node<'a>> {
+        let mut children = Vec::new();
+        let is_granular = matches!(self.schema["x-kubernetes-map-type"].as_str(), None | Some("granular"));
+        let shape = self.declared.as_ref().map(|declared| &declared.shape);
+        let values = &self.schema["additionalProperties"];
+        if values.is_object() {
+            let declared = if let Some(Shape::Map(of)) = shape { Some(of) } else { None };
+            children.push(self.child(values, "additionalProperties", declared, true));
+        }
+        for (name, schema) in self.schema["properties"].as_object().into_iter().flat_map(Map::iter) {
+            let declared = match shape {
+                Some(Shape::Object(fields)) => super::types::escape(name).and_then(|name| fields.get(&name)),
+                _ => None,
+            };
+            children.push(self.child(schema, &format!("properties[{name}]"), declared, is_granular));
+        }
+        let items = &self.schema["items"];
+        if items.is_object() {
+            let declared = if let Some(Shape::List(of)) = shape { Some(of) } else { None };
+            let is_map = self.schema["x-kubernetes-list-type"] == "map";
+            children.push(self.child(items, "items", declared, is_map));
+        }
+        children
+    }
+}
+
+/// How many values stand below one of this schema, each for itself; `None` when nothing bounds it.
+fn elements_max(schema: &Value) -> Option<u64> {
+    match schema["type"].as_str() {
+        Some("object") if schema["additionalProperties"].is_object() => bound(schema, "maxProperties"),
+        Some("array") => bound(schema, "maxItems"),
+        _ => Some(1),
+    }
+}
+
+struct Judge {
+    errors: Vec<Error>,
+    total: u64,
+    /// The rules behind the total, the most expensive first.
+    expensive: Vec<(u64, String)>,
+}
+
+impl Judge {
+    fn node(&mut self, node: &Node<'_>) {
+        if !super::has_rules(node.schema) {
+            return;
+        }
+        for child in node.children() {
+            self.node(&child);
+        }
+        let rules = node.schema[KEY].as_array().into_iter().flatten();
+        for (at, rule) in rules.enumerate() {
+            if let (Ok(rule), Some(declared)) = (serde_json::from_value::<Rule>(rule.clone()), &node.declared)
+            {
+                let findings = rule.check(declared);
+                let occurrences = node.cardinality.unwrap_or_else(|| declared.cardinality_max());
+                self.rule(&rule, findings, occurrences, &format!("{}.{KEY}[{at}]", node.place), node);
+            }
+        }
+    }
+
+    fn rule(&mut self, rule: &Rule, findings: Findings, occurrences: u64, place: &str, node: &Node<'_>) {
+        let cost = findings.cost.saturating_mul(occurrences);
+        self.observe("estimated rule cost", cost, format!("{place}.rule"));
+        if let Some(fault) = findings.fault {
+            self.invalid(format!("{place}.rule"), &rule.shown(), &fault);
+        }
+        if let Some(fault) = findings.message_fault {
+            self.invalid(format!("{place}.messageExpression"), &rule.shown(), &fault);
+        }
+        if let Some(cost) = findings.message_cost {
+            self.observe("estimated messageExpression cost", cost, format!("{place}.messageExpression"));
+        }
+        match (findings.uses_old_self, &node.uncorrelatable, rule.optional_old_self) {
+            (true, Some(ancestor), _) => {
+                let detail = format!(
+                    "oldSelf cannot be used on the uncorrelatable portion of the schema within {ancestor}"
+                );
+                self.invalid(format!("{place}.rule"), &Value::from(&*rule.rule).to_string(), &detail);
+            }
+            (false, _, Some(is_optional)) => {
+                let detail = "may not be set if oldSelf is not used in rule";
+                self.invalid(format!("{place}.optionalOldSelf"), &is_optional.to_string(), detail);
+            }
+            _ => {}
+        }
+    }
+
+    fn invalid(&mut self, field: String, value: &str, detail: &str) {
+        let body = format!("Invalid value: {value}: {detail}");
+        self.errors.push(Error { kind: Kind::Invalid, field, body });
+    }
+
+    fn forbidden(&mut self, field: String, detail: &str) {
+        self.errors.push(Error { kind: Kind::Forbidden, field, body: format!("Forbidden: {detail}") });
+    }
+
+    fn observe(&mut self, what: &str, cost: u64, field: String) {
+        if cost > RULE_COST_MAX {
+            self.forbidden(field.clone(), &beyond(what, cost, RULE_COST_MAX));
+        }
+        self.total = self.total.saturating_add(cost);
+        if cost >= EXPENSIVE_MIN {
+            self.expensive.push((cost, field));
+            self.expensive.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
+            self.expensive.truncate(EXPENSIVE_NAMED);
+        }
+    }
+
+    fn sum(&mut self, place: &str) {
+        if self.total <= SCHEMA_COST_MAX {
+            return;
+        }
+        for (_, field) in std::mem::take(&mut self.expensive) {
+            let detail =
+                "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+            self.forbidden(field, detail);
+        }
+        let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+        self.forbidden(place.to_owned(), &beyond(what, self.total, SCHEMA_COST_MAX));
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the factor is shown with one decimal")]
+fn beyond(what: &str, cost: u64, limit: u64) -> String {
+    let factor = cost as f64 / limit as f64;
+    let factor = if factor > 100.0 {
+        "more than 100x".to_owned()
+    } else if factor < 1.5 {
+        format!("{factor:.6}x")
+    } else {
+        format!("{factor:.1}x")
+    };
+    format!(
+        "{what} exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, maxProperties, \
+         and maxLength where arrays, maps, and strings are declared)"
+    )
+}
