@@ -158,3 +158,48 @@ async fn objects_are_read_by_the_schema_of_today() {
     let same = plane.put(&format!("{LAMPS}/a"), read.clone()).await.expect(200);
     assert_eq!(same["spec"], today);
 }
+
+/// A kind whose only field is a list of texts under one rule.
+fn knots(bounds: Value, rule: &str) -> Value {
+    let mut list = json!({"type": "array", "items": {"type": "string", "maxLength": 20},
+        "x-kubernetes-validations": [{"rule": rule, "message": "the rule does not hold"}]});
+    list.as_object_mut().unwrap().extend(bounds.as_object().unwrap().clone());
+    let schema =
+        json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"l": list}}}});
+    json!({"metadata": {"name": "knots.demo.dev"}, "spec": {"group": "demo.dev", "scope": "Namespaced",
+        "names": {"plural": "knots", "kind": "Knot"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}})
+}
+
+const KNOT_RULE: &str = "self.all(x, self.all(y, self.all(z, x + y + z != '')))";
+
+#[tokio::test]
+async fn a_rule_that_could_stop_the_server_is_refused_with_its_definition() {
+    let plane = Plane::start().await;
+    let refused = plane.post(DEFINITIONS, knots(json!({}), KNOT_RULE)).await.expect(422);
+    let message = refused["message"].as_str().unwrap();
+    let expected = "estimated rule cost exceeds budget by factor of more than 100x (try simplifying the rule, or \
+                    adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)";
+    assert!(message.contains(expected), "{message}");
+    let refused = plane.post(DEFINITIONS, knots(json!({"maxItems": 5}), "self.foo() == 1")).await.expect(422);
+    assert!(refused["message"].as_str().unwrap().contains("undeclared reference to 'foo'"), "{refused}");
+}
+
+#[tokio::test]
+async fn the_most_expensive_rule_that_is_taken_stays_fast() {
+    let plane = Plane::start().await;
+    // 60 * 60 * 60 rounds are just below the limit of the estimate.
+    plane.post(DEFINITIONS, knots(json!({"maxItems": 60}), KNOT_RULE)).await.expect(201);
+    let knot = |name: &str, count: usize| {
+        json!({"apiVersion": "demo.dev/v1", "kind": "Knot", "metadata": {"name": name},
+            "spec": {"l": vec!["x".repeat(20); count]}})
+    };
+    let path = "/apis/demo.dev/v1/namespaces/default/knots";
+    plane.post(path, knot("small", 20)).await.expect(201);
+    let refused = plane.post(path, knot("large", 60)).await.expect(422);
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("actual cost limit exceeded"), "{message}");
+    // What the schema itself refuses is not evaluated at all.
+    let refused = plane.post(path, knot("beyond", 3000)).await.expect(422);
+    assert!(!refused["message"].as_str().unwrap().contains("cost limit"), "{refused}");
+}

@@ -1,0 +1,171 @@
+//! The rules of a schema, compiled once: a tree like the schema, with what evaluating needs of it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use cel::IdedExpr;
+use cel::common::ast::{EntryExpr, Expr, LiteralValue};
+use kube_cel::cel;
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use super::KEY;
+use super::expand::expand;
+use super::rule::Rule;
+use super::source::parse;
+use crate::schema::pattern;
+
+/// A node of the schema.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) rules: Vec<Compiled>,
+    /// Are there rules here or below?
+    pub(super) has_rules: bool,
+    pub(super) properties: BTreeMap<String, Node>,
+    pub(super) items: Option<Box<Node>>,
+    /// What the values of a map are.
+    pub(super) values: Option<Box<Node>>,
+    pub(super) format: Format,
+    /// The type as the schema names it.
+    pub(super) kind: String,
+    /// The keys by which items of an old list are found again; `None` when they cannot be.
+    pub(super) list_keys: Option<Vec<String>>,
+    /// Fields of an old object are not found again.
+    pub(super) is_atomic: bool,
+}
+
+/// How a text or number is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    None,
+    Number,
+    DateTime,
+    Date,
+    Duration,
+    Byte,
+}
+
+/// A rule ready to be evaluated.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    pub(super) rule: Rule,
+    pub(super) program: Result<Program, String>,
+    pub(super) message: Option<Program>,
+}
+
+/// An expression with the patterns it spells out.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) expr: IdedExpr,
+    pub(super) patterns: HashMap<String, Regex>,
+    pub(super) uses_old_self: bool,
+}
+
+impl Node {
+    pub(super) fn read(schema: &Value) -> Self {
+        let child = |schema: &Value| schema.is_object().then(|| Box::new(Self::read(schema)));
+        let named = schema["properties"].as_object().into_iter().flat_map(Map::iter);
+        let properties: BTreeMap<_, _> =
+            named.map(|(name, schema)| (name.clone(), Self::read(schema))).collect();
+        let (items, values) = (child(&schema["items"]), child(&schema["additionalProperties"]));
+        let rules: Vec<_> = schema[KEY].as_array().into_iter().flatten().filter_map(Compiled::read).collect();
+        let below = properties.values().chain(items.as_deref()).chain(values.as_deref());
+        let has_rules = !rules.is_empty() || below.into_iter().any(|node| node.has_rules);
+        let list_keys = (schema["x-kubernetes-list-type"] == "map").then(|| {
+            let keys = schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten();
+            keys.filter_map(Value::as_str).map(str::to_owned).collect()
+        });
+        Self {
+            rules,
+            has_rules,
+            properties,
+            items,
+            values,
+            format: Format::read(schema),
+            kind: schema["type"].as_str().unwrap_or_default().to_owned(),
+            list_keys,
+            is_atomic: schema["x-kubernetes-map-type"] == "atomic",
+        }
+    }
+
+    /// What the schema says of the field or entry of this name.
+    pub(super) fn child(&self, name: &str) -> Option<&Self> {
+        self.properties.get(name).or(self.values.as_deref())
+    }
+}
+
+impl Format {
+    fn read(schema: &Value) -> Self {
+        let format = schema["format"].as_str().unwrap_or_default();
+        match (schema["type"].as_str().unwrap_or_default(), format) {
+            ("number", _) => Self::Number,
+            ("string", "date-time") => Self::DateTime,
+            ("string", "date") => Self::Date,
+            ("string", "duration") => Self::Duration,
+            ("string", "byte") => Self::Byte,
+            _ => Self::None,
+        }
+    }
+}
+
+impl Compiled {
+    fn read(json: &Value) -> Option<Self> {
+        let rule: Rule = serde_json::from_value(json.clone()).ok()?;
+        if rule.rule.trim().is_empty() {
+            return None;
+        }
+        let program = Program::read(&rule.rule);
+        let message =
+            Program::read(&rule.message_expression).ok().filter(|_| !rule.message_expression.is_empty());
+        Some(Self { program, message, rule })
+    }
+}
+
+impl Program {
+    pub(super) fn read(text: &str) -> Result<Self, String> {
+        let expr = expand(parse(text)?);
+        let mut patterns = HashMap::new();
+        let mut uses_old_self = false;
+        visit(&expr, &mut |node| match &node.expr {
+            Expr::Ident(name) => uses_old_self |= name == "oldSelf",
+            Expr::Call(call) if matches!(&*call.func_name, "matches" | "find" | "findAll") => {
+                for argument in &call.args {
+                    if let Expr::Literal(LiteralValue::String(text)) = &argument.expr
+                        && let Ok(compiled) = pattern::compile(text.inner())
+                    {
+                        patterns.insert(text.inner().to_owned(), compiled);
+                    }
+                }
+            }
+            _ => {}
+        });
+        Ok(Self { expr, patterns, uses_old_self })
+    }
+}
+
+/// Visits all parts of an expression.
+fn visit(node: &IdedExpr, look: &mut dyn FnMut(&IdedExpr)) {
+    look(node);
+    match &node.expr {
+        Expr::Select(select) => visit(&select.operand, look),
+        Expr::Call(call) => {
+            for part in call.target.as_deref().into_iter().chain(&call.args) {
+                visit(part, look);
+            }
+        }
+        Expr::List(list) => list.elements.iter().for_each(|part| visit(part, look)),
+        Expr::Map(map) => {
+            for entry in &map.entries {
+                if let EntryExpr::MapEntry(entry) = &entry.expr {
+                    visit(&entry.key, look);
+                    visit(&entry.value, look);
+                }
+            }
+        }
+        Expr::Comprehension(fold) => {
+            for part in [&fold.iter_range, &fold.accu_init, &fold.loop_cond, &fold.loop_step, &fold.result] {
+                visit(part, look);
+            }
+        }
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) | Expr::Unspecified => {}
+    }
+}

@@ -1,0 +1,171 @@
+//! Values of objects as values of CEL: times and bytes are read by their format, names are escaped.
+//!
+//! A value is converted once, at the topmost place that has rules; rules below get parts of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cel::Value;
+use cel::objects::{Key, Map, Opaque, OptionalValue};
+use kube_cel::cel;
+use serde_json::Value as Json;
+
+use super::calls::library;
+use super::program::{Format, Node};
+use super::types::escape;
+
+/// The value of CEL for a value of the object; `node` is what the schema says of it.
+pub(super) fn convert(json: &Json, node: Option<&Node>) -> Value {
+    let format = node.map_or(Format::None, |node| node.format);
+    match json {
+        Json::Null => Value::Null,
+        Json::Bool(is) => Value::Bool(*is),
+        Json::Number(number) => match (format, number.as_i64(), number.as_u64()) {
+            (Format::None, Some(number), _) => Value::Int(number),
+            (Format::None, None, Some(number)) => Value::UInt(number),
+            _ => Value::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Json::String(text) => formatted(text, format),
+        Json::Array(items) => {
+            let node = node.and_then(|node| node.items.as_deref());
+            Value::List(Arc::new(items.iter().map(|item| convert(item, node)).collect()))
+        }
+        Json::Object(fields) => {
+            let entries = fields.iter().map(|(name, field)| {
+                let child = node.and_then(|node| node.child(name));
+                (key(node, name), convert(field, child))
+            });
+            Value::Map(Map { map: Arc::new(entries.collect()) })
+        }
+    }
+}
+
+/// The part of a converted value that stands at this name.
+pub(super) fn part(value: &Value, node: &Node, name: &str) -> Option<Value> {
+    match value {
+        Value::Map(map) => map.map.get(&key(Some(node), name)).cloned(),
+        _ => None,
+    }
+}
+
+/// Names of fields are escaped, keys of maps are data.
+fn key(node: Option<&Node>, name: &str) -> Key {
+    let is_map = node.is_some_and(|node| node.values.is_some());
+    let name = if is_map { None } else { escape(name) }.unwrap_or_else(|| name.to_owned());
+    Key::String(Arc::new(name))
+}
+
+fn formatted(text: &str, format: Format) -> Value {
+    let plain = || Value::String(Arc::new(text.to_owned()));
+    let read =
+        |function: &str, text: String| library(function, None, vec![Value::String(Arc::new(text))]).ok();
+    match format {
+        Format::DateTime => read("timestamp", text.to_owned()).unwrap_or_else(plain),
+        Format::Date => read("timestamp", format!("{text}T00:00:00Z")).unwrap_or_else(plain),
+        Format::Duration => read("duration", text.to_owned()).unwrap_or_else(plain),
+        Format::Byte => {
+            // The decoder of the library gives bytes.
+            read("base64.decode", text.to_owned()).map_or_else(plain, |bytes| match bytes {
+                Value::String(text) => Value::Bytes(Arc::new(text.as_bytes().to_vec())),
+                bytes => bytes,
+            })
+        }
+        Format::None | Format::Number => plain(),
+    }
+}
+
+/// A value that may be absent.
+pub(super) fn optional(value: Option<Value>) -> Value {
+    Value::Opaque(Arc::new(value.map_or_else(OptionalValue::none, OptionalValue::of)))
+}
+
+/// What is in an optional; `None` when it is no optional.
+pub(super) fn as_optional(value: &Value) -> Option<Option<&Value>> {
+    let Value::Opaque(opaque) = value else { return None };
+    opaque.downcast_ref::<OptionalValue>().map(OptionalValue::value)
+}
+
+/// A type as a value: what `type(self)` gives.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TypeValue(pub(super) String);
+
+impl Opaque for TypeValue {
+    fn runtime_type_name(&self) -> &'static str {
+        "type"
+    }
+}
+
+/// The value of a name that stands for a type.
+pub(super) fn named_type(name: &str) -> Option<Value> {
+    let is_type = matches!(
+        name,
+        "bool"
+            | "int"
+            | "uint"
+            | "double"
+            | "string"
+            | "bytes"
+            | "list"
+            | "map"
+            | "null_type"
+            | "type"
+            | "dyn"
+            | "optional_type"
+            | "google.protobuf.Timestamp"
+            | "google.protobuf.Duration"
+            | "kubernetes.URL"
+            | "kubernetes.Quantity"
+            | "kubernetes.Semver"
+            | "net.IP"
+            | "net.CIDR"
+    );
+    is_type.then(|| Value::Opaque(Arc::new(TypeValue(name.to_owned()))))
+}
+
+/// The type of a value.
+pub(super) fn type_of(value: &Value) -> Value {
+    let name = match value {
+        Value::List(_) => "list",
+        Value::Map(_) => "map",
+        Value::Int(_) => "int",
+        Value::UInt(_) => "uint",
+        Value::Float(_) => "double",
+        Value::String(_) => "string",
+        Value::Bytes(_) => "bytes",
+        Value::Bool(_) => "bool",
+        Value::Null => "null_type",
+        Value::Duration(_) => "google.protobuf.Duration",
+        Value::Timestamp(_) => "google.protobuf.Timestamp",
+        Value::Opaque(opaque) => opaque.runtime_type_name(),
+        Value::Function(..) => "function",
+    };
+    Value::Opaque(Arc::new(TypeValue(name.to_owned())))
+}
+
+/// The key a value is in a map.
+pub(super) fn as_key(value: &Value) -> Option<Key> {
+    match value {
+        Value::String(text) => Some(Key::String(Arc::clone(text))),
+        Value::Int(number) => Some(Key::Int(*number)),
+        Value::UInt(number) => Some(Key::Uint(*number)),
+        Value::Bool(is) => Some(Key::Bool(*is)),
+        _ => None,
+    }
+}
+
+/// An empty map to be filled.
+pub(super) fn map_of(entries: HashMap<Key, Value>) -> Value {
+    Value::Map(Map { map: Arc::new(entries) })
+}
+
+/// How many elements, entries, bytes; one for everything else.
+pub(super) fn size_of(value: &Value) -> u64 {
+    let size = match value {
+        Value::String(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        Value::List(items) => items.len(),
+        Value::Map(map) => map.map.len(),
+        other => return as_optional(other).flatten().map_or(1, size_of),
+    };
+    size as u64
+}
