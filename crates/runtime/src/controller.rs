@@ -21,7 +21,6 @@ use crate::context::{Context, Memo};
 use crate::election::Constituent;
 use crate::engine::{Bench, Cleanup, Engine, Handler};
 use crate::fault::Result;
-use crate::fence::Fence;
 use crate::ground::Ground;
 use crate::handlers::Handlers;
 use crate::inbox::Inbox;
@@ -51,12 +50,13 @@ pub struct Controller<K: Kind> {
     config: Config,
     concurrency: usize,
     cleanup: Option<Cleanup<K>>,
-    companions: Vec<Companion>,
+    companions: Vec<Companion<K>>,
     is_called_to_the_end: bool,
 }
 
-/// A task that lives beside a controller and ends in its own time after the stop.
-pub(crate) type Companion = Box<dyn FnOnce(Fence, CancellationToken) -> BoxFuture<'static, ()> + Send>;
+/// A task that lives beside the workers and ends in its own time after the stop.
+pub(crate) type Companion<K> =
+    Box<dyn FnOnce(Arc<Engine<K>>, CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
 /// A stream of triggers from outside the cluster.
 struct Outside {
@@ -220,6 +220,12 @@ impl<K: Kind> Controller<K> {
         Self { is_called_to_the_end: true, ..self }
     }
 
+    /// A task beside the workers.
+    pub(crate) fn accompany(mut self, companion: Companion<K>) -> Self {
+        self.companions.push(companion);
+        self
+    }
+
     /// Completes the controller with its reconcile function.
     pub fn reconcile<F, Fut>(self, reconcile: F) -> Control
     where
@@ -267,7 +273,7 @@ pub(crate) struct Assembled {
     /// The main kind first, then the others.
     pub(crate) freshness: Vec<watch::Receiver<Freshness>>,
     pub(crate) streams: Vec<BoxFuture<'static, ()>>,
-    pub(crate) companions: Vec<Companion>,
+    pub(crate) companions: Vec<Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>>,
     /// Lists every object of the main kind again.
     pub(crate) relist: Arc<dyn Fn() + Send + Sync>,
 }
@@ -319,9 +325,14 @@ impl<K: Kind> Part for Complete<K> {
         });
         forget_gone(&cache, memo);
         let relist = relist(&engine, &inbox);
+        let accompanied = |companion: Companion<K>| -> Box<dyn FnOnce(_) -> _ + Send> {
+            let engine = engine.clone();
+            Box::new(move |stop| companion(engine, stop))
+        };
+        let companions = controller.companions.into_iter().map(accompanied).collect();
         let runner = Arc::new(Bench(engine));
         let pump = Pump { inbox: inbox.clone(), runner, fence, concurrency: controller.concurrency, grace };
-        Assembled { name: source, inbox, pump, freshness, streams, companions: controller.companions, relist }
+        Assembled { name: source, inbox, pump, freshness, streams, companions, relist }
     }
 }
 

@@ -54,6 +54,14 @@ pub enum Error {
     /// No cluster is configured.
     #[error("no cluster: {0}")]
     NoCluster(String),
+    /// The operator cannot start: one of its startup activities says so.
+    #[error("startup {id} failed: {error}")]
+    Startup {
+        /// Which.
+        id: String,
+        /// In its words.
+        error: String,
+    },
     /// A local resource failed: an address in use, a signal handler.
     #[error("{what}")]
     Local {

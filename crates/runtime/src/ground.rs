@@ -39,7 +39,14 @@ impl States {
         self.0.insert(TypeId::of::<S>(), Arc::new(state));
     }
 
-    pub(crate) fn get<S: Send + Sync + 'static>(&self) -> Option<Arc<S>> {
-        self.0.get(&TypeId::of::<S>())?.clone().downcast().ok()
+    /// The value of this type, which the operator's `main` must have given.
+    pub(crate) fn expect<S: Send + Sync + 'static>(&self) -> Arc<S> {
+        let state = self.0.get(&TypeId::of::<S>()).and_then(|state| state.clone().downcast().ok());
+        state.unwrap_or_else(|| {
+            panic!(
+                "the operator has no state of type {}: give it one with Operator::state",
+                std::any::type_name::<S>()
+            )
+        })
     }
 }

@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use homeostat_core::journal::Source;
 use homeostat_core::{Clock, Entropy};
 use kube::{Client, CustomResourceExt};
+use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -15,8 +16,9 @@ use crate::connect::connect;
 use crate::controller::Control;
 use crate::election::{Election, TERM};
 use crate::error::Error;
-use crate::fault::BoxError;
+use crate::fault::{self, BoxError};
 use crate::ground::States;
+use crate::handlers::{Activities, Activity, Occasion};
 use crate::journal::Journal;
 use crate::launch::{Launch, parse};
 use crate::manifests::{Description, HOME_NAMESPACE, as_yaml, manifests};
@@ -42,6 +44,7 @@ pub struct Operator {
     pub(crate) admin: Option<Admin>,
     pub(crate) election: Election,
     pub(crate) term: Duration,
+    pub(crate) activities: Activities,
 }
 
 impl Operator {
@@ -62,6 +65,7 @@ impl Operator {
             admin: None,
             election: Election::None,
             term: TERM,
+            activities: Activities::default(),
         }
     }
 
@@ -94,6 +98,38 @@ impl Operator {
     /// A value for the reconcilers: [`Context::state`](crate::Context::state) gives it out by its type.
     pub fn state<S: Send + Sync + 'static>(mut self, state: S) -> Self {
         self.states.insert(state);
+        self
+    }
+
+    /// Done before the controllers start, tried until it succeeds; a [`terminal`](crate::terminal) fault ends the
+    /// operator.
+    pub fn on_startup<F, Fut>(mut self, id: impl Into<String>, startup: F) -> Self
+    where
+        F: Fn(Activity) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = fault::Result<()>> + Send + 'static,
+    {
+        self.activities.add(Occasion::Startup, id.into(), startup);
+        self
+    }
+
+    /// Done after the controllers have ended, once, within the grace.
+    pub fn on_shutdown<F, Fut>(mut self, id: impl Into<String>, shutdown: F) -> Self
+    where
+        F: Fn(Activity) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = fault::Result<()>> + Send + 'static,
+    {
+        self.activities.add(Occasion::Shutdown, id.into(), shutdown);
+        self
+    }
+
+    /// Asked when somebody asks `/healthz`, which shows what it returns and is well when all probes are.
+    pub fn probe<F, Fut, R>(mut self, id: impl Into<String>, probe: F) -> Self
+    where
+        F: Fn(Activity) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = fault::Result<R>> + Send + 'static,
+        R: Serialize + 'static,
+    {
+        self.activities.add(Occasion::Probe, id.into(), probe);
         self
     }
 

@@ -55,10 +55,15 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
         Some(admin) => Some(admin.listen().await?),
         None => None,
     };
+    let activities = Arc::new(operator.activities);
+    match stop.run_until_cancelled(activities.start(&ground)).await {
+        None => return Ok(()),
+        Some(started) => started?,
+    }
     install(&client, ground.name.as_str(), &operator.definitions).await;
     let parts: Vec<Assembled> =
         operator.controls.into_iter().map(|control| control.0.assemble(&ground, operator.grace)).collect();
-    let board = Board::new(&ground, &parts, listener.is_some());
+    let board = Board::new(&ground, &parts, activities.clone(), listener.is_some());
     let mut tasks = Tasks::new(stop.clone());
     tasks.spawn("rights", report_rights(ground.clone(), rules, lease_rules, board.clone()));
     spawn_watches(&mut tasks, &ground);
@@ -82,6 +87,7 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     }
     controllers.close();
     tasks.join().await;
+    activities.end(&ground, operator.grace).await;
     Ok(())
 }
 
@@ -161,7 +167,7 @@ fn start(tasks: &mut Tasks, part: Assembled, controllers: &TaskTracker, stop: &C
         tasks.spawn(format!("stream of {}", part.name), stream);
     }
     for companion in part.companions {
-        let companion = controllers.track_future(companion(part.pump.fence.clone(), stop.clone()));
+        let companion = controllers.track_future(companion(stop.clone()));
         tasks.spawn_heeding(format!("companion of {}", part.name), companion);
     }
     let (pump, freshness, stop) = (part.pump, part.freshness, stop.clone());

@@ -13,6 +13,7 @@ use http_body_util::Full;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -22,6 +23,7 @@ use crate::caches::Caches;
 use crate::controller::Assembled;
 use crate::error::Error;
 use crate::ground::Ground;
+use crate::handlers::Activities;
 use crate::inbox::Inbox;
 use crate::journal::Journal;
 use crate::metrics::{Metrics, Reading};
@@ -35,7 +37,14 @@ pub(crate) struct Board {
     journal: Journal,
     caches: Caches,
     controllers: Vec<Shown>,
+    probes: Option<Probes>,
     missing_rights: Mutex<Vec<String>>,
+}
+
+/// The operator's probes and what they need.
+struct Probes {
+    ground: Arc<Ground>,
+    activities: Arc<Activities>,
 }
 
 struct Shown {
@@ -53,7 +62,12 @@ struct Page {
 
 impl Board {
     /// `is_served` says whether anybody can ask for metrics; if not, nothing is counted.
-    pub(crate) fn new(ground: &Ground, parts: &[Assembled], is_served: bool) -> Arc<Self> {
+    pub(crate) fn new(
+        ground: &Arc<Ground>,
+        parts: &[Assembled],
+        activities: Arc<Activities>,
+        is_served: bool,
+    ) -> Arc<Self> {
         let metrics = Metrics::new();
         if is_served {
             let fold = metrics.clone();
@@ -69,6 +83,7 @@ impl Board {
             journal: ground.journal.clone(),
             caches: ground.caches.clone(),
             controllers: parts.iter().map(shown).collect(),
+            probes: Some(Probes { ground: ground.clone(), activities }),
             missing_rights: Mutex::default(),
         })
     }
@@ -77,10 +92,35 @@ impl Board {
         *self.missing_rights.lock().unwrap_or_else(PoisonError::into_inner) = missing;
     }
 
+    /// Asks the operator's probes, if it has any.
+    async fn health(&self, wants_json: bool) -> Page {
+        let answers = match &self.probes {
+            Some(probes) => probes.activities.probe(&probes.ground).await,
+            None => Vec::new(),
+        };
+        if answers.is_empty() {
+            return Page::text(StatusCode::OK, "ok\n");
+        }
+        let is_well = answers.iter().all(|(_, answer)| answer.is_ok());
+        let code = if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        if wants_json {
+            let fields = answers
+                .into_iter()
+                .map(|(id, answer)| (id, answer.unwrap_or_else(|error| json!({"error": error}))));
+            let text = Value::Object(fields.collect()).to_string();
+            return Page { code, content_type: "application/json", text };
+        }
+        let line = |(id, answer): &(String, Result<Value, String>)| match answer {
+            Ok(Value::Null) => format!("[+] {id} ok\n"),
+            Ok(value) => format!("[+] {id} {value}\n"),
+            Err(error) => format!("[-] {id} {error}\n"),
+        };
+        Page::text(code, answers.iter().map(line).collect::<String>())
+    }
+
     fn answer(&self, path: &str, wants_json: bool) -> Page {
         let mut segments = path.trim_matches('/').split('/');
         match (segments.next(), segments.next(), segments.next(), segments.next(), segments.next()) {
-            (Some("healthz" | "livez"), ..) => Page::text(StatusCode::OK, "ok\n"),
             (Some("readyz"), ..) => self.readiness(),
             (Some("metrics"), ..) => Page {
                 code: StatusCode::OK,
@@ -185,7 +225,8 @@ pub(crate) async fn serve(listener: TcpListener, board: Arc<Board>) {
                 let board = board.clone();
                 connections.spawn(async move {
                     let service = service_fn(move |request| {
-                        std::future::ready(Ok::<_, Infallible>(respond(&board, &request)))
+                        let board = board.clone();
+                        async move { Ok::<_, Infallible>(respond(&board, &request).await) }
                     });
                     let server = auto::Builder::new(TokioExecutor::new());
                     let _ = server.serve_connection(TokioIo::new(stream), service).await;
@@ -196,10 +237,15 @@ pub(crate) async fn serve(listener: TcpListener, board: Arc<Board>) {
     }
 }
 
-fn respond<B>(board: &Board, request: &Request<B>) -> Response<Full<Bytes>> {
+async fn respond<B>(board: &Board, request: &Request<B>) -> Response<Full<Bytes>> {
     let accept = request.headers().get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
     let wants_json = accept.is_some_and(|accept| accept.contains("application/json"));
-    board.answer(request.uri().path(), wants_json).response()
+    let path = request.uri().path();
+    let page = match path.trim_matches('/') {
+        "healthz" | "livez" => board.health(wants_json).await,
+        _ => board.answer(path, wants_json),
+    };
+    page.response()
 }
 
 #[cfg(test)]
@@ -218,7 +264,17 @@ mod tests {
         let metrics = Metrics::new();
         let fold = metrics.clone();
         journal.fold(move |record| fold.fold(record));
-        (Board { metrics, journal, caches, controllers: Vec::new(), missing_rights: Mutex::default() }, cache)
+        (
+            Board {
+                metrics,
+                journal,
+                caches,
+                controllers: Vec::new(),
+                probes: None,
+                missing_rights: Mutex::default(),
+            },
+            cache,
+        )
     }
 
     #[test]
@@ -233,7 +289,6 @@ mod tests {
         let page = board.answer("/readyz", false);
         assert_eq!(page.code, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(page.text, "[-] /configmaps cannot watch configmaps: forbidden\n");
-        assert_eq!(board.answer("/healthz", false).code, StatusCode::OK);
     }
 
     #[test]

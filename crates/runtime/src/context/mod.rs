@@ -55,6 +55,12 @@ impl<K: Kind> Context<K> {
         Self(Arc::new(Run { engine, object, key, failures, may_be_condemned, draft: Mutex::default() }))
     }
 
+    /// A context outside any reconcile.
+    pub(crate) fn detached(engine: Arc<Engine<K>>, object: Arc<K>, key: Key) -> Self {
+        let draft = Mutex::default();
+        Self(Arc::new(Run { engine, object, key, failures: 0, may_be_condemned: false, draft }))
+    }
+
     /// The same reconcile, gone on with a newer state of the object and nothing collected.
     pub(crate) fn renew(&self, object: Arc<K>) -> Self {
         let Run { engine, key, failures, may_be_condemned, .. } = &*self.0;
@@ -102,11 +108,6 @@ impl<K: Kind> Context<K> {
     /// # Panics
     /// When the operator has no state of this type, which is a bug in its `main`.
     pub fn state<S: Send + Sync + 'static>(&self) -> Arc<S> {
-        self.0.engine.ground.states.get().unwrap_or_else(|| {
-            panic!(
-                "the operator has no state of type {}: give it one with Operator::state",
-                std::any::type_name::<S>()
-            )
-        })
+        self.0.engine.ground.states.expect()
     }
 }

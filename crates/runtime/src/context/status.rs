@@ -3,7 +3,7 @@
 //! It is a merge patch of the difference, so fields of other writers are left alone. A terminal fault, a panic and a
 //! failure that lasts are written as the condition `Reconciled`, and taken back by the next success.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use homeostat_core::journal::{Verb, WriteOutcome};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -83,8 +83,16 @@ impl<K: Kind> Context<K> {
         draft.status = Some(status);
     }
 
+    /// The newest state of the object that is known here: a context may outlive many.
+    fn newest(&self) -> Arc<K> {
+        let newest = self.0.engine.cache.get(&self.0.key);
+        newest
+            .filter(|newest| newest.meta().uid == self.0.object.meta().uid)
+            .unwrap_or_else(|| self.0.object.clone())
+    }
+
     fn current_status(&self) -> Value {
-        let mut object = serde_json::to_value(&*self.0.object).unwrap_or_default();
+        let mut object = serde_json::to_value(&*self.newest()).unwrap_or_default();
         object.get_mut("status").map(Value::take).unwrap_or_default()
     }
 
@@ -98,7 +106,7 @@ impl<K: Kind> Context<K> {
 
     /// Writes a patch of the status, unless it was the last one written.
     pub(crate) async fn put_status(&self, patch: &Value) -> Result<(), Error> {
-        let applied = apply::fingerprint(patch, revision_of(&*self.0.object));
+        let applied = apply::fingerprint(patch, revision_of(&*self.newest()));
         let memo_key = apply::status_key(&self.0.key);
         if self.0.engine.memo.is(&memo_key, applied) {
             return Ok(());

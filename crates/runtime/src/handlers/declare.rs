@@ -1,20 +1,24 @@
 //! Declaring handlers: one method per kind of handler, each with an id and a function. Options follow in `last`.
 
 use std::future::Future;
+use std::hash::Hash;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Secret;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::agenda::Role;
+use super::daemons::{Daemon, DaemonCall, GRACE};
 use super::desk::Desk;
 use super::diff::{Diff, Field, changes};
 use super::essence::{essence_of, revive};
 use super::keep::SECRET_VERBS;
-use super::last::{Handler, Nothing, Timer};
+use super::last::{self, Handler, Nothing, Timer};
+use super::listen::{Listener, ListenerCall, RawEvent};
 use super::plan::{Call, Entry, Lens, Occasion, Plan};
 use super::policy::Policy;
 use super::timer::Schedule;
@@ -22,6 +26,7 @@ use super::turn::{Turn, value_of};
 use crate::controller::{Control, Controller};
 use crate::fault::Result;
 use crate::kind::Kind;
+use crate::queue::Backoff;
 use crate::rule::Rule;
 
 /// The handlers of a kind. Each has an id, which names its progress in the objects: change the id, and it is a new
@@ -31,8 +36,12 @@ use crate::rule::Rule;
 #[must_use = "handlers do nothing until they complete a controller"]
 pub struct Handlers<K: Kind, L = Nothing> {
     pub(super) plan: Plan<K>,
+    /// What the controller must watch for them.
+    wires: Vec<Wire<K>>,
     last: PhantomData<fn() -> L>,
 }
+
+type Wire<K> = Box<dyn FnOnce(Controller<K>) -> Controller<K> + Send>;
 
 impl<K: Kind> Handlers<K> {
     /// No handlers yet.
@@ -41,7 +50,7 @@ impl<K: Kind> Handlers<K> {
         reason = "handlers that nothing was asked of are not a useful default"
     )]
     pub fn new() -> Self {
-        Self { plan: Plan::new(), last: PhantomData }
+        Self { plan: Plan::new(), wires: Vec::new(), last: PhantomData }
     }
 }
 
@@ -128,6 +137,51 @@ impl<K: Kind, L> Handlers<K, L> {
         self.handler(id, Role::Timer(schedule), None, simple(handler)).now()
     }
 
+    /// A task for each object while it is there and the filters match, told to stop by [`Turn::stop`]: for what blocks,
+    /// such as a long poll. One that ends well has done its work; one that fails is started again; one that fails for
+    /// good ([`permanent`](super::permanent)) is started again when the object is edited.
+    pub fn daemon<F, Fut>(mut self, id: impl Into<String>, daemon: F) -> Handlers<K, last::Daemon>
+    where
+        F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
+        let call: DaemonCall<K> = Arc::new(move |object, turn| Box::pin(daemon(object, turn)));
+        let (filters, backoff) = (Vec::new(), Backoff::default());
+        self.plan.daemons.push(Daemon { id: id.into(), filters, backoff, grace: GRACE, call });
+        self.now()
+    }
+
+    /// Every change that the watch shows, in order for each object: no progress, no retries, no promise over restarts.
+    pub fn on_event<F, Fut>(mut self, id: impl Into<String>, listener: F) -> Handlers<K, last::Listener>
+    where
+        F: Fn(RawEvent<K>, Turn<K>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
+        let call: ListenerCall<K> = Arc::new(move |event, turn| Box::pin(listener(event, turn)));
+        self.plan.listeners.push(Listener { id: id.into(), filters: Vec::new(), call });
+        self.now()
+    }
+
+    /// An index of the objects of kind `T`: from each to keys and values, asked with [`Turn::lookup`]. The type of the
+    /// key names the index, so give each its own.
+    pub fn index<T: Kind, Q, R, I>(mut self, values: impl Fn(&T) -> I + Send + Sync + 'static) -> Self
+    where
+        Q: Hash + Eq + Send + Sync + 'static,
+        R: 'static,
+        I: IntoIterator<Item = (Q, R)>,
+    {
+        let values = Arc::new(values);
+        let keys = values.clone();
+        self.plan.lookups.insert::<T, Q, R>(Arc::new(move |object| values(object).into_iter().collect()));
+        let wire = move |controller: Controller<K>| {
+            controller.index::<T, Q, _>(move |object| {
+                keys(object).into_iter().map(|(key, _)| key).collect::<Vec<_>>()
+            })
+        };
+        self.wires.push(Box::new(wire));
+        self
+    }
+
     fn handler(
         mut self,
         id: impl Into<String>,
@@ -142,30 +196,33 @@ impl<K: Kind, L> Handlers<K, L> {
 
     /// The same handlers, another one declared last.
     fn now<M>(self) -> Handlers<K, M> {
-        Handlers { plan: self.plan, last: PhantomData }
+        Handlers { plan: self.plan, wires: self.wires, last: PhantomData }
     }
 
     /// The controller that runs them.
     pub(crate) fn complete(self, controller: Controller<K>) -> Control {
         self.plan.verify();
         let desk = Arc::new(Desk::new(self.plan));
-        let mut controller = controller
-            .relate(desk.attend(), Rule::on::<k8s_openapi::api::core::v1::Secret>("", SECRET_VERBS));
-        if desk.plan.has_deletions() {
-            let (holding, cleaning) = (desk.clone(), desk.clone());
-            controller = controller.cleanup_if(
-                move |object| holding.plan.must_hold(object),
-                move |object, cx| {
-                    let desk = cleaning.clone();
-                    async move { desk.handle(object, cx).await }
-                },
-            );
-        }
+        let controller = self.wires.into_iter().fold(controller, |controller, wire| wire(controller));
+        let controller = controller.relate(desk.attend(), Rule::on::<Secret>("", SECRET_VERBS));
+        let controller = desk.companions().into_iter().fold(controller, Controller::accompany);
+        let controller = if desk.plan.has_deletions() { clean_up(controller, &desk) } else { controller };
         controller.reconcile(move |object, cx| {
             let desk = desk.clone();
             async move { desk.handle(object, cx).await }
         })
     }
+}
+
+fn clean_up<K: Kind>(controller: Controller<K>, desk: &Arc<Desk<K>>) -> Controller<K> {
+    let (holding, cleaning) = (desk.clone(), desk.clone());
+    controller.cleanup_if(
+        move |object| holding.plan.must_hold(object),
+        move |object, cx| {
+            let desk = cleaning.clone();
+            async move { desk.handle(object, cx).await }
+        },
+    )
 }
 
 impl<K: Kind, L> From<Handlers<K, L>> for Control {

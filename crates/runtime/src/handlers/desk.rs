@@ -9,8 +9,10 @@ use homeostat_core::journal::Change;
 use jiff::Timestamp;
 
 use super::agenda::Step;
+use super::daemons::Nursery;
 use super::essence::Fingerprint;
 use super::keep::Kept;
+use super::listen::Mailbox;
 use super::plan::Plan;
 use super::policy::until;
 use super::record::Record;
@@ -18,6 +20,7 @@ use super::sitting::Sitting;
 use crate::action::Action;
 use crate::cache::Delta;
 use crate::context::Context;
+use crate::controller::Companion;
 use crate::fault::Result;
 use crate::kind::Kind;
 use crate::relations::Relation;
@@ -29,6 +32,8 @@ const STEPS_MAX: usize = 100;
 pub(super) struct Desk<K: Kind> {
     pub(super) plan: Arc<Plan<K>>,
     memories: Mutex<HashMap<Key, Memory>>,
+    nursery: Arc<Nursery>,
+    mailbox: Arc<Mailbox<K>>,
 }
 
 /// What this process knows of an object beyond what the object says.
@@ -49,7 +54,26 @@ pub(super) struct Memory {
 
 impl<K: Kind> Desk<K> {
     pub(super) fn new(plan: Plan<K>) -> Self {
-        Self { plan: Arc::new(plan), memories: Mutex::default() }
+        let mailbox = Arc::new(Mailbox::new());
+        Self { plan: Arc::new(plan), memories: Mutex::default(), nursery: Arc::default(), mailbox }
+    }
+
+    /// The tasks beside the workers: one for all daemons, one for all listeners, where there are any.
+    pub(super) fn companions(&self) -> Vec<Companion<K>> {
+        let mut companions: Vec<Companion<K>> = Vec::new();
+        if !self.plan.daemons.is_empty() {
+            let (nursery, plan) = (self.nursery.clone(), self.plan.clone());
+            companions.push(Box::new(move |engine, stop| {
+                Box::pin(async move { nursery.supervise(plan, engine, stop).await })
+            }));
+        }
+        if !self.plan.listeners.is_empty() {
+            let (mailbox, plan) = (self.mailbox.clone(), self.plan.clone());
+            companions.push(Box::new(move |engine, stop| {
+                Box::pin(async move { mailbox.deliver(plan, engine, stop).await })
+            }));
+        }
+        companions
     }
 
     /// Follows the main kind: which objects were there before us, and which are gone.
@@ -62,6 +86,12 @@ impl<K: Kind> Desk<K> {
     }
 
     fn observe(&self, delta: &Delta<K>) {
+        if !self.plan.listeners.is_empty() {
+            self.mailbox.post(delta);
+        }
+        if delta.new.as_ref().is_none_or(|object| object.meta().deletion_timestamp.is_some()) {
+            self.nursery.dismiss(&delta.key);
+        }
         match (&delta.new, delta.change) {
             (None, _) => {
                 self.memories().remove(&delta.key);
@@ -78,8 +108,21 @@ impl<K: Kind> Desk<K> {
     /// Runs every handler that is due and says when to look again.
     pub(super) async fn handle(&self, object: Arc<K>, cx: Context<K>) -> Result<Action> {
         let memory = self.recall(&object, cx.key());
+        let is_dying = object.meta().deletion_timestamp.is_some();
+        if is_dying {
+            // A daemon must not make anew what a deletion removes.
+            self.nursery.dismissed(cx.key()).await;
+        }
         let mut sitting = Sitting::new(&self.plan, cx.clone(), object, memory);
         let rest = self.work(&mut sitting).await;
+        if !is_dying {
+            let (object, state) = sitting.object();
+            let daemons = self.plan.daemons_of(object);
+            let cache = &cx.engine().cache;
+            let newest = || cache.get(cx.key());
+            let is_alive = || newest().is_some_and(|object| object.meta().deletion_timestamp.is_none());
+            self.nursery.want(object, state, &daemons, is_alive);
+        }
         self.remember(&cx, sitting.into_memory());
         let now = cx.now();
         Ok(match rest? {

@@ -25,11 +25,21 @@ pub enum Handler {}
 #[derive(Debug)]
 pub enum Timer {}
 
+/// A daemon was declared last.
+#[derive(Debug)]
+pub enum Daemon {}
+
+/// A listener was declared last.
+#[derive(Debug)]
+pub enum Listener {}
+
 mod sealed {
     /// Where what was declared last is found.
     #[derive(Clone, Copy)]
     pub enum Sort {
         Entry,
+        Daemon,
+        Listener,
     }
 
     /// Something that has filters.
@@ -52,6 +62,14 @@ impl Filtered for Timer {
     const SORT: Sort = Sort::Entry;
 }
 impl Tried for Timer {}
+
+impl Filtered for Daemon {
+    const SORT: Sort = Sort::Daemon;
+}
+
+impl Filtered for Listener {
+    const SORT: Sort = Sort::Listener;
+}
 
 impl<K: Kind, L: Filtered> Handlers<K, L> {
     /// Only objects whose label is this: `.label("tier", "gold")`, `.label("tier", Is::Present)`.
@@ -126,6 +144,20 @@ impl<K: Kind> Handlers<K, Timer> {
         if let Role::Timer(schedule) = &mut self.plan.last_entry().role {
             change(schedule);
         }
+        self
+    }
+}
+
+impl<K: Kind> Handlers<K, Daemon> {
+    /// The pauses before a failed daemon is started again (1 s, 2 s, 4 s … 5 min unless told).
+    pub fn restart(mut self, backoff: Backoff) -> Self {
+        self.plan.last_daemon().backoff = backoff;
+        self
+    }
+
+    /// How long it may take to end when told to stop (5 s unless told); then it is dropped where it waits.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.plan.last_daemon().grace = grace;
         self
     }
 }

@@ -6,8 +6,10 @@
 //! that is not will be. A crash between the end of a handler and the record of it is the one case of a repeat.
 //! For maintainers: `agenda` (what runs next, sans I/O), `record` (what is remembered), `keep` (where), `desk` (the rest).
 
+mod activity;
 mod agenda;
 mod codec;
+mod daemons;
 mod declare;
 mod desk;
 mod diff;
@@ -15,6 +17,8 @@ mod essence;
 mod filter;
 mod keep;
 pub mod last;
+mod listen;
+mod lookup;
 mod plan;
 mod policy;
 mod record;
@@ -22,8 +26,11 @@ mod sitting;
 mod timer;
 mod turn;
 
+pub use activity::Activity;
+pub(crate) use activity::{Activities, Occasion};
 pub use declare::Handlers;
 pub use diff::{Diff, Field, FieldChange};
 pub use filter::Is;
+pub use listen::RawEvent;
 pub use policy::{permanent, temporary};
 pub use turn::Turn;

@@ -8,8 +8,11 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::agenda::{Candidate, Role};
+use super::daemons::Daemon;
 use super::essence::Fingerprint;
 use super::last::Sort;
+use super::listen::Listener;
+use super::lookup::Lookups;
 use super::policy::Policy;
 use super::turn::Turn;
 use crate::engine::Test;
@@ -44,11 +47,14 @@ pub(super) struct Entry<K: Kind> {
 /// Everything a program declared for a kind.
 pub(super) struct Plan<K: Kind> {
     pub(super) entries: Vec<Entry<K>>,
+    pub(super) daemons: Vec<Daemon<K>>,
+    pub(super) listeners: Vec<Listener<K>>,
+    pub(super) lookups: Lookups,
 }
 
 impl<K: Kind> Plan<K> {
     pub(super) fn new() -> Self {
-        Self { entries: Vec::new() }
+        Self { entries: Vec::new(), daemons: Vec::new(), listeners: Vec::new(), lookups: Lookups::default() }
     }
 
     /// The handler declared last.
@@ -60,7 +66,23 @@ impl<K: Kind> Plan<K> {
     pub(super) fn filters_of_last(&mut self, sort: Sort) -> &mut Vec<Test<K>> {
         match sort {
             Sort::Entry => &mut self.last_entry().filters,
+            Sort::Daemon => &mut self.last_daemon().filters,
+            Sort::Listener => {
+                let last = self.listeners.last_mut();
+                &mut last.expect("the type of the builder says that one was declared").filters
+            }
         }
+    }
+
+    /// The daemon declared last.
+    pub(super) fn last_daemon(&mut self) -> &mut Daemon<K> {
+        self.daemons.last_mut().expect("the type of the builder says that one was declared")
+    }
+
+    /// The daemons that should run for the object, by their places.
+    pub(super) fn daemons_of(&self, object: &K) -> Vec<usize> {
+        let daemons = self.daemons.iter().enumerate();
+        daemons.filter(|(_, daemon)| admits(&daemon.filters, object)).map(|(index, _)| index).collect()
     }
 
     /// The handlers whose filters match the object in this state.
@@ -91,7 +113,10 @@ impl<K: Kind> Plan<K> {
     /// Ids name durable marks: two of the same would take each other's work for their own.
     pub(super) fn verify(&self) {
         let mut ids = BTreeSet::new();
-        for id in self.entries.iter().map(|entry| entry.id.as_str()) {
+        let entries = self.entries.iter().map(|entry| entry.id.as_str());
+        let daemons = self.daemons.iter().map(|daemon| daemon.id.as_str());
+        let listeners = self.listeners.iter().map(|listener| listener.id.as_str());
+        for id in entries.chain(daemons).chain(listeners) {
             assert!(ids.insert(id), "two handlers of {} have the id {id}: give each its own", K::kind(&()));
             assert!(
                 !id.is_empty() && !id.contains('/'),

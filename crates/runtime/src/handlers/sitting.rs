@@ -138,6 +138,11 @@ impl<'a, K: Kind> Sitting<'a, K> {
         keep::save(&self.cx, &mut self.kept).await
     }
 
+    /// The object as it was last looked at, and the name of its state.
+    pub(super) fn object(&self) -> (&K, Fingerprint) {
+        (&self.object, self.state)
+    }
+
     /// What to remember until the next go.
     pub(super) fn into_memory(self) -> Memory {
         let is_worth_it = self.kept.is_unsaved || self.kept.is_aside;
@@ -155,7 +160,12 @@ impl<'a, K: Kind> Sitting<'a, K> {
         let since = trial.map_or(began, |trial| trial.since);
         let attempt = trial.map_or(0, |trial| trial.attempts).saturating_add(1);
         let which = Which { id: call.id.to_owned(), attempt, since };
-        let turn = Turn::new(self.cx.renew(self.object.clone()), which, CancellationToken::new());
+        let turn = Turn::new(
+            self.cx.renew(self.object.clone()),
+            which,
+            CancellationToken::new(),
+            self.plan.lookups.clone(),
+        );
         let left = call.policy.deadline(since).map(|deadline| until(began, deadline));
         let guarded = AssertUnwindSafe(async { function(turn.clone()).await }).catch_unwind();
         let guarded = guarded.map(|ended| ended.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic)))));

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::lookup::Lookups;
 use crate::context::Context;
 use crate::error::Error;
 use crate::fault::Result;
@@ -24,6 +25,7 @@ struct Inner<K: Kind> {
     which: Which,
     parts: Mutex<Vec<Part<K>>>,
     stop: CancellationToken,
+    lookups: Lookups,
 }
 
 /// Which call of which handler.
@@ -56,8 +58,8 @@ impl<K: Kind> Deref for Turn<K> {
 }
 
 impl<K: Kind> Turn<K> {
-    pub(super) fn new(context: Context<K>, which: Which, stop: CancellationToken) -> Self {
-        Self(Arc::new(Inner { context, which, parts: Mutex::default(), stop }))
+    pub(super) fn new(context: Context<K>, which: Which, stop: CancellationToken, lookups: Lookups) -> Self {
+        Self(Arc::new(Inner { context, which, parts: Mutex::default(), stop, lookups }))
     }
 
     /// The id of the handler; of a sub-handler `parent/id`.
@@ -110,6 +112,10 @@ impl<K: Kind> Turn<K> {
     /// Waits for the future, but not past the word to stop: then none.
     pub async fn unless_stopped<F: Future>(&self, future: F) -> Option<F::Output> {
         self.0.stop.run_until_cancelled(future).await
+    }
+
+    pub(super) fn lookups(&self) -> &Lookups {
+        &self.0.lookups
     }
 
     pub(super) fn take_parts(&self) -> Vec<Part<K>> {

@@ -141,6 +141,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// What kills it later.
+    pub(crate) fn killer(&self) -> tokio::task::AbortHandle {
+        self.task.clone()
+    }
+
     /// Ends the operator where it stands, as `kill -9` does.
     pub(crate) fn kill(&self) {
         self.task.abort();
@@ -203,6 +208,11 @@ impl Lab {
             logged: Logged::start(),
             traffic,
         }
+    }
+
+    /// Is the server another process, whose clock is the machine's and not ours?
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self.server, Server::Remote { .. })
     }
 
     pub(crate) async fn install_widgets(&self) {

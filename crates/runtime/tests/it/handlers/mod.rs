@@ -13,7 +13,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::lab::{Lab, Log, Running};
 
+mod activities;
+mod advice;
 mod changes;
+mod crashes;
+mod daemons;
+mod errors;
+mod events;
+mod fields;
+mod filters;
+mod indexes;
+mod parts;
+mod records;
+mod timers;
 
 /// The kind under test.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]

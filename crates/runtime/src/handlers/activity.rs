@@ -1,0 +1,144 @@
+//! What an operator does besides objects: before its controllers start, after they ended, and when somebody asks
+//! whether it is well.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
+use kube::Client;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::turn::value_of;
+use crate::engine::words_of;
+use crate::error::Error;
+use crate::fault::{Fault, Result};
+use crate::ground::Ground;
+use crate::queue::{Backoff, Outcome};
+
+/// How long a probe may take: who asks waits a few seconds at most, and no answer is worse than a bad one.
+const PROBE_MAX: Duration = Duration::from_secs(5);
+
+/// What an activity holds while it runs. Cheap to clone.
+#[derive(Clone)]
+pub struct Activity(Arc<Ground>);
+
+impl Activity {
+    /// The value given to [`Operator::state`](crate::Operator::state).
+    ///
+    /// # Panics
+    /// When the operator has no state of this type, which is a bug in its `main`.
+    pub fn state<S: Send + Sync + 'static>(&self) -> Arc<S> {
+        self.0.states.expect()
+    }
+
+    /// The client.
+    pub fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    /// The time, as the operator sees it.
+    pub fn now(&self) -> jiff::Timestamp {
+        self.0.clock.now()
+    }
+}
+
+type Call = Arc<dyn Fn(Activity) -> BoxFuture<'static, Result<Value>> + Send + Sync>;
+
+struct Named {
+    id: String,
+    call: Call,
+}
+
+/// All activities of an operator, in the order they were declared.
+#[derive(Default)]
+pub(crate) struct Activities {
+    startup: Vec<Named>,
+    shutdown: Vec<Named>,
+    probes: Vec<Named>,
+}
+
+/// When an activity runs.
+#[derive(Clone, Copy)]
+pub(crate) enum Occasion {
+    Startup,
+    Shutdown,
+    Probe,
+}
+
+impl Activities {
+    pub(crate) fn add<F, Fut, R>(&mut self, occasion: Occasion, id: String, function: F)
+    where
+        F: Fn(Activity) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R>> + Send + 'static,
+        R: Serialize + 'static,
+    {
+        let call: Call = Arc::new(move |activity| {
+            let running = function(activity);
+            Box::pin(async move { value_of(&running.await?) })
+        });
+        let all = match occasion {
+            Occasion::Startup => &mut self.startup,
+            Occasion::Shutdown => &mut self.shutdown,
+            Occasion::Probe => &mut self.probes,
+        };
+        all.push(Named { id, call });
+    }
+
+    /// Runs what comes before the controllers, one after the other, each until it succeeds. A terminal fault is the
+    /// end of the operator.
+    pub(crate) async fn start(&self, ground: &Arc<Ground>) -> Result<(), Error> {
+        for activity in &self.startup {
+            let mut failures = 0;
+            while let Err(fault) = activity.run(ground).await {
+                failures += 1;
+                let (id, error) = (activity.id.clone(), fault.chain());
+                let delay = match fault.outcome() {
+                    Outcome::Terminal => return Err(Error::Startup { id, error }),
+                    Outcome::RetryAfter(delay) => delay,
+                    _ => Backoff::default().delay(failures, &ground.entropy),
+                };
+                tracing::warn!(id, error, retry = ?delay, "startup failed");
+                tokio::time::sleep(delay).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs what comes after the controllers, within the grace. Nothing is tried twice: the process ends.
+    pub(crate) async fn end(&self, ground: &Arc<Ground>, grace: Duration) {
+        let all = async {
+            for activity in &self.shutdown {
+                if let Err(fault) = activity.run(ground).await {
+                    tracing::warn!(id = activity.id, error = %fault, "shutdown failed");
+                }
+            }
+        };
+        if tokio::time::timeout(grace, all).await.is_err() {
+            tracing::warn!("the shutdown took longer than {grace:?} and was cut off");
+        }
+    }
+
+    /// Asks every probe, all at once.
+    pub(crate) async fn probe(&self, ground: &Arc<Ground>) -> Vec<(String, Result<Value, String>)> {
+        join_all(self.probes.iter().map(|probe| async {
+            let answer = match tokio::time::timeout(PROBE_MAX, probe.run(ground)).await {
+                Ok(answer) => answer.map_err(|fault| fault.chain()),
+                Err(_) => Err(format!("no answer within {PROBE_MAX:?}")),
+            };
+            (probe.id.clone(), answer)
+        }))
+        .await
+    }
+}
+
+impl Named {
+    async fn run(&self, ground: &Arc<Ground>) -> Result<Value> {
+        let activity = Activity(ground.clone());
+        let ended = AssertUnwindSafe(async { (self.call)(activity).await }).catch_unwind().await;
+        ended.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic))))
+    }
+}

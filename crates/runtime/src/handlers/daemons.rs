@@ -1,0 +1,324 @@
+//! Daemons: a task for each object, beside the queue, for what neither events nor timers tell, such as a long poll.
+//!
+//! Who should run is decided at the desk (filters, deletion); one supervisor per controller makes it so, owns the tasks,
+//! and ends them: first the word to stop, then, after the grace, they are dropped where they wait. **Invariant:** an
+//! object has at most one task of each daemon, and none without the right to act on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use homeostat_core::Key;
+use homeostat_core::journal::{Entry, HandlerOutcome};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::essence::{Fingerprint, essence_of};
+use super::plan::Plan;
+use super::turn::{Turn, Which};
+use crate::context::Context;
+use crate::engine::{Engine, Test, words_of};
+use crate::fault::{Fault, Result};
+use crate::kind::{Kind, key_of};
+use crate::queue::{Backoff, Outcome};
+
+/// How long a daemon may take to end when told to stop: a request under way, not a long poll.
+pub(super) const GRACE: Duration = Duration::from_secs(5);
+
+/// A daemon that ran for this long was well: its failures before no longer count.
+const WELL_AFTER: Duration = Duration::from_secs(10 * 60);
+
+/// A declared daemon.
+pub(super) struct Daemon<K: Kind> {
+    pub(super) id: String,
+    pub(super) filters: Vec<Test<K>>,
+    pub(super) backoff: Backoff,
+    pub(super) grace: Duration,
+    pub(super) call: DaemonCall<K>,
+}
+
+/// A daemon's function.
+pub(super) type DaemonCall<K> = Arc<dyn Fn(Arc<K>, Turn<K>) -> BoxFuture<'static, Result<()>> + Send + Sync>;
+
+/// A daemon of an object: the place in the program of the one, the key of the other.
+type Post = (Key, usize);
+
+/// Who should run and who does.
+#[derive(Default)]
+pub(super) struct Nursery {
+    roster: Mutex<Roster>,
+    /// There is something for the supervisor to do.
+    changed: Notify,
+    /// A daemon has ended.
+    ended: Notify,
+}
+
+#[derive(Default)]
+struct Roster {
+    wanted: BTreeMap<Post, Want>,
+    running: BTreeMap<Post, CancellationToken>,
+    /// What the supervisor has not looked at yet.
+    unseen: BTreeSet<Post>,
+}
+
+/// A daemon that should run.
+#[derive(Clone, Debug, PartialEq)]
+struct Want {
+    uid: Option<String>,
+    /// The object's state when last looked at.
+    state: Fingerprint,
+    /// It ended and is not started again, or only at another state.
+    ended: Option<Ended>,
+}
+
+/// How a daemon ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Ended {
+    /// It was told to.
+    Stopped,
+    /// It has done its work.
+    Well,
+    /// It gave up at this state.
+    GaveUp(Fingerprint),
+}
+
+impl Nursery {
+    /// These daemons, and no others, should run for the object in this state. `is_alive` is asked under our lock: a
+    /// deletion is told after the cache has it, so either we see it here, or it dismisses what we want.
+    pub(super) fn want<K: Kind>(
+        &self,
+        object: &K,
+        state: Fingerprint,
+        daemons: &[usize],
+        is_alive: impl FnOnce() -> bool,
+    ) {
+        let (key, uid) = (&key_of(object), object.meta().uid.as_ref());
+        let mut roster = self.roster();
+        if !is_alive() {
+            return;
+        }
+        for post in roster.posts(key) {
+            if !daemons.contains(&post.1) {
+                roster.wanted.remove(&post);
+                roster.unseen.insert(post);
+            }
+        }
+        for &daemon in daemons {
+            let post = (key.clone(), daemon);
+            let known = roster.wanted.get(&post).filter(|want| want.uid.as_ref() == uid);
+            let ended = match known.and_then(|want| want.ended) {
+                Some(Ended::GaveUp(at)) if at != state => None,
+                ended => ended,
+            };
+            let want = Want { uid: uid.cloned(), state, ended };
+            if known != Some(&want) {
+                roster.wanted.insert(post.clone(), want);
+                roster.unseen.insert(post);
+            }
+        }
+        self.wake(&roster);
+    }
+
+    /// None should run for the object.
+    pub(super) fn dismiss(&self, key: &Key) {
+        let mut roster = self.roster();
+        for post in roster.posts(key) {
+            roster.wanted.remove(&post);
+            roster.unseen.insert(post);
+        }
+        self.wake(&roster);
+    }
+
+    /// Waits until none runs for the object.
+    pub(super) async fn dismissed(&self, key: &Key) {
+        self.dismiss(key);
+        loop {
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
+            if !self.roster().running.keys().any(|(other, _)| other == key) {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// Runs who should run until `stop`, then ends them all.
+    pub(super) async fn supervise<K: Kind>(
+        &self,
+        plan: Arc<Plan<K>>,
+        engine: Arc<Engine<K>>,
+        stop: CancellationToken,
+    ) {
+        let mut tasks = JoinSet::new();
+        let mut rights = engine.ground.fence.subscribe();
+        while !stop.is_cancelled() {
+            for post in self.take_unseen() {
+                self.attend(&post, &plan, &engine, &mut tasks);
+            }
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = self.changed.notified() => {}
+                Some(ended) = tasks.join_next() => self.note_end(ended.ok()),
+                _ = rights.changed() => self.look_at_all(),
+            }
+        }
+        self.roster().running.values().for_each(CancellationToken::cancel);
+        while let Some(ended) = tasks.join_next().await {
+            self.note_end(ended.ok());
+        }
+    }
+
+    /// Starts or stops a daemon as it should be.
+    fn attend<K: Kind>(
+        &self,
+        post: &Post,
+        plan: &Arc<Plan<K>>,
+        engine: &Arc<Engine<K>>,
+        tasks: &mut JoinSet<(Post, Ended)>,
+    ) {
+        let mut roster = self.roster();
+        let may_run = engine.is_admitted(&post.0);
+        let should_run = may_run && roster.wanted.get(post).is_some_and(|want| want.ended.is_none());
+        match (roster.running.get(post), should_run) {
+            (Some(stop), false) => stop.cancel(),
+            (None, true) => {
+                let Some(object) = engine.cache.get(&post.0) else { return };
+                let stop = CancellationToken::new();
+                roster.running.insert(post.clone(), stop.clone());
+                let context = Context::detached(engine.clone(), object, post.0.clone());
+                tasks.spawn(tend(post.clone(), plan.clone(), context, stop));
+            }
+            // One that was told to stop while it is wanted again is looked at when it has ended.
+            (Some(_), true) | (None, false) => {}
+        }
+    }
+
+    fn note_end(&self, ended: Option<(Post, Ended)>) {
+        // A task that panicked is our bug: it is ours to tend, and users' panics end inside.
+        let Some((post, how)) = ended else { return };
+        let mut roster = self.roster();
+        roster.running.remove(&post);
+        if let Some(want) = roster.wanted.get_mut(&post) {
+            // One that gave up at a state the object has left meanwhile is started again at once.
+            let is_final = how != Ended::Stopped && !matches!(how, Ended::GaveUp(at) if at != want.state);
+            want.ended = is_final.then_some(how);
+            roster.unseen.insert(post);
+        }
+        self.wake(&roster);
+        self.ended.notify_waiters();
+    }
+
+    fn look_at_all(&self) {
+        let mut roster = self.roster();
+        let all: Vec<Post> = roster.wanted.keys().chain(roster.running.keys()).cloned().collect();
+        roster.unseen.extend(all);
+    }
+
+    fn take_unseen(&self) -> BTreeSet<Post> {
+        std::mem::take(&mut self.roster().unseen)
+    }
+
+    fn wake(&self, roster: &Roster) {
+        if !roster.unseen.is_empty() {
+            self.changed.notify_one();
+        }
+    }
+
+    fn roster(&self) -> MutexGuard<'_, Roster> {
+        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Roster {
+    /// The daemons of an object that are wanted or running.
+    fn posts(&self, key: &Key) -> BTreeSet<Post> {
+        let range = (key.clone(), 0)..=(key.clone(), usize::MAX);
+        let running = self.running.range(range.clone()).map(|(post, _)| post);
+        self.wanted.range(range).map(|(post, _)| post).chain(running).cloned().collect()
+    }
+}
+
+/// Runs a daemon, again when it fails, until it is through or told to stop.
+async fn tend<K: Kind>(
+    post: Post,
+    plan: Arc<Plan<K>>,
+    context: Context<K>,
+    stop: CancellationToken,
+) -> (Post, Ended) {
+    let daemon = &plan.daemons[post.1];
+    let mut failures = 0;
+    loop {
+        let clock = context.engine().ground.clock;
+        let began = clock.instant();
+        let object = context.engine().cache.get(context.key()).unwrap_or_else(|| context.object().clone());
+        let state = Fingerprint::of(&essence_of(&*object));
+        let which = Which { id: daemon.id.clone(), attempt: failures + 1, since: context.now() };
+        let turn = Turn::new(context.renew(object), which, stop.clone(), plan.lookups.clone());
+        let Some(result) = live_once(daemon, turn).await else { return (post, Ended::Stopped) };
+        let took = clock.since(began);
+        failures = if took >= WELL_AFTER { 1 } else { failures + 1 };
+        let delay = match result.as_ref().map_err(Fault::outcome) {
+            Ok(()) | Err(Outcome::Terminal) => None,
+            Err(Outcome::RetryAfter(delay)) => Some(delay),
+            Err(_) => Some(daemon.backoff.delay(failures, &context.engine().ground.entropy)),
+        };
+        let error = result.err().map(|fault| fault.chain());
+        note(&context, &daemon.id, error.as_deref(), delay, took);
+        let Some(delay) = delay else {
+            return (post, if error.is_some() { Ended::GaveUp(state) } else { Ended::Well });
+        };
+        if stop.run_until_cancelled(tokio::time::sleep(delay)).await.is_none() {
+            return (post, Ended::Stopped);
+        }
+    }
+}
+
+/// One life of a daemon; none when it was stopped, in its grace or after.
+async fn live_once<K: Kind>(daemon: &Daemon<K>, turn: Turn<K>) -> Option<Result<()>> {
+    let stop = turn.stop().clone();
+    let life = async {
+        let life = AssertUnwindSafe(async { (daemon.call)(turn.object().clone(), turn.clone()).await })
+            .catch_unwind()
+            .await;
+        let result = life.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic))));
+        let written = turn.save_status().await;
+        result?;
+        Ok(written?)
+    };
+    let end_of_grace = async {
+        stop.cancelled().await;
+        tokio::time::sleep(daemon.grace).await;
+    };
+    tokio::select! {
+        result = life => (!stop.is_cancelled()).then_some(result),
+        () = end_of_grace => {
+            tracing::warn!(object = %turn.key(), daemon = daemon.id, "a daemon did not stop in time and was ended");
+            None
+        }
+    }
+}
+
+fn note<K: Kind>(
+    context: &Context<K>,
+    id: &str,
+    error: Option<&str>,
+    delay: Option<Duration>,
+    took: Duration,
+) {
+    let engine = context.engine();
+    let outcome = match (error.map(str::to_owned), delay) {
+        (None, _) => HandlerOutcome::Done,
+        (Some(error), Some(after)) => HandlerOutcome::Retry { after, error },
+        (Some(error), None) => HandlerOutcome::GaveUp { error },
+    };
+    if let Some(error) = error {
+        tracing::warn!(object = %context.key(), daemon = id, error, restart = ?delay, "daemon failed");
+    }
+    let (object, handler) = (context.key().clone(), id.to_owned());
+    engine.ground.journal.record(&engine.source, Entry::Handled { object, handler, outcome, took });
+}

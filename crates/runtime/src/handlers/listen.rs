@@ -1,0 +1,156 @@
+//! Raw events: every change that the watch shows, in order for each object, to functions that keep no progress and are
+//! not retried. For views and counters in memory; what must not be missed belongs in the other handlers.
+//!
+//! **Invariant:** the watch never waits for a listener. When more is waiting than the limit, the newest is dropped and
+//! the log says so.
+
+use std::collections::{HashMap, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use homeostat_core::Key;
+use homeostat_core::journal::Change;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::plan::{Plan, admits};
+use super::turn::{Turn, Which};
+use crate::cache::Delta;
+use crate::context::Context;
+use crate::engine::{Engine, Test, words_of};
+use crate::fault::{Fault, Result};
+use crate::kind::Kind;
+
+/// Events waiting for listeners: more than the first list of a large cluster, less than memory.
+const WAITING_MAX: usize = 200_000;
+
+/// Objects whose events are told at a time, as with reconciles.
+const CONCURRENCY: usize = 32;
+
+/// One change that the watch showed.
+#[derive(Clone, Debug)]
+pub struct RawEvent<K> {
+    /// What sort of change.
+    pub change: Change,
+    /// The object after it; for one that is gone, before it.
+    pub object: Arc<K>,
+}
+
+/// A declared listener.
+pub(super) struct Listener<K: Kind> {
+    pub(super) id: String,
+    pub(super) filters: Vec<Test<K>>,
+    pub(super) call: ListenerCall<K>,
+}
+
+/// A listener's function.
+pub(super) type ListenerCall<K> =
+    Arc<dyn Fn(RawEvent<K>, Turn<K>) -> BoxFuture<'static, Result<()>> + Send + Sync>;
+
+/// Events on their way to the listeners.
+pub(super) struct Mailbox<K> {
+    mail: Mutex<Mail<K>>,
+    arrived: Notify,
+}
+
+struct Mail<K> {
+    /// By object. An object that is being told about is here, if only with nothing more to tell.
+    waiting: HashMap<Key, VecDeque<RawEvent<K>>>,
+    /// Objects with something to tell that nobody is telling.
+    ready: VecDeque<Key>,
+    count: usize,
+}
+
+impl<K: Kind> Mailbox<K> {
+    pub(super) fn new() -> Self {
+        let mail = Mail { waiting: HashMap::new(), ready: VecDeque::new(), count: 0 };
+        Self { mail: Mutex::new(mail), arrived: Notify::new() }
+    }
+
+    /// Takes in a change, in the watch's task.
+    pub(super) fn post(&self, delta: &Delta<K>) {
+        let Some(object) = delta.new.clone().or_else(|| delta.old.clone()) else { return };
+        let mut mail = self.mail();
+        if mail.count >= WAITING_MAX {
+            tracing::warn!(object = %delta.key, "event dropped: {WAITING_MAX} are waiting for their listeners");
+            return;
+        }
+        mail.count += 1;
+        let event = RawEvent { change: delta.change, object };
+        if let Some(waiting) = mail.waiting.get_mut(&delta.key) {
+            waiting.push_back(event);
+            return;
+        }
+        mail.waiting.insert(delta.key.clone(), VecDeque::from([event]));
+        mail.ready.push_back(delta.key.clone());
+        drop(mail);
+        self.arrived.notify_one();
+    }
+
+    /// Tells the listeners until `stop`; what is being told then is dropped where it waits.
+    pub(super) async fn deliver(&self, plan: Arc<Plan<K>>, engine: Arc<Engine<K>>, stop: CancellationToken) {
+        let mut tasks = JoinSet::new();
+        while !stop.is_cancelled() {
+            while tasks.len() < CONCURRENCY
+                && let Some((key, event)) = self.next()
+            {
+                tasks.spawn(tell(plan.clone(), engine.clone(), key, event));
+            }
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = self.arrived.notified() => {}
+                Some(told) = tasks.join_next() => if let Ok(key) = told { self.told(key) },
+            }
+        }
+    }
+
+    /// The next event of an object that nobody is telling about.
+    fn next(&self) -> Option<(Key, RawEvent<K>)> {
+        let mut mail = self.mail();
+        let key = mail.ready.pop_front()?;
+        let event = mail.waiting.get_mut(&key)?.pop_front()?;
+        mail.count -= 1;
+        Some((key, event))
+    }
+
+    fn told(&self, key: Key) {
+        let mut mail = self.mail();
+        if mail.waiting.get(&key).is_some_and(VecDeque::is_empty) {
+            mail.waiting.remove(&key);
+        } else {
+            mail.ready.push_back(key);
+        }
+    }
+
+    fn mail(&self) -> MutexGuard<'_, Mail<K>> {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn tell<K: Kind>(plan: Arc<Plan<K>>, engine: Arc<Engine<K>>, key: Key, event: RawEvent<K>) -> Key {
+    if !engine.is_admitted(&key) {
+        return key;
+    }
+    for listener in &plan.listeners {
+        let context = Context::detached(engine.clone(), event.object.clone(), key.clone());
+        let which = Which { id: listener.id.clone(), attempt: 1, since: context.now() };
+        let turn = Turn::new(context, which, CancellationToken::new(), plan.lookups.clone());
+        let event = event.clone();
+        let heard = AssertUnwindSafe(async {
+            if admits(&listener.filters, &*event.object) {
+                (listener.call)(event, turn.clone()).await?;
+                turn.save_status().await?;
+            }
+            Ok(())
+        });
+        let heard = heard.catch_unwind().await;
+        let heard = heard.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic))));
+        if let Err(error) = heard {
+            tracing::warn!(object = %key, listener = listener.id, %error, "listener failed");
+        }
+    }
+    key
+}

@@ -1,0 +1,44 @@
+//! In-memory indexes: from objects to keys and values, asked by handlers.
+
+use std::sync::Arc;
+
+use homeostat_runtime::handlers::Turn;
+use homeostat_runtime::{Handlers, Result};
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use super::{Gadget, gadget, lab, run};
+use crate::lab::config;
+
+/// The key names the index.
+#[derive(Hash, PartialEq, Eq)]
+struct Colour(String);
+
+#[tokio::test(start_paused = true)]
+async fn values_by_key() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    let said = log.clone();
+    let handlers = Handlers::<Gadget>::new()
+        .index::<ConfigMap, Colour, String, _>(|map| {
+            let data = map.data.clone().unwrap_or_default();
+            let name = map.metadata.name.clone().unwrap_or_default();
+            data.into_keys().map(move |colour| (Colour(colour), name.clone())).collect::<Vec<_>>()
+        })
+        .on_create("create", move |_: Arc<Gadget>, cx: Turn<Gadget>| {
+            let said = said.clone();
+            async move {
+                let red: Vec<String> = cx.lookup::<ConfigMap, Colour, String>(&Colour("red".into()))?;
+                said.say(red.join(" "));
+                assert!(cx.lookup::<ConfigMap, Colour, u8>(&Colour("red".into())).is_err(), "never declared");
+                Result::<()>::Ok(())
+            }
+        });
+    run(&mut lab, handlers).await;
+    for (name, colours) in [("a", vec!["red"]), ("b", vec!["blue"]), ("c", vec!["blue", "red"])] {
+        let mut map = config(name, &[]);
+        map.data = Some(colours.into_iter().map(|colour| (colour.to_owned(), String::new())).collect());
+        lab.create(&map).await;
+    }
+    gadget(&lab, "g", 1).await;
+    assert_eq!(log.take(), ["a c"]);
+}

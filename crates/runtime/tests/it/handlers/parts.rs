@@ -1,0 +1,59 @@
+//! Sub-handlers: registered by a handler, each with its own progress.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_runtime::handlers::last::Handler;
+use homeostat_runtime::handlers::{Turn, permanent, temporary};
+use homeostat_runtime::{Handlers, Result};
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::{Gadget, GadgetSpec, get, kill, lab, run};
+use crate::lab::{Lab, Log};
+
+/// Makes each user of the gadget; `bob` is busy and `eve` impossible while the gadget's size is zero.
+fn users(log: &Log) -> Handlers<Gadget, Handler> {
+    let log = log.clone();
+    Handlers::<Gadget>::new().on_create("create", move |gadget: Arc<Gadget>, cx: Turn<Gadget>| {
+        log.say("create");
+        for user in gadget.spec.users.clone() {
+            let (log, is_ready) = (log.clone(), gadget.spec.size > 0);
+            cx.sub(user.clone(), move |cx: Turn<Gadget>| async move {
+                log.say(format!("{} {}", cx.id(), cx.attempt()));
+                match user.as_str() {
+                    "bob" if !is_ready => Err(temporary("busy", Duration::from_secs(10))),
+                    "eve" if !is_ready => Err(permanent("impossible")),
+                    _ => Ok(()),
+                }
+            });
+        }
+        async { Result::<()>::Ok(()) }
+    })
+}
+
+async fn with_users(lab: &Lab, users: &[&str]) {
+    let users = users.iter().map(ToString::to_string).collect();
+    lab.create(&Gadget::new("g", GadgetSpec { users, ..GadgetSpec::default() })).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_has_its_own_progress() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    let running = run(&mut lab, users(&log)).await;
+    with_users(&lab, &["alice", "bob", "eve", "zoe"]).await;
+    assert_eq!(log.take(), ["create", "create/alice 1", "create/bob 1", "create/eve 1", "create/zoe 1"]);
+    lab.pass(11).await;
+    assert_eq!(log.take(), ["create", "create/bob 2"], "those that are through, or gave up, are not called");
+    kill(&lab, &running).await;
+    run(&mut lab, users(&log)).await;
+    lab.pass(11).await;
+    assert_eq!(log.take(), ["create", "create/bob 3"], "also over a restart");
+    lab.patch::<Gadget>("g", json!({"spec": {"size": 1, "users": ["bob"]}})).await;
+    assert_eq!(log.take(), ["create", "create/bob 1"]);
+    lab.pass(100).await;
+    assert!(log.take().is_empty(), "all are through, so is their parent");
+    let annotation = get(&lab, "g").await.unwrap().annotations()["widgets.test.dev/gadget.handled"].clone();
+    assert_eq!(annotation, r#"{"marks":{"create":{"seen":"once"}}}"#, "and nothing of them is left");
+}

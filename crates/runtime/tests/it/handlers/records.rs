@@ -1,0 +1,98 @@
+//! Where progress is kept: an annotation, compressed, and beyond its limit a Secret; and what others do to it.
+
+use homeostat_core::Entropy;
+use homeostat_runtime::Handlers;
+use homeostat_runtime::handlers::last::Handler;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::{Gadget, GadgetSpec, gadget, get, kill, lab, run, says, says_changes};
+use crate::lab::{Breakage, Lab, Log};
+
+const ANNOTATION: &str = "widgets.test.dev/gadget.handled";
+
+fn handlers(log: &Log) -> Handlers<Gadget, Handler> {
+    Handlers::<Gadget>::new()
+        .on_create("create", says(log, "create"))
+        .on_update("update", says_changes(log, "update"))
+}
+
+async fn annotation(lab: &Lab, name: &str) -> String {
+    get(lab, name).await.unwrap().annotations()[ANNOTATION].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn short_readable_long_compressed_longest_in_a_secret() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    let running = run(&mut lab, handlers(&log)).await;
+    let text = |bytes| Entropy::seeded(1).suffix(bytes);
+    let sized =
+        |name: &str, bytes| Gadget::new(name, GadgetSpec { text: text(bytes), ..GadgetSpec::default() });
+    for (name, bytes, start) in [("a", 10, "{"), ("b", 1_000, "deflate:"), ("c", 100_000, "aside:")] {
+        let made = lab.create(&sized(name, bytes)).await;
+        assert!(annotation(&lab, name).await.starts_with(start), "{name}");
+        let secrets = lab.names::<Secret>().await;
+        assert_eq!(secrets.len(), usize::from(name == "c"), "{name}");
+        if let Some(secret) = secrets.first() {
+            let owners = lab.api::<Secret>().get(secret).await.unwrap().metadata.owner_references.unwrap();
+            assert_eq!(Some(&owners[0].uid), made.metadata.uid.as_ref(), "it goes with the object");
+        }
+    }
+    assert_eq!(log.take(), ["create", "create", "create"]);
+    kill(&lab, &running).await;
+    lab.patch::<Gadget>("c", json!({"spec": {"size": 7}})).await;
+    run(&mut lab, handlers(&log)).await;
+    assert_eq!(log.take(), ["update spec.size: 0 -> 7"], "found in the Secret");
+    lab.patch::<Gadget>("c", json!({"spec": {"size": 8}})).await;
+    assert_eq!(log.take(), ["update spec.size: 7 -> 8"]);
+    let version = lab.version::<Gadget>("c").await;
+    lab.pass(36_000).await;
+    assert_eq!(lab.version::<Gadget>("c").await, version);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_it_cannot_be_written_nothing_is_repeated() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    run(&mut lab, handlers(&log).on_create("second", says(&log, "second"))).await;
+    lab.faults
+        .set(|request| (request.method() == http::Method::PATCH).then_some(Breakage::Refuse(500, "later")));
+    gadget(&lab, "g", 1).await;
+    lab.pass(100).await;
+    assert_eq!(log.take(), ["create"], "and nothing is called before it is written");
+    lab.faults.clear();
+    lab.pass(300).await;
+    assert_eq!(log.take(), ["second"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_its_record_an_object_is_handled_anew() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    run(&mut lab, handlers(&log)).await;
+    gadget(&lab, "g", 1).await;
+    log.take();
+    lab.patch::<Gadget>("g", json!({"metadata": {"annotations": {ANNOTATION: null}}})).await;
+    assert_eq!(log.take(), ["create"]);
+    lab.patch::<Gadget>("g", json!({"metadata": {"annotations": {ANNOTATION: "rubbish"}}})).await;
+    lab.pass(1000).await;
+    assert!(log.take().is_empty(), "an unreadable one is a person's business");
+    let status = serde_json::to_value(get(&lab, "g").await.unwrap()).unwrap();
+    assert!(status["spec"]["size"] == 1, "{status}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_programs_do_not_take_each_others_records_for_edits() {
+    let mut lab = lab().await;
+    let (one, two) = (Log::default(), Log::default());
+    lab.run(|operator| operator.control(handlers(&one)));
+    let other = homeostat_runtime::Controller::<Gadget>::new().named("other").handlers(handlers(&two));
+    lab.run(|operator| operator.control(other));
+    gadget(&lab, "g", 1).await;
+    lab.patch::<Gadget>("g", json!({"spec": {"size": 2}})).await;
+    lab.pass(100).await;
+    assert_eq!(one.take(), ["create", "update spec.size: 1 -> 2"]);
+    assert_eq!(two.take(), ["create", "update spec.size: 1 -> 2"]);
+}
