@@ -9,6 +9,7 @@ mod definitions;
 mod events;
 mod namespaces;
 mod notices;
+mod roles;
 mod services;
 mod storage;
 
@@ -70,6 +71,7 @@ impl Keeper {
                 Ok(())
             }
             Notice::Namespace(name) => namespaces::look_at(&self.backend, name, &self.root_ca).await,
+            Notice::ClusterRoles => roles::settle(&self.backend).await,
             Notice::Definition(name) => self.handle_definition(name).await,
         };
         if let Err(status) = outcome {

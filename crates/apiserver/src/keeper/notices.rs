@@ -11,7 +11,8 @@ use homeostat_store::Entry;
 use memchr::memmem;
 use tokio::sync::Notify;
 
-use super::storage;
+use super::{roles, storage};
+use crate::auth::RBAC_GROUP;
 use crate::backend::Backend;
 use crate::crd;
 use crate::object::encode;
@@ -29,6 +30,8 @@ pub(crate) enum Notice {
     Namespace(Box<str>),
     /// A definition.
     Definition(Box<str>),
+    /// All ClusterRoles: one of them changed, and others may sum it up.
+    ClusterRoles,
 }
 
 /// Notices left for the keeper, each at most once.
@@ -205,6 +208,9 @@ impl State {
             }
             (crd::GROUP, crd::PLURAL) => {
                 self.waiting.insert(Notice::Definition(key.name().into()));
+            }
+            (RBAC_GROUP, roles::PLURAL) => {
+                self.waiting.insert(Notice::ClusterRoles);
             }
             ("", "serviceaccounts" | "configmaps") if new.is_none() => {
                 self.waiting.insert(Notice::Namespace(key.namespace().into()));

@@ -96,3 +96,19 @@ async fn health_is_public_and_names_its_checks() {
     let verbose = plane.get("/readyz?verbose").await.expect(200);
     assert_eq!(verbose, "[+]ping ok\n[+]etcd ok\nreadyz check passed\n");
 }
+
+#[tokio::test]
+async fn aggregated_roles_show_what_they_sum_up() {
+    let plane = Plane::start().await;
+    let roles = format!("{RBAC}/clusterroles");
+    let rule = json!({"apiGroups": ["demo.dev"], "resources": ["lamps"], "verbs": ["get"]});
+    let part = json!({"metadata": {"name": "lamps", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+        "rules": [rule]});
+    plane.post(&roles, part).await.expect(201);
+    let has = |answer: &crate::plane::Answer| answer.body["rules"].as_array().unwrap().contains(&rule);
+    for sum in ["view", "edit", "admin"] {
+        plane.until(&format!("{roles}/{sum}"), has).await;
+    }
+    plane.delete(&format!("{roles}/lamps")).await.expect(200);
+    plane.until(&format!("{roles}/view"), |answer| !has(answer)).await;
+}

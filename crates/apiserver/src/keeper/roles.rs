@@ -1,0 +1,30 @@
+//! Aggregated ClusterRoles show the rules they sum up. The authorizer resolves them by itself; this is for people, and for
+//! programs that read roles.
+
+use homeostat_core::Prefix;
+
+use crate::auth::{RBAC_GROUP, fill_aggregated};
+use crate::backend::Backend;
+use crate::object::encode;
+use crate::rewrite::rewrite;
+use crate::status::Status;
+
+/// The resource of ClusterRoles.
+pub(super) const PLURAL: &str = "clusterroles";
+
+/// Makes the stored rules of every aggregated role the sum of those it selects.
+pub(super) async fn settle(backend: &Backend) -> Result<(), Status> {
+    let snapshot = backend.store.snapshot();
+    let all = Prefix::resource(RBAC_GROUP, PLURAL);
+    let mut roles = snapshot.range(&all, "").map(|entry| (entry.key.clone(), encode::decode(entry))).collect::<Vec<_>>();
+    let before = roles.iter().map(|(_, role)| role["rules"].clone()).collect::<Vec<_>>();
+    fill_aggregated(&mut roles);
+    let table = backend.registry.table();
+    let row = table.get(RBAC_GROUP, "v1", PLURAL).expect("a built-in kind");
+    for ((key, role), before) in roles.iter().zip(before) {
+        if role["rules"] != before {
+            rewrite(backend, row, key, |stored| stored["rules"] = role["rules"].clone()).await?;
+        }
+    }
+    Ok(())
+}
