@@ -132,6 +132,18 @@ impl Resource {
         if self.list_kind.is_empty() { format!("{}List", self.kind) } else { self.list_kind.to_string() }
     }
 
+    /// What users of this version are warned of.
+    pub fn deprecation_warning(&self) -> Option<&str> {
+        match (&self.source, &*self.group, &*self.kind) {
+            (Source::Custom(custom), ..) => custom.deprecation_warning.as_deref(),
+            (Source::BuiltIn, "", "Endpoints") => {
+                Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+            }
+            (Source::BuiltIn, "", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+            _ => None,
+        }
+    }
+
     /// Is it defined by a CustomResourceDefinition?
     pub fn is_custom(&self) -> bool {
         matches!(self.source, Source::Custom(_))

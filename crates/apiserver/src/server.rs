@@ -215,7 +215,7 @@ impl ApiServer {
         if let Some(answer) = crate::verbs::review(&call, &reviewer, &body)? {
             return Ok(answer.into_response());
         }
-        let deprecation = call.resource.custom().and_then(|custom| custom.deprecation_warning.clone());
+        let deprecation = call.resource.deprecation_warning().map(ToOwned::to_owned);
         let accepted = call.accepted;
         let mut response = match call.run(&parts.method, body).await {
             Ok(answer) => answer.into_response(),

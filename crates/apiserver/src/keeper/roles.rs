@@ -16,7 +16,8 @@ pub(super) const PLURAL: &str = "clusterroles";
 pub(super) async fn settle(backend: &Backend) -> Result<(), Status> {
     let snapshot = backend.store.snapshot();
     let all = Prefix::resource(RBAC_GROUP, PLURAL);
-    let mut roles = snapshot.range(&all, "").map(|entry| (entry.key.clone(), encode::decode(entry))).collect::<Vec<_>>();
+    let mut roles =
+        snapshot.range(&all, "").map(|entry| (entry.key.clone(), encode::decode(entry))).collect::<Vec<_>>();
     let before = roles.iter().map(|(_, role)| role["rules"].clone()).collect::<Vec<_>>();
     fill_aggregated(&mut roles);
     let table = backend.registry.table();
