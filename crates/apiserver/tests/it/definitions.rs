@@ -203,3 +203,32 @@ async fn the_most_expensive_rule_that_is_taken_stays_fast() {
     let refused = plane.post(path, knot("beyond", 3000)).await.expect(422);
     assert!(!refused["message"].as_str().unwrap().contains("cost limit"), "{refused}");
 }
+
+/// Long chains once overflowed the stack of whoever read or evaluated them.
+#[tokio::test]
+async fn rules_nested_without_end_are_refused() {
+    let plane = Plane::start().await;
+    let chains = [
+        format!("{} > 0", vec!["1"; 5000].join("+")),
+        format!("self{} == 1", ".a".repeat(20_000)),
+        format!("self{} == 1", "[0]".repeat(20_000)),
+        format!("{}true{}", "(".repeat(5000), ")".repeat(5000)),
+        format!("{}true", "!".repeat(20_000)),
+        format!("self.watts{} == 1", ".max()".repeat(20_000)),
+        vec!["true"; 20_000].join(" && "),
+        format!("{}1", "true ? 1 : ".repeat(5000)),
+    ];
+    for rule in chains {
+        let mut definition = definition();
+        let spec = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        spec["x-kubernetes-validations"][0]["rule"] = rule.clone().into();
+        let answer = plane.post(DEFINITIONS, definition).await;
+        if answer.code == 201 {
+            plane.post(LAMPS, lamp("a", json!({"watts": 5}))).await;
+            plane.delete(&format!("{DEFINITIONS}/lamps.demo.dev")).await.expect(200);
+            plane.until_gone(&format!("{DEFINITIONS}/lamps.demo.dev")).await;
+        } else {
+            assert_eq!(answer.code, 422, "{} …: {}", &rule[..20], answer.body);
+        }
+    }
+}
