@@ -11,11 +11,13 @@ mod claim;
 mod crew;
 mod cron_job;
 mod deployment;
+mod endpoint_slice;
 mod job;
 mod number;
 mod pod;
 mod rank;
 mod replica_set;
+mod stateful_set;
 mod template;
 mod time;
 
@@ -29,6 +31,8 @@ pub fn operator() -> Operator {
     let operator = Operator::new(NAME)
         .control(deployment::control())
         .control(replica_set::control())
-        .control(cron_job::control());
+        .control(stateful_set::control())
+        .control(cron_job::control())
+        .control(endpoint_slice::control());
     job::controls().into_iter().fold(operator, Operator::control)
 }

@@ -2,7 +2,9 @@
 
 mod cron_jobs;
 mod deployments;
+mod endpoint_slices;
 mod jobs;
 mod kubelet;
 mod lab;
 mod replica_sets;
+mod stateful_sets;

@@ -1,0 +1,100 @@
+//! EndpointSlices: where the Pods behind a Service are to be found. Services without a selector are left alone: somebody
+//! else says where they lead. The decisions are in `plan`.
+
+mod plan;
+
+use std::sync::Arc;
+
+use homeostat_core::selector::LabelSelector;
+use homeostat_runtime::{Action, Context, Control, Controller, Error, Result};
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::json;
+
+use self::plan::{Change, Group, changes, groups};
+use super::claim::{matches, selector};
+use super::pod::Pod;
+
+const SERVICE: &str = "kubernetes.io/service-name";
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const MANAGER: &str = "endpointslice-controller.k8s.io";
+const HEADLESS: &str = "service.kubernetes.io/headless";
+
+/// The index of Pods by namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct In(String);
+
+pub(super) fn control() -> Control {
+    Controller::<Service>::new()
+        .named("endpoint-slice-controller")
+        .owns::<EndpointSlice>()
+        .selects::<Pod>(pod_selector)
+        .index::<Pod, In, _>(|pod: &Pod| Some(In(pod.metadata.namespace.clone().unwrap_or_default())))
+        .reconcile(reconcile)
+}
+
+/// The Pods a Service leads to; none if it has no selector.
+fn pod_selector(service: &Service) -> Option<LabelSelector> {
+    let spec = service.spec.as_ref().filter(|spec| spec.type_.as_deref() != Some("ExternalName"))?;
+    let labels = spec.selector.clone().filter(|labels| !labels.is_empty())?;
+    Some(selector(&meta::LabelSelector { match_labels: Some(labels), match_expressions: None }))
+}
+
+async fn reconcile(service: Arc<Service>, cx: Context<Service>) -> Result {
+    let Some(selector) = pod_selector(&service) else { return Ok(Action::await_change()) };
+    let mut pods = cx.indexed::<Pod, _>(&In(service.metadata.namespace.clone().unwrap_or_default()))?;
+    pods.retain(|pod| matches(&selector, &pod.metadata));
+    let groups = groups(&service, pods.iter().map(|pod| &**pod));
+    let existing: Vec<EndpointSlice> = cx
+        .owned::<EndpointSlice>()?
+        .iter()
+        .filter(|slice| is_managed(slice))
+        .map(|slice| (**slice).clone())
+        .collect();
+    for change in changes(&existing, groups) {
+        apply(&cx, &service, change).await?;
+    }
+    Ok(Action::await_change())
+}
+
+fn is_managed(slice: &EndpointSlice) -> bool {
+    let labels = slice.metadata.labels.as_ref();
+    labels.and_then(|labels| labels.get(MANAGED_BY)).is_some_and(|manager| manager == MANAGER)
+        && slice.metadata.deletion_timestamp.is_none()
+}
+
+async fn apply(cx: &Context<Service>, service: &Service, change: Change<'_>) -> Result<(), Error> {
+    match change {
+        Change::Create(group) => {
+            cx.create::<_, EndpointSlice>(slice(service, group)).await?;
+        }
+        Change::Update(slice, group) => {
+            let patch = json!({"endpoints": group.endpoints, "ports": group.ports});
+            cx.patch(slice, patch).await?;
+        }
+        Change::Delete(slice) => {
+            cx.delete(slice).await?;
+        }
+    }
+    Ok(())
+}
+
+fn slice(service: &Service, group: Group) -> EndpointSlice {
+    let name = service.metadata.name.clone().unwrap_or_default();
+    let mut labels = service.metadata.labels.clone().unwrap_or_default();
+    let is_headless = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()) == Some("None");
+    if is_headless {
+        labels.insert(HEADLESS.to_owned(), String::new());
+    }
+    labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
+    let generate_name = Some(format!("{name}-"));
+    labels.insert(SERVICE.to_owned(), name);
+    EndpointSlice {
+        metadata: ObjectMeta { generate_name, labels: Some(labels), ..ObjectMeta::default() },
+        address_type: group.address_type,
+        endpoints: Some(group.endpoints),
+        ports: Some(group.ports),
+    }
+}

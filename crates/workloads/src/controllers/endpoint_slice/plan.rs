@@ -1,0 +1,274 @@
+//! Which EndpointSlices a Service shall have. Pure.
+//!
+//! Endpoints stay in the slice they are in; what is new goes where there is room, then into new slices. So a Pod that
+//! comes or goes changes one slice, and a Service without Pods keeps an empty one that says it is minded.
+
+use k8s_openapi::api::core::v1::{ObjectReference, Service, ServicePort};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use crate::controllers::pod::Pod;
+
+/// Endpoints in one slice: Kubernetes' own choice.
+const ENDPOINTS_MAX: usize = 100;
+
+/// Endpoints of one family behind the same ports.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Group {
+    pub(super) address_type: String,
+    pub(super) ports: Vec<EndpointPort>,
+    pub(super) endpoints: Vec<Endpoint>,
+}
+
+/// What to do with the slices.
+#[derive(Debug, PartialEq)]
+pub(super) enum Change<'a> {
+    Create(Group),
+    Update(&'a EndpointSlice, Group),
+    Delete(&'a EndpointSlice),
+}
+
+/// The groups a Service needs for these Pods; one empty group per family without any.
+pub(super) fn groups<'a>(service: &Service, pods: impl Iterator<Item = &'a Pod> + Clone) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for address_type in families(service) {
+        let before = groups.len();
+        for pod in pods.clone().filter(|pod| !pod.is_finished()) {
+            let Some(address) = address(pod, &address_type) else { continue };
+            let (ports, endpoint) = (ports(service, pod), endpoint(service, pod, address));
+            let same = groups[before..].iter_mut().find(|group| group.ports == ports);
+            match same {
+                Some(group) => group.endpoints.push(endpoint),
+                None => groups.push(Group {
+                    address_type: address_type.clone(),
+                    ports,
+                    endpoints: vec![endpoint],
+                }),
+            }
+        }
+        if groups.len() == before {
+            groups.push(Group { address_type, ports: Vec::new(), endpoints: Vec::new() });
+        }
+    }
+    groups
+}
+
+fn families(service: &Service) -> Vec<String> {
+    let families = service.spec.as_ref().and_then(|spec| spec.ip_families.clone()).unwrap_or_default();
+    if families.is_empty() { vec!["IPv4".to_owned()] } else { families }
+}
+
+fn address(pod: &Pod, address_type: &str) -> Option<String> {
+    let known = pod.status.pod_ips.iter().map(|one| one.ip.as_str());
+    let all = known.chain(pod.status.pod_ip.as_deref());
+    let is_meant = |text: &&str| text.contains(':') == (address_type == "IPv6") && !text.is_empty();
+    all.filter(is_meant).map(str::to_owned).next()
+}
+
+/// The ports of a Service, as this Pod calls them.
+fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
+    let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
+    let resolved = ports.iter().filter_map(|port| {
+        Some(EndpointPort {
+            name: Some(port.name.clone().unwrap_or_default()),
+            port: Some(target(port, pod)?),
+            protocol: Some(protocol(port.protocol.as_ref())),
+            app_protocol: port.app_protocol.clone(),
+        })
+    });
+    resolved.collect()
+}
+
+fn protocol(written: Option<&String>) -> String {
+    written.cloned().unwrap_or_else(|| "TCP".to_owned())
+}
+
+fn target(port: &ServicePort, pod: &Pod) -> Option<i32> {
+    match &port.target_port {
+        None => Some(port.port),
+        Some(IntOrString::Int(0)) => Some(port.port),
+        Some(IntOrString::Int(number)) => Some(*number),
+        Some(IntOrString::String(name)) => {
+            let all = pod.spec.containers.iter().flat_map(|container| &container.ports);
+            let mut named = all.filter(|one| one.name.as_ref() == Some(name));
+            let is_same = |one: &&crate::controllers::pod::Port| {
+                protocol(one.protocol.as_ref()) == protocol(port.protocol.as_ref())
+            };
+            named.find(is_same).map(|one| one.container_port)
+        }
+    }
+}
+
+fn endpoint(service: &Service, pod: &Pod, address: String) -> Endpoint {
+    let publishes_all =
+        service.spec.as_ref().is_some_and(|spec| spec.publish_not_ready_addresses == Some(true));
+    let is_serving = pod.is_ready();
+    let is_named = pod.spec.subdomain.is_some() && pod.spec.subdomain == service.metadata.name;
+    Endpoint {
+        addresses: vec![address],
+        conditions: Some(EndpointConditions {
+            ready: Some(publishes_all || (is_serving && !pod.is_dying())),
+            serving: Some(is_serving),
+            terminating: Some(pod.is_dying()),
+        }),
+        hostname: pod.spec.hostname.clone().filter(|_| is_named),
+        node_name: pod.spec.node_name.clone(),
+        target_ref: Some(ObjectReference {
+            kind: Some("Pod".to_owned()),
+            namespace: pod.metadata.namespace.clone(),
+            name: pod.metadata.name.clone(),
+            uid: pod.metadata.uid.clone(),
+            ..ObjectReference::default()
+        }),
+        ..Endpoint::default()
+    }
+}
+
+/// The changes that turn the existing slices into these groups. Slices that are right are not mentioned.
+pub(super) fn changes(existing: &[EndpointSlice], groups: Vec<Group>) -> Vec<Change<'_>> {
+    let mut changes = Vec::new();
+    let mut kept = Vec::new();
+    for group in groups {
+        let (same, rest): (Vec<_>, Vec<_>) = existing
+            .iter()
+            .filter(|slice| !kept.contains(&slice.metadata.uid.as_ref()))
+            .partition(|slice| is_for(slice, &group));
+        // An empty slice of the family serves any group, and any slice serves a group without endpoints.
+        let spare = rest.into_iter().find(|slice| {
+            let is_free = is_empty(slice) || group.endpoints.is_empty();
+            same.is_empty() && slice.address_type == group.address_type && is_free
+        });
+        let slices: Vec<_> = same.into_iter().chain(spare).collect();
+        kept.extend(slices.iter().map(|slice| slice.metadata.uid.as_ref()));
+        distribute(&slices, group, &mut changes);
+    }
+    let unused = existing.iter().filter(|slice| !kept.contains(&slice.metadata.uid.as_ref()));
+    changes.extend(unused.map(Change::Delete));
+    changes
+}
+
+fn is_for(slice: &EndpointSlice, group: &Group) -> bool {
+    slice.address_type == group.address_type && slice.ports.clone().unwrap_or_default() == group.ports
+}
+
+fn is_empty(slice: &EndpointSlice) -> bool {
+    slice.endpoints.as_ref().is_none_or(Vec::is_empty)
+}
+
+fn is_same_target(left: &Endpoint, right: &Endpoint) -> bool {
+    left.addresses == right.addresses && left.target_ref == right.target_ref
+}
+
+/// Puts the endpoints of a group into its slices.
+fn distribute<'a>(slices: &[&'a EndpointSlice], group: Group, changes: &mut Vec<Change<'a>>) {
+    let Group { address_type, ports, endpoints: mut left } = group;
+    let with = |endpoints| Group { address_type: address_type.clone(), ports: ports.clone(), endpoints };
+    let mut contents: Vec<Vec<Endpoint>> = Vec::new();
+    for slice in slices {
+        let mut content = Vec::new();
+        for known in slice.endpoints.iter().flatten() {
+            if let Some(at) = left.iter().position(|endpoint| is_same_target(endpoint, known)) {
+                content.push(left.swap_remove(at));
+            }
+        }
+        contents.push(content);
+    }
+    left.sort_by(|one, other| one.addresses.cmp(&other.addresses));
+    for content in &mut contents {
+        let room = ENDPOINTS_MAX.saturating_sub(content.len()).min(left.len());
+        content.extend(left.drain(..room));
+    }
+    let has_any = contents.iter().any(|content| !content.is_empty());
+    for (at, (slice, content)) in slices.iter().zip(contents).enumerate() {
+        let is_needed = !content.is_empty() || (at == 0 && !has_any);
+        let is_right =
+            is_for(slice, &with(Vec::new())) && slice.endpoints.clone().unwrap_or_default() == content;
+        match (is_needed, is_right) {
+            (false, _) => changes.push(Change::Delete(slice)),
+            (true, true) => {}
+            (true, false) => changes.push(Change::Update(slice, with(content))),
+        }
+    }
+    let is_first = slices.is_empty() && left.is_empty();
+    while !left.is_empty() {
+        let rest = left.split_off(left.len().min(ENDPOINTS_MAX));
+        changes.push(Change::Create(with(std::mem::replace(&mut left, rest))));
+    }
+    if is_first {
+        changes.push(Change::Create(with(Vec::new())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn service() -> Service {
+        let service = json!({"metadata": {"name": "web"}, "spec": {"ipFamilies": ["IPv4"], "ports": [
+            {"port": 80, "targetPort": "http"}, {"name": "admin", "port": 81, "targetPort": 9000}]}});
+        serde_json::from_value(service).unwrap()
+    }
+
+    fn pod(number: usize, is_ready: bool) -> Pod {
+        let pod = json!({"metadata": {"name": format!("p{number}"), "uid": number.to_string()},
+            "spec": {"containers": [{"ports": [{"name": "http", "containerPort": 8080}]}]},
+            "status": {"phase": "Running", "podIP": format!("10.0.{}.{}", number / 250, number % 250),
+                       "conditions": [{"type": "Ready", "status": if is_ready { "True" } else { "False" }}]}});
+        serde_json::from_value(pod).unwrap()
+    }
+
+    fn slice(name: &str, group: &Group) -> EndpointSlice {
+        let mut slice = EndpointSlice {
+            address_type: group.address_type.clone(),
+            endpoints: Some(group.endpoints.clone()),
+            ports: Some(group.ports.clone()),
+            ..EndpointSlice::default()
+        };
+        slice.metadata.uid = Some(name.into());
+        slice
+    }
+
+    fn told(changes: &[Change<'_>]) -> Vec<String> {
+        let told = changes.iter().map(|change| match change {
+            Change::Create(group) => format!("create {}", group.endpoints.len()),
+            Change::Update(slice, group) => {
+                format!("update {} {}", slice.metadata.uid.as_deref().unwrap(), group.endpoints.len())
+            }
+            Change::Delete(slice) => format!("delete {}", slice.metadata.uid.as_deref().unwrap()),
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn pods_become_endpoints() {
+        let pods = [pod(1, true), pod(2, false)];
+        let groups = groups(&service(), pods.iter());
+        assert_eq!(groups.len(), 1);
+        let ports: Vec<_> = groups[0].ports.iter().map(|port| (port.name.as_deref(), port.port)).collect();
+        assert_eq!(ports, [(Some(""), Some(8080)), (Some("admin"), Some(9000))]);
+        let ready: Vec<_> =
+            groups[0].endpoints.iter().map(|one| one.conditions.as_ref().unwrap().ready).collect();
+        assert_eq!(ready, [Some(true), Some(false)]);
+    }
+
+    #[test]
+    fn few_slices_change() {
+        let all: Vec<Pod> = (0..250).map(|number| pod(number, true)).collect();
+        let group = |pods: &[Pod]| groups(&service(), pods.iter());
+        assert_eq!(told(&changes(&[], group(&[]))), ["create 0"]);
+        assert_eq!(told(&changes(&[], group(&all))), ["create 100", "create 100", "create 50"]);
+        let empty = slice("e", &group(&[])[0]);
+        let first = slice("a", &group(&all[..100])[0]);
+        let second = slice("b", &group(&all[100..150])[0]);
+        assert_eq!(told(&changes(&[empty.clone()], group(&all[..1]))), ["update e 1"]);
+        assert!(changes(&[empty], group(&[])).is_empty());
+        let both = [first, second];
+        assert!(changes(&both, group(&all[..150])).is_empty());
+        assert_eq!(told(&changes(&both, group(&all[..151]))), ["update b 51"]);
+        assert_eq!(told(&changes(&both, group(&all[1..150]))), ["update a 99"]);
+        assert_eq!(told(&changes(&both, group(&all[..100]))), ["delete b"]);
+        assert_eq!(told(&changes(&both, group(&[]))), ["update a 0", "delete b"]);
+    }
+}

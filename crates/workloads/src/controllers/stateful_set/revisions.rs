@@ -1,0 +1,93 @@
+//! The revisions of a StatefulSet: each template it had, as a ControllerRevision that `kubectl rollout history` and
+//! `undo` understand. Pure.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec};
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
+use serde_json::{Value, json};
+
+use super::plan::REVISION;
+use crate::controllers::template::hash;
+
+/// The longest part of a set's name in the names of its revisions: what is left of a name after the hash and a Pod's
+/// own needs, as Kubernetes has it.
+const PREFIX_MAX: usize = 223;
+
+/// A patch that puts this template in place.
+fn data(spec: &StatefulSetSpec) -> Value {
+    let mut template = json!(spec.template);
+    template["$patch"] = json!("replace");
+    json!({"spec": {"template": template}})
+}
+
+/// What is to be done so that the newest revision is the set's template.
+pub(super) enum Newest {
+    /// It is.
+    Known(Arc<ControllerRevision>),
+    /// This one is, and must become the newest.
+    Renumber(Arc<ControllerRevision>, i64),
+    /// It must be made.
+    Missing(Box<ControllerRevision>),
+}
+
+/// Looks for the set's template among its revisions, which are in order.
+pub(super) fn newest(
+    set: &StatefulSet,
+    spec: &StatefulSetSpec,
+    revisions: &[Arc<ControllerRevision>],
+    collisions: i32,
+) -> Newest {
+    // As types, not as text: another build may write the same template differently.
+    let is_equal = |revision: &Arc<ControllerRevision>| template(revision).as_ref() == Some(&spec.template);
+    let next = revisions.last().map_or(1, |last| last.revision + 1);
+    match revisions.iter().rposition(is_equal) {
+        Some(at) if at + 1 == revisions.len() => Newest::Known(revisions[at].clone()),
+        Some(at) => Newest::Renumber(revisions[at].clone(), next),
+        None => Newest::Missing(Box::new(revision(set, spec, next, collisions))),
+    }
+}
+
+fn revision(set: &StatefulSet, spec: &StatefulSetSpec, number: i64, collisions: i32) -> ControllerRevision {
+    let data = data(spec);
+    let hash = hash(&data, Some(collisions));
+    let set_name = set.metadata.name.as_deref().unwrap_or_default();
+    let prefix = set_name.get(..PREFIX_MAX).unwrap_or(set_name);
+    let described = spec.template.metadata.clone().unwrap_or_default();
+    let mut labels = described.labels.unwrap_or_default();
+    labels.insert(REVISION.to_owned(), hash.clone());
+    ControllerRevision {
+        metadata: ObjectMeta {
+            name: Some(format!("{prefix}-{hash}")),
+            labels: Some(labels),
+            annotations: set.metadata.annotations.clone(),
+            ..ObjectMeta::default()
+        },
+        data: Some(RawExtension(data)),
+        revision: number,
+    }
+}
+
+/// The template a revision holds.
+pub(super) fn template(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
+    let RawExtension(data) = revision.data.as_ref()?;
+    serde_json::from_value(data["spec"]["template"].clone()).ok()
+}
+
+pub(super) fn name(revision: &ControllerRevision) -> &str {
+    revision.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// The revisions nobody uses beyond the limit, oldest first.
+pub(super) fn superfluous(
+    revisions: &[Arc<ControllerRevision>],
+    live: &[&str],
+    limit: usize,
+) -> Vec<Arc<ControllerRevision>> {
+    let mut unused: Vec<_> =
+        revisions.iter().filter(|revision| !live.contains(&name(revision))).cloned().collect();
+    unused.truncate(unused.len().saturating_sub(limit));
+    unused
+}
