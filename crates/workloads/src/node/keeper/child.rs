@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use super::launch::Orders;
 use super::protocol::{Exit, Process};
 use super::table::Keeper;
-use super::{LAUNCH, MARK};
+use super::{LAUNCH, MARK, RUN_MARK};
 
 /// A process that runs the command, and the pipe it writes to.
 pub(super) struct Started {
@@ -22,9 +22,11 @@ pub(super) struct Started {
     pub(super) output: pipe::Receiver,
 }
 
-/// Starts the process; when this returns well, the command itself runs.
-pub(super) async fn start(keeper: &Keeper, mut process: Process) -> Result<Started, String> {
+/// Starts the process for a run; when this returns well, the command itself runs. Whoever waits for its end takes its pid
+/// out of [`Keeper::started`].
+pub(super) async fn start(keeper: &Keeper, mut process: Process, run: &str) -> Result<Started, String> {
     process.environment.push((MARK.to_owned(), keeper.layout.root().display().to_string()));
+    process.environment.push((RUN_MARK.to_owned(), run.to_owned()));
     let (started, socket) = spawn(keeper).map_err(|error| format!("cannot start a process: {error}"))?;
     let orders = Orders { process, keeper_pid: keeper.pid, open_files: keeper.open_files };
     let words =
@@ -35,6 +37,7 @@ pub(super) async fn start(keeper: &Keeper, mut process: Process) -> Result<Start
     let mut child = started.child;
     // It said its last words; its end follows.
     let _ = child.wait().await;
+    keeper.started().remove(&started.pid);
     Err(words)
 }
 
@@ -48,6 +51,7 @@ fn spawn(keeper: &Keeper) -> io::Result<(Started, UnixStream)> {
     command.stdin(OwnedFd::from(theirs)).stdout(writer.try_clone()?).stderr(Stdio::from(writer));
     let child = command.spawn()?;
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).ok_or(io::ErrorKind::NotFound)?;
+    keeper.started().insert(pid);
     let output = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
     Ok((Started { child, pid, output }, UnixStream::from_std(ours)?))
 }

@@ -11,18 +11,24 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::child::{self, exit_of};
-use super::execute;
 use super::log::{self, LogFile};
 use super::process::{signal_group, started_ticks};
-use super::protocol::{Exit, Launch, Process, State};
+use super::protocol::{Exit, Launch, Process, RunId, State};
 use super::table::Keeper;
+use super::{execute, strays};
 
-/// How long the pipe may stay open after the process and its group are gone: only a process that left the group on
-/// purpose holds it.
+/// How long the pipe may stay open after the process, its group and its strays are gone.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+/// A hook after the start takes no longer. Kubernetes waits for ever; here a container would never be told to be up.
+const AFTER_START_LIMIT: Duration = Duration::from_secs(300);
 
 /// When the process must be gone; none while it may run.
 pub(super) type Deadline = Option<Instant>;
+
+/// How the processes of a container are marked.
+pub(super) fn run_name(id: &RunId) -> String {
+    format!("{}/{}", id.pod, id.container)
+}
 
 /// Runs it to its end. The keeper's table says how it goes.
 pub(super) async fn run(keeper: Arc<Keeper>, launch: Launch, stop: watch::Receiver<Deadline>) {
@@ -32,9 +38,7 @@ pub(super) async fn run(keeper: Arc<Keeper>, launch: Launch, stop: watch::Receiv
         Err(words) => Exit::NotStarted(words),
         Ok(running) => {
             started_at = keeper.clock.now();
-            let ticks = started_ticks(running.pid).unwrap_or_default();
-            keeper.set(&id, State::Running { pid: running.pid, started_ticks: ticks, started_at });
-            running.watch(&keeper, launch, stop).await
+            running.live(&keeper, launch, stop, started_at).await
         }
     };
     let finished_at = keeper.clock.now();
@@ -52,7 +56,7 @@ async fn start(keeper: &Keeper, launch: &Launch) -> Result<Running, String> {
     let path = keeper.layout.log(&launch.id, launch.attempt);
     let log = LogFile::create(path).map_err(|error| format!("cannot write its log: {error}"))?;
     drop_old_logs(keeper, launch);
-    let started = child::start(keeper, launch.process.clone()).await?;
+    let started = child::start(keeper, launch.process.clone(), &run_name(&launch.id)).await?;
     let copy = tokio::spawn(log::copy(started.output, log, keeper.clock));
     Ok(Running { child: started.child, pid: started.pid, copy })
 }
@@ -67,42 +71,110 @@ fn drop_old_logs(keeper: &Keeper, launch: &Launch) {
 }
 
 impl Running {
-    async fn watch(mut self, keeper: &Keeper, launch: Launch, mut stop: watch::Receiver<Deadline>) -> Exit {
-        let mut hook = launch.before_stop.map(|command| Process { command, ..launch.process });
-        let mut is_told = false;
-        let exit = loop {
-            let deadline = *stop.borrow_and_update();
-            if let (Some(deadline), false) = (deadline, is_told) {
-                is_told = true;
-                tokio::select! {
-                    () = prepare(keeper, hook.take(), deadline) => signal_group(self.pid, Signal::TERM),
-                    _ = stop.changed() => signal_group(self.pid, Signal::TERM),
-                }
-                continue;
-            }
-            tokio::select! {
-                status = self.child.wait() => break exit_of(status),
-                Ok(()) = stop.changed() => {}
-                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
-                    signal_group(self.pid, Signal::KILL);
-                    break exit_of(self.child.wait().await);
-                }
+    /// From the first moment to the last: hooks, stops, and what is left behind.
+    async fn live(
+        mut self,
+        keeper: &Keeper,
+        launch: Launch,
+        mut stop: watch::Receiver<Deadline>,
+        started_at: jiff::Timestamp,
+    ) -> Exit {
+        let Launch { id, process, after_start, before_stop, .. } = launch;
+        let beside = |command: Vec<String>| Hook {
+            run: run_name(&id),
+            process: Process { command, ..process.clone() },
+        };
+        let failed = self.begin(keeper, after_start.map(beside), &mut stop).await;
+        let exit = match failed {
+            Some(exit) => exit,
+            None => {
+                let started_ticks = started_ticks(self.pid).unwrap_or_default();
+                keeper.set(&id, State::Running { pid: self.pid, started_ticks, started_at });
+                self.watch(keeper, before_stop.map(beside), &mut stop).await
             }
         };
         // Children that did not end with the command. The number cannot belong to others yet: the kernel hands out all
         // other numbers first.
         signal_group(self.pid, Signal::KILL);
+        keeper.started().remove(&self.pid);
+        strays::end(keeper, &run_name(&id));
         if timeout(LAST_WORDS, &mut self.copy).await.is_err() {
             self.copy.abort();
         }
-        exit
+        if keeper.is_ending() && stop.borrow().is_some() { Exit::NodeStopped } else { exit }
+    }
+
+    /// Runs the hook after the start; an exit if the container did not survive it.
+    async fn begin(
+        &mut self,
+        keeper: &Keeper,
+        hook: Option<Hook>,
+        stop: &mut watch::Receiver<Deadline>,
+    ) -> Option<Exit> {
+        let hook = hook?;
+        let executed = tokio::select! {
+            executed = hook.run(keeper, AFTER_START_LIMIT) => executed,
+            status = self.child.wait() => return Some(exit_of(status)),
+            // Marked as unseen again, so that the stop is minded next.
+            Ok(()) = stop.changed() => {
+                stop.mark_changed();
+                return None;
+            }
+        };
+        if executed.exit.is_success() {
+            return None;
+        }
+        signal_group(self.pid, Signal::KILL);
+        let _ = self.child.wait().await;
+        Some(Exit::HookFailed(executed.output))
+    }
+
+    async fn watch(
+        &mut self,
+        keeper: &Keeper,
+        mut hook: Option<Hook>,
+        stop: &mut watch::Receiver<Deadline>,
+    ) -> Exit {
+        let mut is_told = false;
+        loop {
+            let deadline = *stop.borrow_and_update();
+            if let (Some(deadline), false) = (deadline, is_told) {
+                is_told = true;
+                tokio::select! {
+                    () = prepare(keeper, hook.take(), deadline) => {}
+                    _ = stop.changed() => stop.mark_changed(),
+                }
+                signal_group(self.pid, Signal::TERM);
+                continue;
+            }
+            tokio::select! {
+                status = self.child.wait() => return exit_of(status),
+                Ok(()) = stop.changed() => stop.mark_changed(),
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    signal_group(self.pid, Signal::KILL);
+                    return exit_of(self.child.wait().await);
+                }
+            }
+        }
+    }
+}
+
+/// A command that runs beside the container.
+struct Hook {
+    run: String,
+    process: Process,
+}
+
+impl Hook {
+    async fn run(self, keeper: &Keeper, limit: Duration) -> super::protocol::Executed {
+        execute::run(keeper, self.process, limit, &self.run).await
     }
 }
 
 /// What the container wants done before it is told to end.
-async fn prepare(keeper: &Keeper, hook: Option<Process>, deadline: Instant) {
+async fn prepare(keeper: &Keeper, hook: Option<Hook>, deadline: Instant) {
     let left = deadline.saturating_duration_since(Instant::now());
     if let (Some(hook), false) = (hook, left.is_zero()) {
-        execute::run(keeper, hook, left).await;
+        hook.run(keeper, left).await;
     }
 }

@@ -16,21 +16,23 @@ use super::table::Keeper;
 const OUTPUT_BYTES_MAX: usize = 1024;
 
 /// Runs the command for at most this long. Dropping it leaves the process to end with the keeper.
-pub(super) async fn run(keeper: &Keeper, process: Process, limit: Duration) -> Executed {
-    let mut started = match child::start(keeper, process).await {
+pub(super) async fn run(keeper: &Keeper, process: Process, limit: Duration, run: &str) -> Executed {
+    let mut started = match child::start(keeper, process, run).await {
         Ok(started) => started,
         Err(words) => return Executed { exit: Exit::NotStarted(words.clone()), output: words },
     };
     let both = async { tokio::join!(started.child.wait(), beginning(&mut started.output)) };
     let ended = timeout(limit, both).await;
     signal_group(started.pid, Signal::KILL);
-    match ended {
+    let outcome = match ended {
         Ok((status, output)) => Executed { exit: exit_of(status), output },
         Err(_) => {
             let _ = started.child.wait().await;
             Executed { exit: Exit::TimedOut, output: format!("timed out after {limit:?}") }
         }
-    }
+    };
+    keeper.started().remove(&started.pid);
+    outcome
 }
 
 async fn beginning(pipe: &mut pipe::Receiver) -> String {

@@ -18,6 +18,7 @@ pub(crate) mod process;
 pub(crate) mod protocol;
 mod record;
 mod serve;
+mod strays;
 mod table;
 
 use std::process::ExitCode;
@@ -28,6 +29,8 @@ pub(crate) const KEEP: &str = "homeostat-node-keeper";
 const LAUNCH: &str = "homeostat-node-launch";
 /// In the environment of every process of a node: the folder of the node.
 const MARK: &str = "HOMEOSTAT_NODE";
+/// In the environment of every process of a container: which run it belongs to.
+const RUN_MARK: &str = "HOMEOSTAT_RUN";
 
 /// Acts as a node's keeper or launcher if this process was started as one. A program that embeds a node calls this first
 /// in its `main` and ends with the code it gets.

@@ -54,6 +54,8 @@ pub(crate) struct Launch {
     /// Restarts in a row that did not last; what the next back-off is reckoned from.
     pub(crate) strikes: u32,
     pub(crate) process: Process,
+    /// Run when the process has started; if it fails the process is ended.
+    pub(crate) after_start: Option<Vec<String>>,
     /// Run before the process is told to end.
     pub(crate) before_stop: Option<Vec<String>>,
 }
@@ -134,6 +136,10 @@ pub(crate) enum Exit {
     NotStarted(String),
     /// It took longer than it may, and was killed.
     TimedOut,
+    /// What was to run after its start failed, and it was killed; what that said.
+    HookFailed(String),
+    /// It ended because the node was stopped.
+    NodeStopped,
     /// The keeper was killed with it; nobody knows how it would have ended.
     Lost,
 }
@@ -143,18 +149,26 @@ impl Exit {
     pub(crate) fn code(&self) -> i32 {
         /// What Kubernetes shows for a container that could not be started.
         const START_ERROR: i32 = 128;
-        /// What it shows for one whose end nobody saw: as if killed.
-        const UNKNOWN: i32 = 137;
+        /// What it shows for one that was killed, or whose end nobody saw.
+        const KILLED: i32 = 137;
+        /// What it shows for one that was told to end.
+        const TERMINATED: i32 = 143;
         match self {
             Self::Code(code) => *code,
             Self::Signal(signal) => 128 + signal,
             Self::NotStarted(_) => START_ERROR,
-            Self::TimedOut | Self::Lost => UNKNOWN,
+            Self::TimedOut | Self::HookFailed(_) | Self::Lost => KILLED,
+            Self::NodeStopped => TERMINATED,
         }
     }
 
     pub(crate) fn is_success(&self) -> bool {
         *self == Self::Code(0)
+    }
+
+    /// Did the container end by itself? If not, its end is no reason to wait with the next start.
+    pub(crate) fn is_its_own(&self) -> bool {
+        !matches!(self, Self::NodeStopped | Self::Lost)
     }
 }
 

@@ -3,9 +3,10 @@
 //! **Invariant:** whatever changes here is on disk and told to the node, in this order and under one lock, so that a node
 //! that connects gets the whole state and then every change after it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use super::container::{self, Deadline};
 use super::execute;
 use super::layout::Layout;
 use super::protocol::{Ask, Exit, Launch, Process, Run, RunId, Runs, State, Tell};
-use super::record;
+use super::{record, strays};
 
 /// Changes waiting for the node. A node further behind is cut off and gets the whole state when it comes back.
 const UNTOLD_MAX: usize = 8192;
@@ -31,6 +32,9 @@ pub(super) struct Keeper {
     /// The limit of open files the keeper itself was started with.
     pub(super) open_files: u64,
     table: Mutex<Table>,
+    /// Processes that somebody here waits for.
+    started: Mutex<HashSet<i32>>,
+    is_ending: AtomicBool,
     tasks: TaskTracker,
 }
 
@@ -56,6 +60,8 @@ impl Keeper {
             pid: i32::try_from(std::process::id()).unwrap_or_default(),
             open_files,
             table: Mutex::new(Table { entries, node: None }),
+            started: Mutex::default(),
+            is_ending: AtomicBool::new(false),
             tasks: TaskTracker::new(),
         }
     }
@@ -75,8 +81,8 @@ impl Keeper {
         match ask {
             Ask::Start(launch) => self.start(*launch),
             Ask::Stop { id, grace_ms } => self.stop(&id, Duration::from_millis(grace_ms)),
-            Ask::Execute { ticket, process, limit_ms, .. } => {
-                self.execute(ticket, *process, Duration::from_millis(limit_ms));
+            Ask::Execute { ticket, id, process, limit_ms } => {
+                self.execute(ticket, &id, *process, Duration::from_millis(limit_ms));
             }
             Ask::Forget { pod } => self.forget(&pod),
             Ask::End { .. } => {}
@@ -120,10 +126,11 @@ impl Keeper {
         }
     }
 
-    fn execute(self: &Arc<Self>, ticket: u64, process: Process, limit: Duration) {
+    fn execute(self: &Arc<Self>, ticket: u64, id: &RunId, process: Process, limit: Duration) {
         let keeper = Arc::clone(self);
+        let run = container::run_name(id);
         self.tasks.spawn(async move {
-            let outcome = execute::run(&keeper, process, limit).await;
+            let outcome = execute::run(&keeper, process, limit, &run).await;
             keeper.lock().tell(Tell::Executed { ticket, outcome });
         });
     }
@@ -175,13 +182,25 @@ impl Keeper {
         }
     }
 
+    /// The processes that somebody here waits for.
+    pub(super) fn started(&self) -> MutexGuard<'_, HashSet<i32>> {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Are containers ending because the keeper is?
+    pub(super) fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Relaxed)
+    }
+
     /// Ends everything, and waits for it.
     pub(super) async fn end(&self, grace: Duration) {
+        self.is_ending.store(true, Ordering::Relaxed);
         for entry in self.lock().entries.values() {
             entry.stop_within(grace);
         }
         self.tasks.close();
         self.tasks.wait().await;
+        strays::end_all(self);
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {

@@ -23,9 +23,9 @@ use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 
 use super::Ground;
-use super::keeper::protocol::{Ask, RunId};
+use super::keeper::protocol::{Ask, RunId, State};
 use parts::Part;
-use plan::{Plan, Situation, Start};
+use plan::{Plan, Situation};
 use status::{Refusal, Refusals};
 
 /// Pods reconciled at a time. Each is a few requests to the keeper and one write.
@@ -61,9 +61,11 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     };
     let plan = situation.plan();
     let refusals = carry_out(&ground, &cx, &situation, &plan)?;
+    tell_starts(&ground, &cx, &situation);
     for complaint in ground.prober.take_complaints(uid) {
         cx.event(Severity::Warning, "Unhealthy", complaint);
     }
+    volumes::refresh(&ground, &pod, &cx);
     ground.prober.sync(&pod, &runs, |container| prepare::process(&ground, &pod, container, &cx).ok());
     let current = pod.status.clone().unwrap_or_default();
     let mut wanted = current.clone();
@@ -88,7 +90,6 @@ fn carry_out(
         match prepare::launch(ground, situation.pod, start, cx) {
             Ok(launch) => {
                 ground.link.ask(Ask::Start(Box::new(launch)))?;
-                tell_start(ground, cx, start);
             }
             Err(refusal) => {
                 tell_refusal(cx, start.part, &refusal);
@@ -106,8 +107,23 @@ fn carry_out(
     Ok(refusals)
 }
 
-fn tell_start(ground: &Ground, cx: &Context<Pod>, start: &Start<'_>) {
-    let container = start.part.container;
+/// Events for containers that run and whose status does not say so yet.
+fn tell_starts(ground: &Ground, cx: &Context<Pod>, situation: &Situation<'_>) {
+    let status = situation.pod.status.as_ref();
+    for part in parts::all(situation.spec) {
+        let Some(State::Running { pid, .. }) = situation.run(part).map(|run| &run.state) else { continue };
+        let told = status.iter().flat_map(|status| {
+            status.container_statuses.iter().chain(&status.init_container_statuses).flatten()
+        });
+        let id = status::process_id(*pid);
+        if !told.into_iter().any(|one| one.container_id.as_ref() == Some(&id)) {
+            tell_start(ground, cx, part);
+        }
+    }
+}
+
+fn tell_start(ground: &Ground, cx: &Context<Pod>, part: Part<'_>) {
+    let container = part.container;
     cx.event(Severity::Normal, "Started", format!("Started container {}", container.name));
     for mount in volumes::unhonoured(ground, container) {
         let message = format!(

@@ -178,9 +178,9 @@ impl<'a> Situation<'a> {
 
     /// Restarts in a row; a run that lasted wipes the slate.
     fn strikes(&self, run: &Run) -> u32 {
-        let State::Ended { started_at, finished_at, .. } = &run.state else { return run.strikes };
+        let State::Ended { started_at, finished_at, exit } = &run.state else { return run.strikes };
         let lasted = Duration::try_from(finished_at.duration_since(*started_at)).unwrap_or_default();
-        if lasted >= self.backoff.forgiven_after { 0 } else { run.strikes }
+        if lasted >= self.backoff.forgiven_after || !exit.is_its_own() { 0 } else { run.strikes }
     }
 
     /// None before the first restart, then the base doubled each time.

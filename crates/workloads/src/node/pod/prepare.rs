@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 
 use super::environment::{Environment, config_error, environment};
 use super::expand::expand;
@@ -30,15 +30,16 @@ pub(crate) fn launch(
         name: pod.metadata.name.clone().unwrap_or_default(),
     };
     let process = process(ground, pod, container, sources)?;
-    let hook = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref());
-    let before_stop = hook.and_then(|hook| hook.exec.as_ref()).and_then(|exec| exec.command.clone());
+    let lifecycle = container.lifecycle.as_ref();
+    let command = |hook: Option<&LifecycleHandler>| hook?.exec.as_ref()?.command.clone();
     Ok(Launch {
         id: RunId { pod: uid, container: container.name.clone() },
         owner,
         attempt: start.attempt,
         strikes: start.strikes,
         process,
-        before_stop,
+        after_start: command(lifecycle.and_then(|lifecycle| lifecycle.post_start.as_ref())),
+        before_stop: command(lifecycle.and_then(|lifecycle| lifecycle.pre_stop.as_ref())),
     })
 }
 

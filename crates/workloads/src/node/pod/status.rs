@@ -83,10 +83,15 @@ fn container(situation: &Situation<'_>, part: Part<'_>, refusals: &Refusals) -> 
     }
 }
 
+/// A container that runs is its process.
+pub(super) fn process_id(pid: i32) -> String {
+    format!("process://{pid}")
+}
+
 /// The process while there is one; afterwards the run.
 fn container_id(situation: &Situation<'_>, name: &str, run: &Run) -> String {
     match run.state {
-        State::Running { pid, .. } => format!("process://{pid}"),
+        State::Running { pid, .. } => process_id(pid),
         _ => format!("process://{}/{name}/{}", situation.uid(), run.attempt),
     }
 }
@@ -148,7 +153,7 @@ fn shown(run: &Run) -> ContainerState {
                 exit_code: exit.code(),
                 signal: if let Exit::Signal(signal) = exit { Some(*signal) } else { None },
                 reason: Some(reason(exit).to_owned()),
-                message: if let Exit::NotStarted(words) = exit { Some(words.clone()) } else { None },
+                message: words(exit),
                 started_at: Some(Time(whole(*started_at))),
                 finished_at: Some(Time(whole(*finished_at))),
                 container_id: None,
@@ -158,10 +163,21 @@ fn shown(run: &Run) -> ContainerState {
     }
 }
 
+fn words(exit: &Exit) -> Option<String> {
+    match exit {
+        Exit::NotStarted(words) | Exit::HookFailed(words) => Some(words.clone()),
+        Exit::NodeStopped => Some("the node was stopped".to_owned()),
+        Exit::Lost => Some("the process was lost together with its keeper".to_owned()),
+        _ => None,
+    }
+}
+
 fn reason(exit: &Exit) -> &'static str {
     match exit {
         Exit::Code(0) => "Completed",
         Exit::NotStarted(_) => "StartError",
+        Exit::HookFailed(_) => "PostStartHookError",
+        Exit::NodeStopped => "NodeStopped",
         Exit::Lost => "ContainerStatusUnknown",
         Exit::Code(_) | Exit::Signal(_) | Exit::TimedOut => "Error",
     }

@@ -45,6 +45,17 @@ pub(crate) fn prepare(
     Ok(mounts)
 }
 
+/// Brings volumes that were made before up to date: ConfigMaps and Secrets change under running containers.
+pub(crate) fn refresh(ground: &Ground, pod: &Pod, sources: &dyn Sources) {
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let changing = volumes.filter(|volume| volume.empty_dir.is_none() && volume.host_path.is_none());
+    for volume in changing.filter(|volume| ground.layout.volumes(uid).join(&volume.name).exists()) {
+        // One whose source is gone keeps what it had, as in Kubernetes.
+        let _ = fill(ground, pod, volume, sources);
+    }
+}
+
 /// The folder of a volume, with what belongs in it.
 fn fill(ground: &Ground, pod: &Pod, volume: &Volume, sources: &dyn Sources) -> Result<PathBuf, Refusal> {
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();

@@ -1,0 +1,190 @@
+//! Containers: started, ended, restarted, and what the status says of it.
+
+use serde_json::json;
+
+use super::lab::{Lab, condition, main_status, waiting};
+
+#[tokio::test]
+async fn a_container_runs_and_succeeds() {
+    let lab = Lab::new().await;
+    lab.shell("done", "echo $0; exit 0", "Never").await;
+    let pod = lab.until_phase("done", "Succeeded").await;
+    let status = pod.status.as_ref().unwrap();
+    assert_eq!((status.host_ip.as_deref(), status.pod_ip.as_deref()), (Some("127.0.0.1"), Some("127.0.0.1")));
+    let ended = main_status(&pod).unwrap().state.clone().unwrap().terminated.unwrap();
+    assert_eq!((ended.exit_code, ended.reason.as_deref(), ended.signal), (0, Some("Completed"), None));
+    assert!(ended.started_at.unwrap().0 <= ended.finished_at.unwrap().0);
+    let said = ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(|kind| condition(&pod, kind));
+    assert_eq!(said, ["True", "True", "False", "False"]);
+}
+
+#[tokio::test]
+async fn codes_and_signals_are_told() {
+    let lab = Lab::new().await;
+    for (name, script, code, signal) in [
+        ("code", "exit 7", 7, None),
+        ("signal", "kill -USR1 $$$$", 138, Some(10)),
+        ("missing", "exec nothing-like-it", 127, None),
+    ] {
+        lab.shell(name, script, "Never").await;
+        let pod = lab.until_phase(name, "Failed").await;
+        let ended = main_status(&pod).unwrap().state.clone().unwrap().terminated.unwrap();
+        assert_eq!(
+            (ended.exit_code, ended.signal, ended.reason.as_deref()),
+            (code, signal, Some("Error")),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_is_not_there_says_so() {
+    let lab = Lab::new().await;
+    let container = json!({"name": "main", "image": "none", "command": ["no-such-program"]});
+    lab.pod("absent", json!({"restartPolicy": "Never", "containers": [container]})).await;
+    let pod = lab.until_phase("absent", "Failed").await;
+    let ended = main_status(&pod).unwrap().state.clone().unwrap().terminated.unwrap();
+    assert_eq!((ended.exit_code, ended.reason.as_deref()), (128, Some("StartError")));
+    assert_eq!(
+        ended.message.as_deref(),
+        Some("exec: \"no-such-program\": executable file not found in $PATH")
+    );
+}
+
+#[tokio::test]
+async fn crashes_are_backed_off_and_counted() {
+    let lab = Lab::new().await;
+    lab.shell("crash", "exit 3", "Always").await;
+    let pod = lab.until("crash", "backed off", |pod| waiting(pod) == Some("CrashLoopBackOff")).await;
+    let status = main_status(&pod).unwrap();
+    assert_eq!(status.last_state.clone().unwrap().terminated.unwrap().exit_code, 3);
+    let message = status.state.clone().unwrap().waiting.unwrap().message.unwrap();
+    assert!(
+        message.starts_with("back-off 300ms restarting failed container=main pod=crash_default("),
+        "{message}"
+    );
+    assert_eq!(pod.status.as_ref().unwrap().phase.as_deref(), Some("Running"));
+    lab.until("crash", "three restarts", |pod| main_status(pod).is_some_and(|one| one.restart_count >= 3))
+        .await;
+}
+
+#[tokio::test]
+async fn only_failures_are_repeated_on_failure() {
+    let lab = Lab::new().await;
+    let marker = lab.folder().join("once");
+    let script = format!("test -e {0} || {{ touch {0}; exit 1; }}", marker.display());
+    lab.shell("second", &script, "OnFailure").await;
+    let pod = lab.until_phase("second", "Succeeded").await;
+    assert_eq!(main_status(&pod).unwrap().restart_count, 1);
+}
+
+#[tokio::test]
+async fn init_containers_run_one_after_the_other_before_the_rest() {
+    let lab = Lab::new().await;
+    let step = |name: &str| json!({"name": name, "image": "none", "command": ["sh", "-c", format!("echo {name} >> $HOME/steps")]});
+    let main = json!({"name": "main", "image": "none", "command": ["sh", "-c", "cat $HOME/steps"]});
+    let spec =
+        json!({"restartPolicy": "Never", "initContainers": [step("one"), step("two")], "containers": [main]});
+    lab.pod("steps", spec).await;
+    let pod = lab.until_phase("steps", "Succeeded").await;
+    assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "one\ntwo\n");
+    let states = pod.status.unwrap().init_container_statuses.unwrap();
+    assert!(states.iter().all(|one| one.ready && one.state.as_ref().unwrap().terminated.is_some()));
+}
+
+#[tokio::test]
+async fn a_failed_init_container_fails_the_pod() {
+    let lab = Lab::new().await;
+    let init = json!({"name": "init", "image": "none", "command": ["false"]});
+    let main = json!({"name": "main", "image": "none", "command": ["true"]});
+    lab.pod("broken", json!({"restartPolicy": "Never", "initContainers": [init], "containers": [main]}))
+        .await;
+    let pod = lab.until_phase("broken", "Failed").await;
+    assert_eq!(waiting(&pod), Some("PodInitializing"), "the main container never ran");
+    assert_eq!(condition(&pod, "Initialized"), "False");
+}
+
+#[tokio::test]
+async fn a_sidecar_runs_beside_and_ends_with_the_main_container() {
+    let lab = Lab::new().await;
+    let sidecar = json!({"name": "side", "image": "none", "restartPolicy": "Always",
+        "command": ["sh", "-c", "touch $HOME/side; exec sleep 1000"]});
+    let main = json!({"name": "main", "image": "none",
+        "command": ["sh", "-c", "while ! test -e $HOME/side; do sleep 0.02; done"]});
+    lab.pod("pair", json!({"restartPolicy": "Never", "initContainers": [sidecar], "containers": [main]}))
+        .await;
+    let pod = lab.until("pair", "both ended", |pod| {
+        let status = pod.status.as_ref().unwrap();
+        let side = status.init_container_statuses.iter().flatten().next();
+        let has_ended =
+            side.is_some_and(|one| one.state.as_ref().is_some_and(|state| state.terminated.is_some()));
+        status.phase.as_deref() == Some("Succeeded") && has_ended
+    });
+    pod.await;
+}
+
+#[tokio::test]
+async fn an_image_without_a_command_is_looked_up_or_refused() {
+    let lab = Lab::with(|options| options.image("greeter:1", ["echo", "hello"])).await;
+    let container = |image: &str| json!({"name": "main", "image": image, "args": ["you"]});
+    lab.pod("known", json!({"restartPolicy": "Never", "containers": [container("greeter:1")]})).await;
+    let pod = lab.until_phase("known", "Succeeded").await;
+    assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "hello you\n");
+    lab.pod("unknown", json!({"containers": [container("nginx")]})).await;
+    let pod = lab.until("unknown", "refused", |pod| waiting(pod) == Some("ErrImageNeverPull")).await;
+    assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Pending"));
+    lab.until_event("unknown", "ErrImageNeverPull", "--image nginx=COMMAND").await;
+}
+
+#[tokio::test]
+async fn a_deadline_ends_the_pod() {
+    let lab = Lab::new().await;
+    let container = json!({"name": "main", "image": "none", "command": ["sleep", "1000"]});
+    lab.pod("late", json!({"activeDeadlineSeconds": 1, "containers": [container]})).await;
+    let pod = lab.until_phase("late", "Failed").await;
+    assert_eq!(pod.status.unwrap().reason.as_deref(), Some("DeadlineExceeded"));
+    let pod = lab
+        .until("late", "ended", |pod| main_status(pod).unwrap().state.as_ref().unwrap().terminated.is_some());
+    assert_eq!(main_status(&pod.await).unwrap().restart_count, 0);
+}
+
+/// A command that takes more memory than its limit is refused it by the system.
+#[tokio::test]
+async fn memory_is_bounded() {
+    let lab = Lab::new().await;
+    let script = "x=x; while test ${#x} -lt 100000000; do x=$x$x; done; echo big";
+    let container = |limit: &str| json!({"name": "main", "image": "none", "command": ["sh", "-c", script], "resources": {"limits": {"memory": limit}}});
+    lab.pod("small", json!({"restartPolicy": "Never", "containers": [container("32Mi")]})).await;
+    lab.until_phase("small", "Failed").await;
+    lab.pod("large", json!({"restartPolicy": "Never", "containers": [container("2Gi")]})).await;
+    lab.until_phase("large", "Succeeded").await;
+}
+
+#[tokio::test]
+async fn hooks_run_after_the_start_and_before_the_end() {
+    let lab = Lab::new().await;
+    let hook = |text: &str| json!({"exec": {"command": ["sh", "-c", format!("echo {text} >> $HOME/hooks")]}});
+    let script = "trap 'cat $HOME/hooks; exit 0' TERM; while :; do sleep 0.05; done";
+    let container = json!({"name": "main", "image": "none", "command": ["sh", "-c", script],
+        "lifecycle": {"postStart": hook("begin"), "preStop": hook("end")}});
+    let finalizers = json!({"metadata": {"name": "hooked", "finalizers": ["test.dev/look"]},
+        "spec": {"containers": [container]}});
+    let pod: k8s_openapi::api::core::v1::Pod = lab.create(finalizers).await;
+    lab.until_ready("hooked").await;
+    lab.delete("hooked", None).await;
+    lab.until_said(&pod, "begin\nend\n").await;
+}
+
+#[tokio::test]
+async fn a_failed_hook_ends_the_container() {
+    let lab = Lab::new().await;
+    let container = json!({"name": "main", "image": "none", "command": ["sleep", "1000"],
+        "lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", "echo no; exit 1"]}}}});
+    lab.pod("hooked", json!({"restartPolicy": "Never", "containers": [container]})).await;
+    let pod = lab.until_phase("hooked", "Failed").await;
+    let ended = main_status(&pod).unwrap().state.clone().unwrap().terminated.unwrap();
+    assert_eq!(
+        (ended.reason.as_deref(), ended.message.as_deref()),
+        (Some("PostStartHookError"), Some("no\n"))
+    );
+}

@@ -1,0 +1,104 @@
+//! Deletion: told first, killed when the grace is over, gone when nothing runs any more.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::PatchParams;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::lab::{Lab, PATIENCE, is_alive, main_status, pid, until_dead};
+
+#[tokio::test]
+async fn a_process_is_told_and_may_clean_up() {
+    let lab = Lab::new().await;
+    let file = lab.folder().join("cleaned");
+    let script = format!("trap 'touch {}; exit 0' TERM; while :; do sleep 0.02; done", file.display());
+    lab.shell("tidy", &script, "Always").await;
+    let pid = pid(&lab.until_ready("tidy").await);
+    lab.delete("tidy", None).await;
+    lab.until_gone("tidy").await;
+    assert!(!is_alive(pid) && file.exists());
+}
+
+#[tokio::test]
+async fn one_that_does_not_listen_is_killed_after_its_grace() {
+    let lab = Lab::new().await;
+    let pod = lab.shell("deaf", "trap '' TERM; echo up; while :; do sleep 0.02; done", "Always").await;
+    let pid = pid(&lab.until_ready("deaf").await);
+    lab.until_said(&pod, "up").await;
+    let asked = Instant::now();
+    lab.delete("deaf", Some(1)).await;
+    lab.until_gone("deaf").await;
+    assert!(asked.elapsed() < PATIENCE / 2, "long before the 30 s of its own");
+    assert!(!is_alive(pid));
+}
+
+#[tokio::test]
+async fn by_force_the_object_goes_first_and_the_process_at_once() {
+    let lab = Lab::new().await;
+    lab.shell("forced", "trap '' TERM; while :; do sleep 0.02; done", "Always").await;
+    let pod = lab.until_ready("forced").await;
+    lab.delete("forced", Some(0)).await;
+    assert!(lab.get("forced").await.is_none());
+    until_dead(pid(&pod)).await;
+}
+
+/// Children of the command, also those that left its process group, end with it.
+#[tokio::test]
+async fn nothing_is_left_of_a_family_of_processes() {
+    let lab = Lab::new().await;
+    let script = "sleep 1000 & echo child $!; setsid sleep 1000 & echo stray $!; (setsid sleep 1000 & echo orphan $!); \
+                  echo all; wait";
+    let pod = lab.shell("family", script, "Always").await;
+    let said = lab.until_said(&pod, "all").await;
+    let pids: Vec<i32> =
+        said.lines().filter_map(|line| line.split_once(' ')).map(|(_, pid)| pid.parse().unwrap()).collect();
+    assert_eq!(pids.len(), 3);
+    lab.delete("family", Some(1)).await;
+    lab.until_gone("family").await;
+    for pid in pids {
+        until_dead(pid).await;
+    }
+}
+
+#[tokio::test]
+async fn finalizers_of_others_hold_the_object_and_the_end_is_told() {
+    let lab = Lab::new().await;
+    let container = json!({"name": "main", "image": "none", "command": ["sleep", "1000"]});
+    let held = json!({"metadata": {"name": "held", "finalizers": ["test.dev/hold"]}, "spec": {"containers": [container]}});
+    lab.create::<Pod>(held).await;
+    let pid = pid(&lab.until_ready("held").await);
+    lab.delete("held", None).await;
+    let pod = lab.until("held", "ended", |pod| {
+        main_status(pod).unwrap().state.as_ref().unwrap().terminated.is_some()
+            && pod.metadata.deletion_grace_period_seconds == Some(0)
+    });
+    let pod = pod.await;
+    assert_eq!(main_status(&pod).unwrap().state.clone().unwrap().terminated.unwrap().exit_code, 143);
+    assert!(!is_alive(pid));
+    let patch = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    lab.api::<Pod>().patch("held", &PatchParams::default(), &patch).await.unwrap();
+    lab.until_gone("held").await;
+}
+
+/// The files of a Pod go with it.
+#[tokio::test]
+async fn the_folder_of_a_pod_goes_with_it() {
+    let lab = Lab::new().await;
+    let pod = lab.shell("files", "echo x; sleep 1000", "Always").await;
+    lab.until_ready("files").await;
+    let folder = lab.folder().join("pods").join(pod.metadata.uid.unwrap());
+    assert!(folder.join("containers/main/0.log").exists());
+    lab.delete("files", Some(1)).await;
+    lab.until_gone("files").await;
+    super::lab::eventually(
+        "the folder is gone",
+        || async { (!folder.exists()).then_some(()) },
+        || async { folder.display().to_string() },
+    )
+    .await;
+    // A pause of the clock is no condition: this only lets late writers come, which must not make it again.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!folder.exists());
+}

@@ -1,0 +1,99 @@
+//! What a process finds in its surroundings: variables of every source, arguments, its directory.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use serde_json::json;
+
+use super::lab::{Lab, waiting};
+
+#[tokio::test]
+async fn variables_come_from_every_source() {
+    let lab = Lab::new().await;
+    lab.create::<ConfigMap>(
+        json!({"metadata": {"name": "settings"}, "data": {"COLOUR": "blue", "SIZE": "3"}}),
+    )
+    .await;
+    lab.create::<Secret>(json!({"metadata": {"name": "keys"}, "stringData": {"TOKEN": "hush"}})).await;
+    let container = json!({
+        "name": "main", "image": "none",
+        "command": ["sh", "-c", "for name in $NAMES; do eval echo $name=\\$$$$name; done; echo $1 $2", "sh"],
+        "args": ["$(PLAIN)", "$$(PLAIN)"],
+        "env": [
+            {"name": "NAMES", "value": "PLAIN JOINED POD NODE IP LABEL COLOUR SECRET OPTIONAL S_TOKEN SIZE CPU MEMORY"},
+            {"name": "PLAIN", "value": "a"},
+            {"name": "JOINED", "value": "$(PLAIN)-$(MISSING)"},
+            {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            {"name": "LABEL", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['app']"}}},
+            {"name": "COLOUR", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "COLOUR"}}},
+            {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "TOKEN"}}},
+            {"name": "OPTIONAL", "valueFrom": {"secretKeyRef": {"name": "none", "key": "x", "optional": true}}},
+            {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}},
+            {"name": "MEMORY", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}},
+        ],
+        "envFrom": [{"configMapRef": {"name": "settings"}}, {"prefix": "S_", "secretRef": {"name": "keys"}}],
+        "resources": {"limits": {"cpu": "250m", "memory": "512Mi"}},
+    });
+    lab.pod("env", json!({"restartPolicy": "Never", "containers": [container]})).await;
+    let pod = lab.until_phase("env", "Succeeded").await;
+    let expected = "PLAIN=a\nJOINED=a-$(MISSING)\nPOD=env\nNODE=local\nIP=127.0.0.1\nLABEL=env\nCOLOUR=blue\nSECRET=hush\n\
+        OPTIONAL=\nS_TOKEN=hush\nSIZE=3\nCPU=250\nMEMORY=512\na $(PLAIN)\n";
+    assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), expected);
+}
+
+/// The server's own variables are not the container's.
+#[tokio::test]
+async fn nothing_leaks_in() {
+    let lab = Lab::new().await;
+    lab.shell("bare", "env | cut -d= -f1 | sort", "Never").await;
+    let pod = lab.until_phase("bare", "Succeeded").await;
+    let said = lab.said(&pod, |_| ()).await.unwrap();
+    let allowed = [
+        "HOME",
+        "HOMEOSTAT_NODE",
+        "HOMEOSTAT_RUN",
+        "HOMEOSTAT_VOLUMES",
+        "HOSTNAME",
+        "LANG",
+        "LC_ALL",
+        "OLDPWD",
+        "PATH",
+        "PWD",
+        "SHLVL",
+        "TZ",
+        "USER",
+        "_",
+    ];
+    let strange: Vec<&str> = said.lines().filter(|name| !allowed.contains(name)).collect();
+    assert!(strange.is_empty(), "{strange:?}");
+}
+
+#[tokio::test]
+async fn a_missing_source_is_waited_for() {
+    let lab = Lab::new().await;
+    let container = json!({"name": "main", "image": "none", "command": ["sh", "-c", "echo $X"],
+        "env": [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "later", "key": "x"}}}]});
+    lab.pod("waits", json!({"restartPolicy": "Never", "containers": [container]})).await;
+    let pod = lab.until("waits", "refused", |pod| waiting(pod) == Some("CreateContainerConfigError")).await;
+    let state = super::lab::main_status(&pod).unwrap().state.clone().unwrap();
+    assert_eq!(state.waiting.unwrap().message.as_deref(), Some("configmap \"later\" not found"));
+    lab.create::<ConfigMap>(json!({"metadata": {"name": "later"}, "data": {"x": "here"}})).await;
+    let pod = lab.until_phase("waits", "Succeeded").await;
+    assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "here\n");
+}
+
+#[tokio::test]
+async fn the_working_directory_is_the_pods_own_or_the_one_asked_for() {
+    let lab = Lab::new().await;
+    let container = |directory: Option<&str>| json!({"name": "main", "image": "none", "command": ["sh", "-c", "pwd"], "workingDir": directory});
+    for (name, directory) in [("own", None), ("root", Some("/")), ("absent", Some("/no/such/place"))] {
+        lab.pod(name, json!({"restartPolicy": "Never", "containers": [container(directory)]})).await;
+    }
+    let own = lab.until_phase("own", "Succeeded").await;
+    assert!(lab.said(&own, |_| ()).await.unwrap().trim_end().ends_with("/work"));
+    let root = lab.until_phase("root", "Succeeded").await;
+    assert_eq!(lab.said(&root, |_| ()).await.unwrap(), "/\n");
+    let absent = lab.until_phase("absent", "Failed").await;
+    let ended = super::lab::main_status(&absent).unwrap().state.clone().unwrap().terminated.unwrap();
+    assert!(ended.message.unwrap().contains("cannot enter the working directory /no/such/place"));
+}

@@ -1,0 +1,99 @@
+//! Nodes and keepers that come and go: processes are found again, or ended; nothing runs for ever.
+
+use std::time::Duration;
+
+use super::lab::{Lab, is_alive, main_status, pid, until_dead};
+
+#[tokio::test]
+async fn a_new_node_finds_the_processes_of_the_old_one() {
+    let mut lab = Lab::with(|options| options.outlives_server(Duration::from_secs(60))).await;
+    let go = lab.folder().join("go");
+    let script =
+        format!("echo before; while ! test -e {}; do sleep 0.02; done; echo after; exit 5", go.display());
+    let runs = lab.shell("runs", &script, "Never").await;
+    let ends = lab.shell("ends", &script, "Never").await;
+    let first = pid(&lab.until_ready("runs").await);
+    lab.until_ready("ends").await;
+    lab.abort_node().await;
+    // One ends while there is no node; its code is not lost.
+    let gone = pid(&lab.get("ends").await.unwrap());
+    std::fs::write(&go, "").unwrap();
+    until_dead(gone).await;
+    until_dead(first).await;
+    lab.start_node(|options| options.outlives_server(Duration::from_secs(60))).await;
+    for pod in [&runs, &ends] {
+        let name = pod.metadata.name.as_deref().unwrap();
+        let seen = lab.until_phase(name, "Failed").await;
+        let ended = main_status(&seen).unwrap().state.clone().unwrap().terminated.unwrap();
+        assert_eq!((ended.exit_code, main_status(&seen).unwrap().restart_count), (5, 0), "{name}");
+        assert_eq!(lab.said(pod, |_| ()).await.unwrap(), "before\nafter\n");
+    }
+}
+
+#[tokio::test]
+async fn a_running_process_is_adopted_not_restarted() {
+    let mut lab = Lab::with(|options| options.outlives_server(Duration::from_secs(60))).await;
+    lab.shell("stays", "exec sleep 1000", "Always").await;
+    let before = pid(&lab.until_ready("stays").await);
+    lab.replace_node(|options| options.outlives_server(Duration::from_secs(60))).await;
+    let pod = lab.until_ready("stays").await;
+    assert_eq!((pid(&pod), main_status(&pod).unwrap().restart_count), (before, 0));
+    assert!(is_alive(before));
+    lab.delete("stays", Some(1)).await;
+    lab.until_gone("stays").await;
+    assert!(!is_alive(before));
+}
+
+#[tokio::test]
+async fn processes_of_a_node_that_stays_away_end() {
+    let mut lab = Lab::with(|options| options.outlives_server(Duration::from_millis(50))).await;
+    lab.shell("left", "sleep 1000", "Always").await;
+    let pid = pid(&lab.until_ready("left").await);
+    lab.abort_node().await;
+    until_dead(pid).await;
+}
+
+#[tokio::test]
+async fn a_killed_keeper_takes_its_processes_along_and_they_are_started_again() {
+    let lab = Lab::new().await;
+    lab.shell("again", "exec sleep 1000", "Always").await;
+    let before = pid(&lab.until_ready("again").await);
+    let status = std::fs::read_to_string(format!("/proc/{before}/status")).unwrap();
+    let keeper = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().parse().unwrap();
+    let keeper = rustix::process::Pid::from_raw(keeper).unwrap();
+    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
+    until_dead(before).await;
+    let pod = lab.until("again", "restarted", |pod| {
+        main_status(pod).is_some_and(|one| one.restart_count == 1 && one.ready)
+    });
+    let pod = pod.await;
+    assert!(is_alive(super::lab::pid(&pod)));
+    let last = main_status(&pod).unwrap().last_state.clone().unwrap().terminated.unwrap();
+    assert_eq!(last.reason.as_deref(), Some("ContainerStatusUnknown"));
+}
+
+#[tokio::test]
+async fn a_stopped_node_ends_everything_and_goes_on_later() {
+    let mut lab = Lab::new().await;
+    lab.shell("goes", "exec sleep 1000", "Always").await;
+    let before = pid(&lab.until_ready("goes").await);
+    lab.stop_node().await;
+    assert!(!is_alive(before), "a clean stop leaves nothing");
+    lab.start_node(|options| options).await;
+    let pod = lab.until("goes", "restarted", |pod| {
+        main_status(pod).is_some_and(|one| one.restart_count == 1 && one.ready)
+    });
+    assert!(is_alive(pid(&pod.await)));
+}
+
+#[tokio::test]
+async fn a_pod_deleted_while_there_was_no_node_is_ended() {
+    let mut lab = Lab::with(|options| options.outlives_server(Duration::from_secs(60))).await;
+    lab.shell("lost", "sleep 1000", "Always").await;
+    let pid = pid(&lab.until_ready("lost").await);
+    lab.abort_node().await;
+    lab.delete("lost", Some(0)).await;
+    assert!(is_alive(pid));
+    lab.start_node(|options| options).await;
+    until_dead(pid).await;
+}

@@ -1,0 +1,270 @@
+//! A laboratory: an API server in this process and a node whose processes are real.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use homeostat_apiserver::ApiServer;
+use homeostat_core::Clock;
+use homeostat_runtime::CancellationToken;
+use homeostat_store::Memory;
+use homeostat_workloads::node::logs::{LogError, LogQuery};
+use homeostat_workloads::node::{Logs, Node, NodeOptions, RestartBackoff};
+use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::core::NamespaceResourceScope;
+use kube::{Client, Resource};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+/// The longest wait for anything; far beyond what it takes on two busy cores.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Short enough to see several restarts in a test.
+const BACKOFF: RestartBackoff = RestartBackoff {
+    base: Duration::from_millis(300),
+    max: Duration::from_millis(600),
+    forgiven_after: Duration::from_secs(600),
+};
+
+pub(crate) struct Lab {
+    pub(crate) client: Client,
+    pub(crate) logs: Logs,
+    folder: TempDir,
+    stop: CancellationToken,
+    node: JoinHandle<()>,
+    keeper: JoinHandle<()>,
+}
+
+impl Lab {
+    pub(crate) async fn new() -> Self {
+        Self::with(|options| options).await
+    }
+
+    pub(crate) async fn with(change: impl FnOnce(NodeOptions) -> NodeOptions) -> Self {
+        let (server, keeper) = ApiServer::builder(Arc::new(Memory::new())).build().await.unwrap();
+        let keeper = tokio::spawn(keeper.run(CancellationToken::new()));
+        let client = Client::new(server, "default");
+        let folder = tempfile::tempdir().unwrap();
+        let (logs, stop, node) = start(&client, folder.path(), change).await;
+        Self { client, logs, folder, stop, node, keeper }
+    }
+
+    /// The node is gone as if killed, its keeper is not; then another node comes.
+    pub(crate) async fn replace_node(&mut self, change: impl FnOnce(NodeOptions) -> NodeOptions) {
+        self.abort_node().await;
+        (self.logs, self.stop, self.node) = start(&self.client, self.folder.path(), change).await;
+    }
+
+    pub(crate) async fn abort_node(&mut self) {
+        self.node.abort();
+        assert!((&mut self.node).await.unwrap_err().is_cancelled());
+    }
+
+    /// A clean stop of the node.
+    pub(crate) async fn stop_node(&mut self) {
+        self.stop.cancel();
+        (&mut self.node).await.unwrap();
+    }
+
+    pub(crate) async fn start_node(&mut self, change: impl FnOnce(NodeOptions) -> NodeOptions) {
+        (self.logs, self.stop, self.node) = start(&self.client, self.folder.path(), change).await;
+    }
+
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.folder.path().join("node")
+    }
+
+    pub(crate) fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    /// Creates any object of the default namespace from its JSON.
+    pub(crate) async fn create<K>(&self, object: Value) -> K
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + std::fmt::Debug
+            + serde::Serialize
+            + serde::de::DeserializeOwned,
+    {
+        let object: K = serde_json::from_value(object).unwrap();
+        self.api().create(&PostParams::default(), &object).await.unwrap()
+    }
+
+    /// A Pod with this spec.
+    pub(crate) async fn pod(&self, name: &str, spec: Value) -> Pod {
+        self.create(json!({"metadata": {"name": name, "labels": {"app": name}}, "spec": spec})).await
+    }
+
+    /// A Pod of one container that runs a shell.
+    pub(crate) async fn shell(&self, name: &str, script: &str, restart: &str) -> Pod {
+        let container = json!({"name": "main", "image": "none", "command": ["sh", "-c", script]});
+        self.pod(name, json!({"restartPolicy": restart, "containers": [container]})).await
+    }
+
+    pub(crate) async fn get(&self, name: &str) -> Option<Pod> {
+        self.api::<Pod>().get_opt(name).await.unwrap()
+    }
+
+    /// Waits until the Pod is as wanted.
+    pub(crate) async fn until(&self, name: &str, what: &str, is_so: impl Fn(&Pod) -> bool) -> Pod {
+        eventually(
+            what,
+            || async { self.get(name).await.filter(|pod| is_so(pod)) },
+            || async {
+                serde_json::to_string_pretty(&self.get(name).await.and_then(|pod| pod.status)).unwrap()
+            },
+        )
+        .await
+    }
+
+    pub(crate) async fn until_phase(&self, name: &str, phase: &str) -> Pod {
+        self.until(name, phase, |pod| pod.status.as_ref().unwrap().phase.as_deref() == Some(phase)).await
+    }
+
+    pub(crate) async fn until_ready(&self, name: &str) -> Pod {
+        self.until(name, "ready", |pod| condition(pod, "Ready") == "True").await
+    }
+
+    pub(crate) async fn until_gone(&self, name: &str) {
+        eventually(
+            "the Pod is gone",
+            || async { self.get(name).await.is_none().then_some(()) },
+            || async { format!("{:?}", self.get(name).await) },
+        )
+        .await;
+    }
+
+    pub(crate) async fn delete(&self, name: &str, grace_s: Option<u32>) {
+        let params = DeleteParams { grace_period_seconds: grace_s, ..DeleteParams::default() };
+        self.api::<Pod>().delete(name, &params).await.unwrap();
+    }
+
+    /// Waits for an event about the object whose text holds these words.
+    pub(crate) async fn until_event(&self, name: &str, reason: &str, words: &str) {
+        let list = || async { self.api::<Event>().list(&ListParams::default()).await.unwrap().items };
+        let is_it = |event: &Event| {
+            event.involved_object.name.as_deref() == Some(name)
+                && event.reason.as_deref() == Some(reason)
+                && event.message.as_deref().unwrap_or_default().contains(words)
+        };
+        eventually(
+            &format!("{reason}: {words}"),
+            || async { list().await.iter().any(is_it).then_some(()) },
+            || async {
+                format!(
+                    "{:?}",
+                    list().await.iter().map(|event| (&event.reason, &event.message)).collect::<Vec<_>>()
+                )
+            },
+        )
+        .await;
+    }
+
+    /// What the container of the Pod said.
+    pub(crate) async fn said(
+        &self,
+        pod: &Pod,
+        change: impl FnOnce(&mut LogQuery),
+    ) -> Result<String, LogError> {
+        let mut query = LogQuery {
+            pod: pod.metadata.uid.clone().unwrap(),
+            container: "main".to_owned(),
+            ..LogQuery::default()
+        };
+        change(&mut query);
+        let pieces = self.logs.read(query).await?.collect::<Vec<_>>().await;
+        Ok(String::from_utf8(pieces.concat()).unwrap())
+    }
+
+    /// Waits until the log holds the words.
+    pub(crate) async fn until_said(&self, pod: &Pod, words: &str) -> String {
+        let read = || async { self.said(pod, |_| ()).await.unwrap_or_default() };
+        eventually(words, || async { Some(read().await).filter(|text| text.contains(words)) }, read).await
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        self.node.abort();
+        self.keeper.abort();
+    }
+}
+
+async fn start(
+    client: &Client,
+    folder: &Path,
+    change: impl FnOnce(NodeOptions) -> NodeOptions,
+) -> (Logs, CancellationToken, JoinHandle<()>) {
+    let options = NodeOptions::new()
+        .folder(folder.join("node"))
+        .keeper(env!("CARGO_BIN_EXE_homeostat-keeper"))
+        .outlives_server(Duration::from_millis(500))
+        .backoff(BACKOFF);
+    let node = Node::connect(client.clone(), change(options), Clock::system()).await.unwrap();
+    let (logs, stop) = (node.logs(), CancellationToken::new());
+    let stopped = stop.clone();
+    (logs, stop, tokio::spawn(async move { node.run(stopped).await.unwrap() }))
+}
+
+/// Asks again until the answer is there. The pause only spares the processor.
+pub(crate) async fn eventually<T, F: Future<Output = Option<T>>, G: Future<Output = String>>(
+    what: &str,
+    mut probe: impl FnMut() -> F,
+    explain: impl FnOnce() -> G,
+) -> T {
+    let wait = async {
+        loop {
+            if let Some(answer) = probe().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    match tokio::time::timeout(PATIENCE, wait).await {
+        Ok(answer) => answer,
+        Err(_) => panic!("{what}: not within {PATIENCE:?}; there is {}", explain().await),
+    }
+}
+
+pub(crate) fn condition(pod: &Pod, kind: &str) -> String {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().find(|one| one.type_ == kind).map(|one| one.status.clone()).unwrap_or_default()
+}
+
+/// The status of the first main container.
+pub(crate) fn main_status(pod: &Pod) -> Option<&ContainerStatus> {
+    pod.status.as_ref()?.container_statuses.as_ref()?.first()
+}
+
+/// The reason the first main container waits for.
+pub(crate) fn waiting(pod: &Pod) -> Option<&str> {
+    main_status(pod)?.state.as_ref()?.waiting.as_ref()?.reason.as_deref()
+}
+
+/// The process of the first main container.
+pub(crate) fn pid(pod: &Pod) -> i32 {
+    let id = main_status(pod).unwrap().container_id.clone().unwrap();
+    id.strip_prefix("process://").unwrap().parse().unwrap()
+}
+
+/// Is there such a process, other than as a zombie?
+pub(crate) fn is_alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+pub(crate) async fn until_dead(pid: i32) {
+    eventually(
+        "the process is gone",
+        || async { (!is_alive(pid)).then_some(()) },
+        || async { pid.to_string() },
+    )
+    .await;
+}

@@ -1,0 +1,13 @@
+//! The node with real processes: a server in this process, a keeper of its own for each test, real time.
+//!
+//! Waits are for conditions, with a limit; nothing here counts on how long a thing takes.
+
+mod containers;
+mod deletion;
+mod environments;
+mod keepers;
+mod lab;
+mod logs;
+mod probes;
+mod scheduling;
+mod volumes;

@@ -1,0 +1,92 @@
+//! Probes: readiness shows in the status, liveness restarts, startup holds the others back.
+
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
+
+use super::lab::{Lab, condition, main_status};
+
+fn sleeper(name: &str, probe: Value) -> Value {
+    let mut container = json!({"name": "main", "image": "none", "command": ["sleep", "1000"]});
+    container[name] = probe;
+    json!({"terminationGracePeriodSeconds": 1, "containers": [container]})
+}
+
+#[tokio::test]
+async fn a_command_tells_readiness_both_ways() {
+    let lab = Lab::new().await;
+    let probe = json!({"exec": {"command": ["sh", "-c", "test -e $HOME/ready || { echo not yet; exit 1; }"]},
+        "periodSeconds": 1, "failureThreshold": 1});
+    let pod = lab.pod("gate", sleeper("readinessProbe", probe)).await;
+    lab.until_phase("gate", "Running").await;
+    lab.until_event("gate", "Unhealthy", "Readiness probe failed: not yet").await;
+    assert_eq!(condition(&lab.get("gate").await.unwrap(), "Ready"), "False");
+    let file = lab.folder().join("pods").join(pod.metadata.uid.unwrap()).join("work/ready");
+    std::fs::write(&file, "").unwrap();
+    lab.until_ready("gate").await;
+    std::fs::remove_file(file).unwrap();
+    let pod = lab.until("gate", "unready", |pod| condition(pod, "ContainersReady") == "False").await;
+    assert_eq!(main_status(&pod).unwrap().restart_count, 0);
+}
+
+#[tokio::test]
+async fn a_failed_liveness_probe_restarts() {
+    let lab = Lab::new().await;
+    let probe = json!({"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1});
+    lab.pod("sick", sleeper("livenessProbe", probe)).await;
+    let pod = lab
+        .until("sick", "restarted", |pod| main_status(pod).is_some_and(|one| one.restart_count >= 1))
+        .await;
+    let last = main_status(&pod).unwrap().last_state.clone().unwrap().terminated.unwrap();
+    assert_eq!(last.exit_code, 143, "it was told to end");
+    lab.until_event("sick", "Killing", "failed its probe, will be restarted").await;
+}
+
+#[tokio::test]
+async fn startup_holds_the_others_back() {
+    let lab = Lab::new().await;
+    let mut spec = sleeper(
+        "startupProbe",
+        json!({"exec": {"command": ["sh", "-c", "test -e $HOME/up"]},
+        "periodSeconds": 1, "failureThreshold": 100}),
+    );
+    spec["containers"][0]["livenessProbe"] = json!({"exec": {"command": ["sh", "-c", "test -e $HOME/up"]},
+        "periodSeconds": 1, "failureThreshold": 1});
+    let pod = lab.pod("slow", spec).await;
+    lab.until_event("slow", "Unhealthy", "Startup probe failed").await;
+    let seen = lab.get("slow").await.unwrap();
+    assert_eq!(main_status(&seen).unwrap().started, Some(false));
+    let file = lab.folder().join("pods").join(pod.metadata.uid.unwrap()).join("work/up");
+    std::fs::write(file, "").unwrap();
+    let pod = lab.until_ready("slow").await;
+    assert_eq!(
+        (main_status(&pod).unwrap().started, main_status(&pod).unwrap().restart_count),
+        (Some(true), 0)
+    );
+}
+
+#[tokio::test]
+async fn ports_are_asked_by_http_and_tcp() {
+    let lab = Lab::new().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // The process under test would listen itself; for the probe it is the same.
+    let server = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").await;
+        }
+    });
+    let named = json!([{"name": "web", "containerPort": port}]);
+    let mut http = sleeper(
+        "readinessProbe",
+        json!({"httpGet": {"path": "/healthz", "port": "web"}, "periodSeconds": 1}),
+    );
+    http["containers"][0]["ports"] = named;
+    lab.pod("http", http).await;
+    lab.pod("tcp", sleeper("readinessProbe", json!({"tcpSocket": {"port": port}, "periodSeconds": 1}))).await;
+    lab.until_ready("http").await;
+    lab.until_ready("tcp").await;
+    server.abort();
+    lab.until("tcp", "unready", |pod| condition(pod, "Ready") == "False").await;
+    lab.until_event("http", "Unhealthy", "dial tcp 127.0.0.1:").await;
+}

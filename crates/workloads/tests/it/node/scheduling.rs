@@ -1,0 +1,70 @@
+//! The Node and who is bound to it.
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::lab::{Lab, condition, eventually};
+
+#[tokio::test]
+async fn the_node_is_there_and_alive() {
+    let mut lab = Lab::new().await;
+    let nodes: Api<Node> = Api::all(lab.client.clone());
+    let ready = |node: &Node| {
+        let conditions =
+            node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+        conditions.iter().find(|one| one.type_ == "Ready").map(|one| one.status.clone()).unwrap_or_default()
+    };
+    let node = eventually(
+        "the node is ready",
+        || async { nodes.get_opt("local").await.unwrap().filter(|node| ready(node) == "True") },
+        || async { format!("{:?}", nodes.get_opt("local").await) },
+    )
+    .await;
+    assert_eq!(node.metadata.labels.unwrap()["kubernetes.io/hostname"], "local");
+    let leases: Api<Lease> = Api::namespaced(lab.client.clone(), "kube-node-lease");
+    let lease = eventually(
+        "the lease",
+        || async { leases.get_opt("local").await.unwrap() },
+        || async { "none".to_owned() },
+    )
+    .await;
+    assert_eq!(lease.spec.unwrap().holder_identity.as_deref(), Some("local"));
+    lab.stop_node().await;
+    assert_eq!(ready(&nodes.get("local").await.unwrap()), "False", "stopped is not ready");
+}
+
+#[tokio::test]
+async fn a_pod_that_does_not_fit_is_told_why_and_bound_when_it_does() {
+    let lab = Lab::new().await;
+    let container = json!({"name": "main", "image": "none", "command": ["true"]});
+    lab.pod(
+        "picky",
+        json!({"restartPolicy": "Never", "nodeSelector": {"disk": "fast"}, "containers": [container]}),
+    )
+    .await;
+    lab.until_event("picky", "FailedScheduling", "didn't match Pod's node affinity/selector").await;
+    let pod = lab.until("picky", "unschedulable", |pod| condition(pod, "PodScheduled") == "False").await;
+    assert!(pod.spec.unwrap().node_name.is_none());
+    let nodes: Api<Node> = Api::all(lab.client.clone());
+    let label = Patch::Merge(json!({"metadata": {"labels": {"disk": "fast"}}}));
+    nodes.patch("local", &PatchParams::default(), &label).await.unwrap();
+    lab.until_phase("picky", "Succeeded").await;
+}
+
+/// Pods of other nodes and other schedulers are nobody's business here.
+#[tokio::test]
+async fn pods_of_others_are_left_alone() {
+    let lab = Lab::new().await;
+    let container = json!({"name": "main", "image": "none", "command": ["true"]});
+    lab.pod("elsewhere", json!({"nodeName": "other", "containers": [container.clone()]})).await;
+    lab.pod("theirs", json!({"schedulerName": "mine", "containers": [container]})).await;
+    lab.shell("ours", "true", "Never").await;
+    lab.until_phase("ours", "Succeeded").await;
+    for name in ["elsewhere", "theirs"] {
+        let status = lab.get(name).await.unwrap().status.unwrap();
+        assert_eq!((status.phase.as_deref(), status.container_statuses), (Some("Pending"), None), "{name}");
+    }
+}

@@ -1,0 +1,103 @@
+//! Volumes: files that are there, where they were asked for or where the node says.
+
+use homeostat_workloads::node::NodeOptions;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::lab::Lab;
+
+async fn with_sources(change: impl FnOnce(NodeOptions) -> NodeOptions) -> Lab {
+    let lab = Lab::with(change).await;
+    lab.create::<ConfigMap>(json!({"metadata": {"name": "files"}, "data": {"a.txt": "A", "b.txt": "B"}}))
+        .await;
+    lab.create::<Secret>(json!({"metadata": {"name": "keys"}, "stringData": {"key": "hush"}})).await;
+    lab
+}
+
+fn spec(script: &str, mounts: &Value) -> Value {
+    let container =
+        json!({"name": "main", "image": "none", "command": ["sh", "-c", script], "volumeMounts": mounts});
+    json!({"restartPolicy": "Never", "containers": [container], "volumes": [
+        {"name": "empty", "emptyDir": {}},
+        {"name": "files", "configMap": {"name": "files"}},
+        {"name": "one", "configMap": {"name": "files", "items": [{"key": "a.txt", "path": "deep/renamed"}]}},
+        {"name": "keys", "secret": {"secretName": "keys", "defaultMode": 256}},
+        {"name": "self", "downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+        {"name": "all", "projected": {"sources": [{"configMap": {"name": "files"}}, {"secret": {"name": "keys"}}]}},
+    ]})
+}
+
+/// By variable, as every container can reach them whatever the system allows.
+#[tokio::test]
+async fn every_sort_is_a_folder() {
+    let lab = with_sources(NodeOptions::without_namespaces).await;
+    let names = ["empty", "files", "one", "keys", "self", "all"];
+    let mounts: Vec<Value> =
+        names.iter().map(|name| json!({"name": name, "mountPath": format!("mnt/{name}")})).collect();
+    let script = "cd $HOMEOSTAT_VOLUMES; cat files/a.txt files/b.txt one/deep/renamed keys/key self/name; echo; \
+        ls all | tr '\\n' ' '; stat -c %a keys/key; echo x > empty/new && cat $HOME/mnt/empty/new";
+    lab.pod("vols", spec(script, &json!(mounts))).await;
+    let pod = lab.until_phase("vols", "Succeeded").await;
+    assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "ABAhushvols\na.txt b.txt key 400\nx\n");
+}
+
+#[tokio::test]
+async fn without_namespaces_a_mount_path_is_a_link_and_the_events_say_so() {
+    let lab = with_sources(NodeOptions::without_namespaces).await;
+    let mounts = json!([{"name": "files", "mountPath": "/etc/homeostat-test"}]);
+    let script = "test ! -e /etc/homeostat-test && cat $HOME/etc/homeostat-test/a.txt";
+    lab.pod("linked", spec(script, &mounts)).await;
+    let pod = lab.until_phase("linked", "Succeeded").await;
+    assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "A");
+    lab.until_event("linked", "MountPathNotHonoured", "mountPath /etc/homeostat-test").await;
+}
+
+/// Where the system gives mount namespaces, the paths are the ones asked for, for the container only.
+#[tokio::test]
+async fn with_namespaces_a_volume_is_where_it_was_asked_for() {
+    let lab = with_sources(|options| options).await;
+    let mounts = json!([
+        {"name": "files", "mountPath": "/etc/homeostat-test"},
+        {"name": "empty", "mountPath": "/homeostat-test/data"},
+        {"name": "keys", "mountPath": "/homeostat-test/data/keys", "readOnly": true},
+        {"name": "files", "mountPath": "/homeostat-test/b", "subPath": "b.txt"},
+    ]);
+    let script = "cat /etc/homeostat-test/a.txt /homeostat-test/b /homeostat-test/data/keys/key; \
+        test -e /etc/passwd && echo x > /homeostat-test/data/new && cat /homeostat-test/data/new; \
+        touch /homeostat-test/data/keys/more 2>/dev/null || echo read only";
+    let probe_file = std::path::Path::new("/proc/sys/kernel/unprivileged_userns_clone");
+    let is_refused = std::fs::read_to_string(probe_file).is_ok_and(|text| text.trim() == "0");
+    lab.pod("mounted", spec(script, &mounts)).await;
+    let pod = lab.until("mounted", "ended", |pod| {
+        matches!(pod.status.as_ref().unwrap().phase.as_deref(), Some("Succeeded" | "Failed"))
+    });
+    let pod = pod.await;
+    if is_refused {
+        return;
+    }
+    assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "ABhushx\nread only\n");
+    assert!(
+        !std::path::Path::new("/etc/homeostat-test").exists()
+            && !std::path::Path::new("/homeostat-test").exists()
+    );
+}
+
+#[tokio::test]
+async fn a_changed_config_map_reaches_the_running_container() {
+    let lab = with_sources(|options| options).await;
+    let script = "while ! grep -q new $HOMEOSTAT_VOLUMES/files/a.txt; do sleep 0.02; done; ls $HOMEOSTAT_VOLUMES/files";
+    lab.pod("follows", spec(script, &json!([{"name": "files", "mountPath": "/homeostat-test"}]))).await;
+    lab.until_phase("follows", "Running").await;
+    let change = Patch::Merge(json!({"data": {"a.txt": "new", "b.txt": null, "c.txt": "C"}}));
+    lab.api::<ConfigMap>().patch("files", &PatchParams::default(), &change).await.unwrap();
+    let pod = lab.until_phase("follows", "Succeeded").await;
+    assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "a.txt\nc.txt\n");
+}
+
+#[tokio::test]
+async fn a_path_that_leads_out_is_refused() {
+    let lab = with_sources(NodeOptions::without_namespaces).await;
+    lab.pod("out", spec("true", &json!([{"name": "empty", "mountPath": "../../../../escape"}]))).await;
+    lab.until_event("out", "Failed", "leads out of the volume").await;
+}
