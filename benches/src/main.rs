@@ -3,6 +3,7 @@
 //! Figures of this machine are only comparable within one run: the ratios are what counts.
 
 mod figure;
+mod pods;
 mod runtime;
 mod server;
 
@@ -19,6 +20,8 @@ struct Arguments {
 enum Command {
     /// The API server: over TLS as its own process, then in this process
     Server(server::Options),
+    /// Pods as processes: a thousand come up and go away
+    Pods(pods::Options),
     /// The runtime: dispatch, cache and latency, beside kube-runtime
     Runtime(runtime::Options),
     /// Caches objects and says how much memory that takes: a child of `runtime`
@@ -29,6 +32,7 @@ enum Command {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     match Arguments::parse().command {
+        Command::Pods(options) => pods::run(&options).await,
         Command::Server(options) => server::run(options).await,
         Command::Runtime(options) => runtime::run(&options).await,
         Command::Hold(options) => runtime::memory::hold(&options).await,

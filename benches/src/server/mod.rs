@@ -4,7 +4,7 @@
 //! server share the machine here as there.
 
 mod load;
-mod process;
+pub(crate) mod process;
 
 use std::sync::Arc;
 use std::time::Duration;

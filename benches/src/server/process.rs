@@ -22,12 +22,18 @@ pub(crate) struct Process {
 impl Process {
     /// Builds the binary if need be and starts it.
     pub(crate) fn start() -> Result<Self, Box<dyn std::error::Error>> {
+        Self::start_with(&[])
+    }
+
+    /// The same with further arguments.
+    pub(crate) fn start_with(arguments: &[&str]) -> Result<Self, Box<dyn std::error::Error>> {
         let binary = binary()?;
         let folder = std::env::temp_dir().join(format!("homeostat-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
         let start = Instant::now();
         let mut child = Command::new(binary)
             .args(["up", "--listen", "127.0.0.1:0"])
+            .args(arguments)
             .current_dir(&folder)
             .stdout(Stdio::piped())
             .spawn()?;
@@ -52,6 +58,11 @@ impl Process {
     /// The kubeconfig it wrote.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    /// The process itself.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Its resident memory.

@@ -117,7 +117,7 @@ fn container(call: &Call, pod: &Value) -> Result<String, Status> {
         format!("a container name must be specified for pod {name}, choose one of: [{}]", main.join(" "));
     for (kind, names) in [("init", init), ("ephemeral", ephemeral)] {
         if !names.is_empty() {
-            message.push_str(&format!(" or one of the {kind} containers: [{}]", names.join(" ")));
+            message.extend([" or one of the ", kind, " containers: [", &names.join(" "), "]"]);
         }
     }
     Err(Status::bad_request(message))

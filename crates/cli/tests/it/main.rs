@@ -8,6 +8,7 @@
 mod hostile;
 mod kill;
 mod ledger;
+mod pods;
 mod program;
 mod server;
 mod up;

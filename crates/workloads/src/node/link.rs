@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -26,7 +25,7 @@ use tokio::time::{sleep, timeout};
 use super::error::Error;
 use super::keeper::layout::Layout;
 use super::keeper::protocol::{Ask, Executed, Exit, Owner, Process, RunId, Runs, Tell};
-use super::keeper::{KEEP, is_mistaken};
+use super::keeper::{KEEP, is_mistaken, system};
 
 /// Requests waiting to be written: more than a thousand Pods ask for at once.
 const ASKED_MAX: usize = 8192;
@@ -60,8 +59,8 @@ pub(crate) struct Link {
     executions: Mutex<HashMap<u64, oneshot::Sender<Executed>>>,
 }
 
-/// What the task of a link needs.
-pub(crate) struct Line {
+/// The end that moves lines: a task of the node.
+pub(crate) struct Wire {
     link: Arc<Link>,
     recipe: Recipe,
     asked: mpsc::Receiver<Ask>,
@@ -75,11 +74,11 @@ struct Connection {
 }
 
 impl Link {
-    /// Connects to the folder's keeper, or starts one. What happens later is the [`Line`]'s task.
+    /// Connects to the folder's keeper, or starts one. What happens later is the [`Wire`]'s task.
     pub(crate) async fn connect(
         recipe: Recipe,
         triggers: mpsc::Sender<Target>,
-    ) -> Result<(Arc<Self>, Line), Error> {
+    ) -> Result<(Arc<Self>, Wire), Error> {
         if is_mistaken() {
             let why = "this program was started as a keeper; let its main begin with act_if_asked()";
             return Err(Error::Keeper(why.to_owned()));
@@ -99,7 +98,7 @@ impl Link {
             return Err(Error::Keeper("it does not say what it knows".to_owned()));
         };
         link.observe(&first);
-        Ok((Arc::clone(&link), Line { link, recipe, asked, connection }))
+        Ok((Arc::clone(&link), Wire { link, recipe, asked, connection }))
     }
 
     /// The runs of a Pod.
@@ -186,7 +185,7 @@ impl Link {
     }
 }
 
-impl Line {
+impl Wire {
     /// Moves lines for as long as it is polled. Dropped, the connection closes and the keeper waits for the next node.
     pub(crate) async fn run(&mut self) {
         loop {
@@ -283,11 +282,9 @@ fn connection(stream: UnixStream, child: Option<Child>) -> Connection {
     Connection { lines: BufReader::new(read).lines(), write, child }
 }
 
-/// By way of the folder's descriptor: a socket's path may only have 108 bytes.
 async fn reach(layout: &Layout) -> io::Result<UnixStream> {
     let folder = File::open(layout.root())?;
-    let path = format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), Layout::socket_name());
-    UnixStream::connect(path).await
+    UnixStream::connect(system::socket(&folder, layout.root(), Layout::socket_name())).await
 }
 
 /// A process group of its own, so that ctrl-c in a terminal reaches the server only.

@@ -38,7 +38,7 @@ pub use logs::Logs;
 pub use options::{NodeOptions, RestartBackoff};
 
 use keeper::layout::Layout;
-use link::{Line, Link, Recipe};
+use link::{Link, Recipe, Wire};
 use probe::Prober;
 use register::Registration;
 
@@ -65,14 +65,15 @@ pub struct Node {
     options: NodeOptions,
     layout: Layout,
     link: Arc<Link>,
-    line: Line,
+    wire: Wire,
     triggers: mpsc::Receiver<Target>,
     prober: Prober,
-    clock: Clock,
+    registration: Registration,
 }
 
 impl Node {
-    /// Connects to the keeper of the node's folder, or starts one. Processes of an earlier node are found again.
+    /// Connects to the keeper of the node's folder, or starts one, and makes the Node object. Processes of an earlier node
+    /// are found again.
     ///
     /// # Errors
     /// When the folder cannot be used or no keeper can be started.
@@ -90,9 +91,11 @@ impl Node {
             is_ephemeral: options.is_ephemeral,
         };
         let (sender, triggers) = mpsc::channel(TRIGGERS_MAX);
-        let (link, line) = Link::connect(recipe, sender.clone()).await?;
+        let (link, wire) = Link::connect(recipe, sender.clone()).await?;
         let prober = Prober::new(Arc::clone(&link), sender);
-        Ok(Self { client, options, layout, link, line, triggers, prober, clock })
+        let registration = Registration { client: client.clone(), name: options.name.clone(), clock };
+        registration.begin().await;
+        Ok(Self { client, options, layout, link, wire, triggers, prober, registration })
     }
 
     /// What its containers said.
@@ -106,13 +109,11 @@ impl Node {
     /// # Errors
     /// When the controllers cannot run.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
-        let registration =
-            Registration { client: self.client.clone(), name: self.options.name.clone(), clock: self.clock };
-        let mut line = self.line;
+        let mut wire = self.wire;
         let has_namespaces = self.options.uses_namespaces
             && tokio::select! {
                 is_possible = namespaces::are_possible(&self.link, &self.layout) => is_possible,
-                () = line.run() => false,
+                () = wire.run() => false,
             };
         let ground = Ground {
             has_namespaces,
@@ -128,11 +129,11 @@ impl Node {
             .state(ground);
         let ended = tokio::select! {
             ended = operator.run_on(self.client, stop) => ended,
-            () = line.run() => Ok(()),
-            () = registration.run() => Ok(()),
+            () = wire.run() => Ok(()),
+            () = self.registration.run() => Ok(()),
         };
-        registration.leave().await;
-        line.end(STOP_GRACE).await;
+        self.registration.leave().await;
+        wire.end(STOP_GRACE).await;
         Ok(ended?)
     }
 }

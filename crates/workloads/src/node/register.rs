@@ -39,13 +39,18 @@ pub(super) struct Registration {
 }
 
 impl Registration {
-    /// Makes the Node and keeps it alive for as long as it is polled.
+    /// Makes the Node. A failure is for the next beat.
+    pub(super) async fn begin(&self) {
+        if let Err(error) = self.beat().await {
+            tracing::warn!(%error, node = self.name, "cannot tell the server that the node is alive");
+        }
+    }
+
+    /// Keeps the Node alive for as long as it is polled.
     pub(super) async fn run(&self) {
         loop {
-            if let Err(error) = self.beat().await {
-                tracing::warn!(%error, node = self.name, "cannot tell the server that the node is alive");
-            }
             sleep(HEARTBEAT).await;
+            self.begin().await;
         }
     }
 

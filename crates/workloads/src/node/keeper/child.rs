@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use super::launch::Orders;
 use super::protocol::{Exit, Process};
 use super::table::Keeper;
-use super::{LAUNCH, MARK, RUN_MARK};
+use super::{LAUNCH, MARK, RUN_MARK, system};
 
 /// A process that runs the command, and the pipe it writes to.
 pub(super) struct Started {
@@ -45,8 +45,7 @@ fn spawn(keeper: &Keeper) -> io::Result<(Started, UnixStream)> {
     let (reader, writer) = io::pipe()?;
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
-    // By the file that runs, not by its name: an upgrade may have replaced it.
-    let mut command = Command::new("/proc/self/exe");
+    let mut command = Command::new(system::this_program()?);
     command.arg0(LAUNCH).arg(LAUNCH).env_clear().env(MARK, keeper.layout.root()).kill_on_drop(true);
     command.stdin(OwnedFd::from(theirs)).stdout(writer.try_clone()?).stderr(Stdio::from(writer));
     let child = command.spawn()?;
@@ -66,7 +65,7 @@ async fn tell(mut socket: UnixStream, orders: &Orders) -> io::Result<String> {
 }
 
 /// How the process ended.
-pub(super) fn exit_of(status: io::Result<std::process::ExitStatus>) -> Exit {
+pub(super) fn exit_of(status: &io::Result<std::process::ExitStatus>) -> Exit {
     use std::os::unix::process::ExitStatusExt as _;
     match status {
         Ok(status) => match (status.code(), status.signal()) {

@@ -85,13 +85,12 @@ impl Running {
             process: Process { command, ..process.clone() },
         };
         let failed = self.begin(keeper, after_start.map(beside), &mut stop).await;
-        let exit = match failed {
-            Some(exit) => exit,
-            None => {
-                let started_ticks = started_ticks(self.pid).unwrap_or_default();
-                keeper.set(&id, State::Running { pid: self.pid, started_ticks, started_at });
-                self.watch(keeper, before_stop.map(beside), &mut stop).await
-            }
+        let exit = if let Some(exit) = failed {
+            exit
+        } else {
+            let started_ticks = started_ticks(self.pid).unwrap_or_default();
+            keeper.set(&id, State::Running { pid: self.pid, started_ticks, started_at });
+            self.watch(keeper, before_stop.map(beside), &mut stop).await
         };
         // Children that did not end with the command. The number cannot belong to others yet: the kernel hands out all
         // other numbers first.
@@ -114,7 +113,7 @@ impl Running {
         let hook = hook?;
         let executed = tokio::select! {
             executed = hook.run(keeper, AFTER_START_LIMIT) => executed,
-            status = self.child.wait() => return Some(exit_of(status)),
+            status = self.child.wait() => return Some(exit_of(&status)),
             // Marked as unseen again, so that the stop is minded next.
             Ok(()) = stop.changed() => {
                 stop.mark_changed();
@@ -148,11 +147,11 @@ impl Running {
                 continue;
             }
             tokio::select! {
-                status = self.child.wait() => return exit_of(status),
+                status = self.child.wait() => return exit_of(&status),
                 Ok(()) = stop.changed() => stop.mark_changed(),
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
                     signal_group(self.pid, Signal::KILL);
-                    return exit_of(self.child.wait().await);
+                    return exit_of(&self.child.wait().await);
                 }
             }
         }

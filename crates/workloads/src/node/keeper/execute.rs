@@ -24,12 +24,11 @@ pub(super) async fn run(keeper: &Keeper, process: Process, limit: Duration, run:
     let both = async { tokio::join!(started.child.wait(), beginning(&mut started.output)) };
     let ended = timeout(limit, both).await;
     signal_group(started.pid, Signal::KILL);
-    let outcome = match ended {
-        Ok((status, output)) => Executed { exit: exit_of(status), output },
-        Err(_) => {
-            let _ = started.child.wait().await;
-            Executed { exit: Exit::TimedOut, output: format!("timed out after {limit:?}") }
-        }
+    let outcome = if let Ok((status, output)) = ended {
+        Executed { exit: exit_of(&status), output }
+    } else {
+        let _ = started.child.wait().await;
+        Executed { exit: Exit::TimedOut, output: format!("timed out after {limit:?}") }
     };
     keeper.started().remove(&started.pid);
     outcome

@@ -10,11 +10,11 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
-use rustix::process::{Pid, Resource, Rlimit, Signal};
+use rustix::process::{Pid, Resource, Rlimit};
 use serde::{Deserialize, Serialize};
 
-use super::mount;
 use super::protocol::Process;
+use super::{mount, system};
 
 /// The exit code of a launch that failed; nobody sees it, the words are what counts.
 const FAILED: u8 = 128;
@@ -81,7 +81,7 @@ fn obey(orders: Orders) -> String {
 }
 
 fn become_own_session(keeper_pid: i32) -> io::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    system::die_with_parent()?;
     // The keeper may have died before the line above.
     if rustix::process::getppid().map(Pid::as_raw_pid) != Some(keeper_pid) {
         return Err(io::Error::other("the keeper is gone"));

@@ -13,12 +13,21 @@ mod launch;
 pub(crate) mod layout;
 mod leftovers;
 pub(crate) mod log;
+#[cfg(target_os = "linux")]
+mod mount;
+#[cfg(not(target_os = "linux"))]
+#[path = "mount_elsewhere.rs"]
 mod mount;
 pub(crate) mod process;
 pub(crate) mod protocol;
 mod record;
 mod serve;
 mod strays;
+#[cfg(target_os = "linux")]
+pub(crate) mod system;
+#[cfg(not(target_os = "linux"))]
+#[path = "system_elsewhere.rs"]
+pub(crate) mod system;
 mod table;
 
 use std::process::ExitCode;
@@ -38,7 +47,7 @@ pub fn act_if_asked() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let word = arguments.next()?;
     if word == KEEP {
-        return Some(serve::main(arguments.collect()));
+        return Some(serve::main(&arguments.collect::<Vec<_>>()));
     }
     (word == LAUNCH).then(launch::main)
 }

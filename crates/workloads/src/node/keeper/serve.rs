@@ -21,6 +21,7 @@ use super::child::lock;
 use super::layout::Layout;
 use super::leftovers;
 use super::protocol::{Ask, Tell};
+use super::system;
 use super::table::Keeper;
 
 /// A new keeper waits this long for the node that started it.
@@ -41,8 +42,8 @@ struct Orders {
 }
 
 /// Runs a keeper until its node ends it or stays away.
-pub(super) fn main(arguments: Vec<OsString>) -> ExitCode {
-    let Some(orders) = parse(&arguments) else {
+pub(super) fn main(arguments: &[OsString]) -> ExitCode {
+    let Some(orders) = parse(arguments) else {
         eprintln!("error: a keeper is started by its node");
         return ExitCode::from(2);
     };
@@ -65,7 +66,7 @@ fn parse(arguments: &[OsString]) -> Option<Orders> {
 async fn keep(orders: Orders) -> io::Result<()> {
     let layout = Layout::new(orders.folder);
     let _ = rustix::process::setsid();
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    system::adopt_orphans()?;
     let open_files = raise_open_files();
     let locked = File::create(layout.lock())?;
     if !take(&locked).await {
@@ -106,11 +107,9 @@ async fn take(file: &File) -> bool {
     true
 }
 
-/// Binds by way of the folder's descriptor: a socket's path may only have 108 bytes.
 fn listen(layout: &Layout) -> io::Result<UnixListener> {
-    use std::os::fd::AsRawFd as _;
     let folder = File::open(layout.root())?;
-    UnixListener::bind(format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), Layout::socket_name()))
+    UnixListener::bind(system::socket(&folder, layout.root(), Layout::socket_name()))
 }
 
 /// Serves one node after the other; returns when it is time to end, with the grace of the containers.

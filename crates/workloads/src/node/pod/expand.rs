@@ -14,7 +14,7 @@ pub(crate) fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Str
         } else if let Some((name, after)) = after.strip_prefix('(').and_then(|after| after.split_once(')')) {
             match lookup(name) {
                 Some(value) => out.push_str(&value),
-                None => out.push_str(&format!("$({name})")),
+                None => out.extend(["$(", name, ")"]),
             }
             after
         } else {

@@ -62,7 +62,7 @@ pub(crate) fn process(
     Ok(Process {
         command,
         environment: environment.into_iter().collect(),
-        directory: directory(container, work),
+        directory: directory(container, &work),
         memory_bytes: memory.and_then(|quantity| quantity::bytes(&quantity.0)),
         mounts,
         scratch: ground.layout.scratch(uid),
@@ -80,7 +80,7 @@ fn given(ground: &Ground, pod: &Pod, work: &Path) -> Environment {
     ])
 }
 
-fn directory(container: &Container, work: PathBuf) -> PathBuf {
+fn directory(container: &Container, work: &Path) -> PathBuf {
     // An absolute one replaces the Pod's own.
     work.join(container.working_dir.as_deref().unwrap_or_default())
 }

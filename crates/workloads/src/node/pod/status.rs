@@ -253,7 +253,7 @@ fn set(conditions: &mut Vec<PodCondition>, kind: &str, claim: Claim, now: Timest
     });
     let condition = &mut conditions[at];
     if condition.status != status {
-        condition.status = status.to_owned();
+        status.clone_into(&mut condition.status);
         condition.last_transition_time = Some(Time(now));
     }
     condition.reason = reason.map(ToOwned::to_owned);

@@ -65,10 +65,7 @@ fn fill(ground: &Ground, pod: &Pod, volume: &Volume, sources: &dyn Sources) -> R
     let folder = ground.layout.volumes(uid).join(&volume.name);
     let failed = |error: io::Error| config_error(format!("cannot make the volume {}: {error}", volume.name));
     fs::create_dir_all(&folder).map_err(failed)?;
-    let (files, mode) = match content(pod, volume, sources)? {
-        Some(content) => content,
-        None => return Ok(folder),
-    };
+    let Some((files, mode)) = content(pod, volume, sources)? else { return Ok(folder) };
     write(&folder, &files, mode).map_err(failed)?;
     Ok(folder)
 }

@@ -96,7 +96,7 @@ fn request(action: &HTTPGetAction) -> String {
         // What could begin a header of its own is left out.
         if !header.name.contains(['\r', '\n']) && !header.value.contains(['\r', '\n']) {
             has_host |= header.name.eq_ignore_ascii_case("host");
-            text.push_str(&format!("{}: {}\r\n", header.name, header.value));
+            text.extend([&*header.name, ": ", &*header.value, "\r\n"]);
         }
     }
     if !has_host {

@@ -227,10 +227,10 @@ pub(crate) async fn eventually<T, F: Future<Output = Option<T>>, G: Future<Outpu
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    match tokio::time::timeout(PATIENCE, wait).await {
-        Ok(answer) => answer,
-        Err(_) => panic!("{what}: not within {PATIENCE:?}; there is {}", explain().await),
+    if let Ok(answer) = tokio::time::timeout(PATIENCE, wait).await {
+        return answer;
     }
+    panic!("{what}: not within {PATIENCE:?}; there is {}", explain().await)
 }
 
 pub(crate) fn condition(pod: &Pod, kind: &str) -> String {

@@ -30,7 +30,7 @@ async fn a_log_is_followed_to_its_end() {
     let pod = lab.shell("follow", &script, "Never").await;
     lab.until_said(&pod, "first").await;
     let whole = lab.said(&pod, |query| query.follow = true);
-    let (whole, _) = tokio::join!(whole, async { std::fs::write(go, "").unwrap() });
+    let (whole, ()) = tokio::join!(whole, async { std::fs::write(go, "").unwrap() });
     assert_eq!(whole.unwrap(), "first\nlast\n");
 }
 

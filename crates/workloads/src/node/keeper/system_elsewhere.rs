@@ -1,0 +1,24 @@
+//! What stands in for Linux' own means on other systems: less. A keeper that is killed leaves its processes to the next one,
+//! which knows them by their records; daemons are not found.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+#[expect(clippy::unnecessary_wraps, reason = "the twin of a call that can fail")]
+pub(super) fn die_with_parent() -> io::Result<()> {
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the twin of a call that can fail")]
+pub(super) fn adopt_orphans() -> io::Result<()> {
+    Ok(())
+}
+
+pub(super) fn this_program() -> io::Result<PathBuf> {
+    std::env::current_exe()
+}
+
+pub(crate) fn socket(_: &File, folder: &Path, name: &str) -> PathBuf {
+    folder.join(name)
+}
