@@ -1,17 +1,16 @@
 //! The At operator: run a command at a time.
 //!
-//! An `At` names a schedule and a command. It is PENDING until the time has come, RUNNING while its Pod runs and DONE when
-//! the Pod has ended.
+//! ```text
+//! PENDING   not yet time: be called again when it is      (a requeue, not a poll)
+//! RUNNING   no Pod: make it · Pod runs: wait for its events · Pod ended: DONE
+//! DONE      nothing more happens
+//! ```
+//! An At names a schedule and a command. The Pod that runs it is owned, so it goes when its At goes. Each step is one
+//! reconcile, and [`step`] decides it without I/O.
 
-use homeostat::prelude::*;
+mod at;
+mod reconcile;
+pub mod step;
 
-/// What to run, and when.
-#[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug)]
-#[kube(group = "cnat.programming-kubernetes.info", version = "v1alpha1", kind = "At", namespaced)]
-#[serde(rename_all = "camelCase")]
-pub struct AtSpec {
-    /// The moment, as an RFC 3339 time in UTC: `2026-07-03T02:00:00Z`.
-    pub schedule: String,
-    /// The command, run by a shell.
-    pub command: String,
-}
+pub use at::{At, AtSpec, AtStatus, Phase};
+pub use reconcile::operator;

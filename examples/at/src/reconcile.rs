@@ -1,0 +1,97 @@
+//! The operator: looks at an At and its Pod, asks [`step`](crate::step) what is next, and does it.
+
+use homeostat::prelude::*;
+use serde_json::json;
+
+use crate::at::{At, Phase};
+use crate::step::{Ending, Step, next};
+
+/// What runs the command where containers have images; a node of processes runs the host's own shell.
+const IMAGE: &str = "busybox";
+
+/// The operator, ready to run.
+pub fn operator() -> Operator {
+    let ats = Controller::<At>::new().owns::<Pod>().reconcile(reconcile);
+    Operator::new("at.cnat.programming-kubernetes.info").crd::<At>().control(ats)
+}
+
+async fn reconcile(at: Arc<At>, cx: Context<At>) -> Result<Action> {
+    let pod = cx.owned::<Pod>()?.into_iter().next();
+    let step = match next(&at, pod.as_deref(), cx.now()) {
+        Ok(step) => step,
+        Err(error) => return Err(refuse(&at, &cx, error)),
+    };
+    match step {
+        Step::Wait(left) => {
+            wait(&at, &cx);
+            return Ok(Action::requeue(left));
+        }
+        Step::Begin => begin(&cx),
+        Step::Launch => launch(&at, &cx).await?,
+        Step::Finish(ending) => finish(&cx, ending),
+        Step::Watch | Step::Rest => {}
+    }
+    Ok(Action::await_change())
+}
+
+/// A schedule that cannot be read: only an edit of the At helps.
+fn refuse(at: &At, cx: &Context<At>, error: jiff::Error) -> Fault {
+    let message = format!(
+        "the schedule {:?} is no time as RFC 3339 has it, such as 2026-07-03T02:00:00Z: {error}",
+        at.spec.schedule
+    );
+    cx.status(|status| status.phase = Some(Phase::Pending));
+    cx.condition(condition("Scheduled", false, "BadSchedule", message.as_str()));
+    cx.event(Severity::Warning, "BadSchedule", message.as_str());
+    terminal(message)
+}
+
+fn wait(at: &At, cx: &Context<At>) {
+    let message = format!("runs at {}", at.spec.schedule);
+    let is_told = at.status.as_ref().is_some_and(|status| status.phase.is_some());
+    if !is_told {
+        cx.event(Severity::Normal, "Scheduled", message.as_str());
+    }
+    cx.status(|status| status.phase = Some(Phase::Pending));
+    cx.condition(condition("Scheduled", true, "Scheduled", message));
+}
+
+fn begin(cx: &Context<At>) {
+    cx.event(Severity::Normal, "Due", "its time has come");
+    cx.status(|status| status.phase = Some(Phase::Running));
+    cx.condition(condition("Scheduled", true, "Due", "its time has come"));
+}
+
+async fn launch(at: &At, cx: &Context<At>) -> Result<()> {
+    let pod: Arc<Pod> = cx.create(pod_of(at)?).await?;
+    let name = pod.name_any();
+    cx.event(Severity::Normal, "Started", format!("runs in Pod {name}"));
+    cx.status(|status| status.pod = Some(name));
+    Ok(())
+}
+
+fn finish(cx: &Context<At>, ending: Ending) {
+    let (severity, reason) =
+        if ending.is_success { (Severity::Normal, "Succeeded") } else { (Severity::Warning, "Failed") };
+    cx.event(severity, reason, ending.message.as_str());
+    cx.status(|status| status.phase = Some(Phase::Done));
+    cx.condition(condition("Complete", true, reason, ending.message));
+}
+
+/// The Pod that runs the command, once.
+fn pod_of(at: &At) -> Result<Pod> {
+    Ok(serde_json::from_value(json!({
+        "metadata": {
+            "name": format!("{}-pod", at.name_any()),
+            "labels": {"app.kubernetes.io/managed-by": "at", "app.kubernetes.io/instance": at.name_any()},
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [{
+                "name": "command",
+                "image": IMAGE,
+                "command": ["sh", "-c", at.spec.command],
+            }],
+        },
+    }))?)
+}

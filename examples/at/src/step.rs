@@ -1,0 +1,143 @@
+//! What to do next with an At, decided from what is: no I/O, no clock.
+//!
+//! **Invariant:** a phase only moves forward, one step per reconcile: what is written comes back as the next trigger.
+
+use std::time::Duration;
+
+use homeostat::k8s_openapi::api::core::v1::Pod;
+use jiff::Timestamp;
+
+use crate::at::{At, Phase};
+
+/// The next step.
+#[derive(Debug, PartialEq)]
+pub enum Step {
+    /// It waits for its time, this long.
+    Wait(Duration),
+    /// Its time has come.
+    Begin,
+    /// Its Pod must be made.
+    Launch,
+    /// Its Pod has not ended: its events will tell.
+    Watch,
+    /// Its Pod has ended, and how.
+    Finish(Ending),
+    /// All is done.
+    Rest,
+}
+
+/// How a Pod ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// Did the command end with 0?
+    pub is_success: bool,
+    /// In words.
+    pub message: String,
+}
+
+/// The next step of `at`, whose Pod is `pod`, at the time `now`.
+///
+/// # Errors
+/// When the schedule cannot be read. Once the time has come it is not asked any more.
+pub fn next(at: &At, pod: Option<&Pod>, now: Timestamp) -> Result<Step, jiff::Error> {
+    Ok(match phase(at) {
+        Phase::Pending => {
+            let due: Timestamp = at.spec.schedule.parse()?;
+            match Duration::try_from(due.duration_since(now)) {
+                Ok(left) if !left.is_zero() => Step::Wait(left),
+                _ => Step::Begin,
+            }
+        }
+        Phase::Running => match pod {
+            None => Step::Launch,
+            Some(pod) => ending(pod).map_or(Step::Watch, Step::Finish),
+        },
+        Phase::Done => Step::Rest,
+    })
+}
+
+/// The phase; an At that was never looked at is pending.
+fn phase(at: &At) -> Phase {
+    at.status.as_ref().and_then(|status| status.phase).unwrap_or_default()
+}
+
+/// How the Pod ended, if it has.
+fn ending(pod: &Pod) -> Option<Ending> {
+    let status = pod.status.as_ref()?;
+    let is_success = match status.phase.as_deref()? {
+        "Succeeded" => true,
+        "Failed" => false,
+        _ => return None,
+    };
+    let code = exit_code(pod).map(|code| format!("the command ended with {code}"));
+    let told = status.message.clone().or_else(|| status.reason.clone());
+    let message = code.or(told).unwrap_or_else(|| "the Pod has ended".to_owned());
+    Some(Ending { is_success, message })
+}
+
+fn exit_code(pod: &Pod) -> Option<i32> {
+    let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
+    Some(containers.first()?.state.as_ref()?.terminated.as_ref()?.exit_code)
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const DUE: &str = "2026-02-10T20:35:00Z";
+
+    #[track_caller]
+    fn check(phase: Option<&str>, pod: Option<Value>, now: &str, expected: Step) {
+        let mut at = At::new("demo", crate::AtSpec { schedule: DUE.to_owned(), command: String::new() });
+        at.status = phase.map(|phase| serde_json::from_value(json!({ "phase": phase })).unwrap());
+        let pod: Option<Pod> = pod.map(|status| serde_json::from_value(json!({ "status": status })).unwrap());
+        assert_eq!(next(&at, pod.as_ref(), now.parse().unwrap()).unwrap(), expected);
+    }
+
+    fn finish(is_success: bool, message: &str) -> Step {
+        Step::Finish(Ending { is_success, message: message.to_owned() })
+    }
+
+    #[test]
+    fn pending_waits_exactly_until_it_is_time() {
+        let five = Step::Wait(Duration::from_secs(300));
+        check(None, None, "2026-02-10T20:30:00Z", five);
+        check(Some("PENDING"), None, "2026-02-10T20:34:59.9Z", Step::Wait(Duration::from_millis(100)));
+        check(Some("PENDING"), None, DUE, Step::Begin);
+        check(Some("PENDING"), None, "2027-01-01T00:00:00Z", Step::Begin);
+    }
+
+    #[test]
+    fn running_follows_its_pod() {
+        check(Some("RUNNING"), None, DUE, Step::Launch);
+        check(Some("RUNNING"), Some(json!({})), DUE, Step::Watch);
+        check(Some("RUNNING"), Some(json!({"phase": "Pending"})), DUE, Step::Watch);
+        check(Some("RUNNING"), Some(json!({"phase": "Running"})), DUE, Step::Watch);
+        let evicted = json!({"phase": "Failed", "reason": "Evicted"});
+        check(Some("RUNNING"), Some(evicted), DUE, finish(false, "Evicted"));
+        let exited = json!({"phase": "Failed", "containerStatuses": [{
+            "name": "command", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"terminated": {"exitCode": 3}},
+        }]});
+        check(Some("RUNNING"), Some(exited), DUE, finish(false, "the command ended with 3"));
+        check(Some("RUNNING"), Some(json!({"phase": "Succeeded"})), DUE, finish(true, "the Pod has ended"));
+    }
+
+    #[test]
+    fn done_is_the_end() {
+        check(Some("DONE"), None, DUE, Step::Rest);
+    }
+
+    #[test]
+    fn a_schedule_that_is_no_time_is_an_error_only_while_it_matters() {
+        let spec = crate::AtSpec { schedule: "tomorrow".to_owned(), command: String::new() };
+        let mut at = At::new("demo", spec);
+        let now: Timestamp = DUE.parse().unwrap();
+        assert!(next(&at, None, now).is_err());
+        at.status = serde_json::from_value(json!({"phase": "RUNNING"})).unwrap();
+        assert_eq!(next(&at, None, now).unwrap(), Step::Launch);
+    }
+}

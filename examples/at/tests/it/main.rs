@@ -1,0 +1,7 @@
+//! The seven steps of an At on a real API server in this process, in virtual time, with a kubelet that only pretends.
+
+#![expect(clippy::unwrap_used, reason = "a test may fall over its own mistakes")]
+
+mod lab;
+mod schedules;
+mod steps;
