@@ -6,6 +6,7 @@ mod figure;
 mod pods;
 mod runtime;
 mod server;
+mod world;
 
 use clap::{Parser, Subcommand};
 
@@ -27,6 +28,8 @@ enum Command {
     /// Caches objects and says how much memory that takes: a child of `runtime`
     #[command(hide = true)]
     Hold(runtime::memory::Hold),
+    /// A world outside the cluster: what a full pass costs, by size
+    World(world::Options),
 }
 
 #[tokio::main]
@@ -36,5 +39,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Command::Server(options) => server::run(options).await,
         Command::Runtime(options) => runtime::run(&options).await,
         Command::Hold(options) => runtime::memory::hold(&options).await,
+        Command::World(options) => world::run(&options).await,
     }
 }

@@ -1,0 +1,172 @@
+//! The world that is measured: things in memory, answered at once, with a count of every call.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use futures::{StreamExt, stream};
+use homeostat_runtime::Result;
+use homeostat_runtime::world::{Answer, Change, Difference, Failure, Mark, Page, Push, World};
+use k8s_openapi::api::core::v1::ConfigMap;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Things on a page: what APIs in the wild allow.
+const PAGE: usize = 1000;
+
+/// The value every object wants.
+const VALUE: &str = "value";
+
+/// Calls of one pass.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Count {
+    pub(super) lists: usize,
+    pub(super) gets: usize,
+    pub(super) writes: usize,
+}
+
+struct State {
+    things: BTreeMap<String, String>,
+    spoilt: BTreeSet<String>,
+    count: Count,
+    began: Instant,
+    last_call: Instant,
+}
+
+/// The field. Clones are the same field.
+#[derive(Clone)]
+pub(super) struct Field {
+    state: Arc<Mutex<State>>,
+    asked: Arc<Notify>,
+}
+
+impl Field {
+    /// A field in which all is as wanted.
+    pub(super) fn new(size: usize) -> Self {
+        let name = |number| format!("namespace-{}.object-{number}", number % 10);
+        let things = (0..size).map(|number| (name(number), VALUE.to_owned())).collect();
+        let now = Instant::now();
+        let state =
+            State { things, spoilt: BTreeSet::new(), count: Count::default(), began: now, last_call: now };
+        Self { state: Arc::new(Mutex::new(state)), asked: Arc::new(Notify::new()) }
+    }
+
+    /// Others change this many things, spread over the field.
+    pub(super) fn drift(&self, count: usize) {
+        let mut state = self.lock();
+        let step = state.things.len() / count;
+        let names: BTreeSet<String> = state.things.keys().step_by(step).take(count).cloned().collect();
+        for name in &names {
+            state.things.insert(name.clone(), "spoilt".to_owned());
+        }
+        state.spoilt = names;
+    }
+
+    /// Asks for a full pass, by push.
+    pub(super) fn ask_for_pass(&self) {
+        self.asked.notify_one();
+    }
+
+    /// When the last pass began; its calls are counted from there.
+    pub(super) fn began(&self) -> Instant {
+        self.lock().began
+    }
+
+    pub(super) fn count(&self) -> Count {
+        self.lock().count
+    }
+
+    /// Waits until no call has come for a while: the first reconciles are over.
+    pub(super) async fn all_quiet(&self) {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+
+    /// Waits until all is as wanted again; tells when that was.
+    pub(super) async fn repaired(&self) -> Instant {
+        loop {
+            {
+                let state = self.lock();
+                if state.spoilt.is_empty() {
+                    return state.last_call;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    fn call(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        state.last_call = Instant::now();
+        state
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl World for Field {
+    type Kind = ConfigMap;
+    type Want = String;
+    type Have = String;
+    const NAME: &'static str = "field";
+
+    fn want(&self, object: &ConfigMap) -> Result<BTreeMap<String, String>> {
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        let name = format!("{}.{}", text(&object.metadata.namespace), text(&object.metadata.name));
+        let value = object.data.as_ref().and_then(|data| data.get("key")).cloned().unwrap_or_default();
+        Ok([(name, value)].into())
+    }
+
+    fn diff(&self, want: &String, have: &String) -> Vec<Difference> {
+        if want == have { vec![] } else { vec![Difference::new("/", want, have)] }
+    }
+
+    async fn list(&self, from: Option<&str>) -> Answer<Page<String>> {
+        let mut state = self.call();
+        let from = match from {
+            Some(from) => from.to_owned(),
+            None => {
+                state.began = Instant::now();
+                state.count = Count { lists: 1, ..Count::default() };
+                String::new()
+            }
+        };
+        let mut rest = state.things.range(from..).map(|(name, value)| (name.clone(), value.clone()));
+        let things = rest.by_ref().take(PAGE).collect();
+        Ok(Page { things, next: rest.next().map(|(name, _)| name) })
+    }
+
+    async fn get(&self, name: &str) -> Answer<Option<String>> {
+        let mut state = self.call();
+        state.count.gets += 1;
+        Ok(state.things.get(name).cloned())
+    }
+
+    async fn create(&self, _: &str, _: &String, _: &Mark) -> Answer<()> {
+        Err(Failure::refused("nothing is missing in this field"))
+    }
+
+    async fn update(&self, name: &str, change: Change<'_, Self>) -> Answer<()> {
+        let mut state = self.call();
+        state.count.writes += 1;
+        state.things.insert(name.to_owned(), change.want.clone());
+        state.spoilt.remove(name);
+        Ok(())
+    }
+
+    async fn delete(&self, _: &str, _: &String) -> Answer<()> {
+        self.call().count.writes += 1;
+        Err(Failure::refused("nothing is unwanted in this field"))
+    }
+
+    fn watch(&self) -> Option<BoxStream<'static, Answer<Push>>> {
+        let asked = self.asked.clone();
+        let pushes = stream::unfold(asked, |asked| async {
+            asked.notified().await;
+            Some((Ok(Push::Unknown), asked))
+        });
+        Some(pushes.boxed())
+    }
+}

@@ -1,0 +1,120 @@
+//! A full pass over a world: one list and a write per drifted thing, whatever the number of things; time and memory
+//! grow with the number of things and no faster.
+
+mod cluster;
+mod field;
+
+use std::time::Duration;
+
+use clap::Args;
+use cluster::Cluster;
+use field::{Count, Field};
+use homeostat_core::journal::Entry;
+use homeostat_runtime::world::{Limits, Outside, Ownership};
+use homeostat_runtime::{CancellationToken, Operator};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::figure::{Figure, Target, print};
+
+/// How many things there are.
+const SIZES: [usize; 3] = [10_000, 50_000, 100_000];
+
+/// Things that others change before the measured pass.
+const DRIFTED: usize = 10;
+
+/// The operator's name: the objects carry its finalizer already, as they do in a world at rest.
+const OPERATOR: &str = "world.bench.dev";
+
+/// A large world at rest may cost this many times as much per thing as a small one, for caches are finite.
+const GROWTH_MAX: f64 = 2.0;
+
+/// How to print it.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What one size costs.
+struct Cost {
+    quiet: Duration,
+    drifted: Duration,
+    calls: Count,
+    memory_mb: f64,
+}
+
+pub(crate) async fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
+    let mut figures = Vec::new();
+    let mut per_thing = Vec::new();
+    for size in SIZES {
+        let cost = measure(size).await?;
+        per_thing.push(cost.quiet.as_secs_f64() / count(size));
+        figures.extend(figures_of(size, &cost));
+    }
+    let growth = per_thing[SIZES.len() - 1] / per_thing[0];
+    let growth = Figure::new("time per thing, 100 000 over 10 000", growth, "times");
+    figures.push(growth.target(Target::AtMost(GROWTH_MAX)));
+    Ok(print(&figures, options.json)?)
+}
+
+fn figures_of(size: usize, cost: &Cost) -> [Figure; 6] {
+    let named = |what: &str| format!("{size} things: {what}");
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
+    let drifted = count(DRIFTED);
+    [
+        Figure::new(named("pass, nothing drifted"), milliseconds(cost.quiet), "ms"),
+        Figure::new(named("pass and repair, 10 drifted"), milliseconds(cost.drifted), "ms"),
+        Figure::new(named("lists in that pass"), count(cost.calls.lists), "").target(Target::AtMost(1.0)),
+        Figure::new(named("gets in that pass"), count(cost.calls.gets), "").target(Target::AtMost(drifted)),
+        Figure::new(named("writes in that pass"), count(cost.calls.writes), "")
+            .target(Target::AtMost(drifted)),
+        Figure::new(named("memory, objects cached included"), cost.memory_mb, "MB"),
+    ]
+}
+
+async fn measure(size: usize) -> Result<Cost, Box<dyn std::error::Error>> {
+    let cluster = Cluster::new(size, &format!("{OPERATOR}/configmap"));
+    let field = Field::new(size);
+    let before = memory_mb()?;
+    let limits = Limits { per_second: 1e9, burst: u32::MAX, ..Limits::default() };
+    let outside = Outside::new(field.clone())
+        .ownership(Ownership::Prefix(String::new()))
+        .poll(Duration::from_secs(24 * 3600))
+        .limits(limits);
+    let operator = Operator::new(OPERATOR).control(outside.control());
+    let (sender, mut passes) = mpsc::unbounded_channel();
+    operator.journal().fold(move |record| {
+        if matches!(record.entry, Entry::Surveyed { .. }) {
+            let _ = sender.send(Instant::now());
+        }
+    });
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(operator.run_on(cluster.client(), stop.clone()));
+    passes.recv().await.ok_or("the operator ended")?;
+    field.all_quiet().await;
+    field.ask_for_pass();
+    let quiet = passes.recv().await.ok_or("the operator ended")? - field.began();
+    let memory_mb = memory_mb()? - before;
+    field.drift(DRIFTED);
+    field.ask_for_pass();
+    passes.recv().await.ok_or("the operator ended")?;
+    let repaired = field.repaired().await;
+    let (calls, drifted) = (field.count(), repaired - field.began());
+    stop.cancel();
+    running.await??;
+    Ok(Cost { quiet, drifted, calls, memory_mb })
+}
+
+/// Resident memory of this process, as the kernel counts it.
+fn memory_mb() -> Result<f64, Box<dyn std::error::Error>> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("the kernel says VmRSS")?;
+    Ok(line.split_whitespace().next().ok_or("a number")?.parse::<f64>()? / 1024.0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+fn count(number: usize) -> f64 {
+    number as f64
+}
