@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::breaker::Breaker;
@@ -69,11 +69,7 @@ impl Gate {
         if !self.is_closed() {
             return Err(Stopped::Blocked);
         }
-        let _slot = self.slots.acquire().await.expect("the gate never closes its slots");
-        let wait = self.books().bucket.take(Instant::now());
-        if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
-        }
+        let _slot = self.turn().await;
         // It may have opened while this call waited for its turn.
         if !self.is_closed() {
             return Err(Stopped::Blocked);
@@ -83,11 +79,18 @@ impl Gate {
 
     /// Makes a call also when the breaker is open: the patrol's, when the time of the probe has come.
     pub(super) async fn probe<T>(&self, call: impl Future<Output = Answer<T>>) -> Answer<T> {
+        let _slot = self.turn().await;
+        self.send(call).await
+    }
+
+    /// Waits for a free slot and for a token.
+    async fn turn(&self) -> SemaphorePermit<'_> {
+        let slot = self.slots.acquire().await.expect("the gate never closes its slots");
         let wait = self.books().bucket.take(Instant::now());
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
-        self.send(call).await
+        slot
     }
 
     async fn send<T>(&self, call: impl Future<Output = Answer<T>>) -> Answer<T> {

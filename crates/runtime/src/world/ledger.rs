@@ -3,8 +3,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use homeostat_core::Key;
+use tokio::time::Instant;
 
 /// The books of one world. All methods are quick and never wait for the outside.
 #[derive(Default)]
@@ -18,14 +20,33 @@ struct Books {
 
 #[derive(Default)]
 struct Account {
-    /// Names seen outside, in order.
-    seen: Vec<String>,
+    /// Names seen outside, in order, and when.
+    seen: Sighting,
     /// What was wanted when all agreed, as a fingerprint.
     agreed: Option<u64>,
     /// They were found to agree and nothing has cast doubt on it since.
     is_certain: bool,
     /// The drift that was reported and left as it is.
     told: Vec<String>,
+}
+
+/// Which names were last seen outside, and when.
+#[derive(Clone, Default)]
+pub(super) struct Sighting {
+    pub(super) names: Vec<String>,
+    at: Option<Instant>,
+}
+
+impl Sighting {
+    fn now(names: Vec<String>) -> Self {
+        Self { names, at: Some(Instant::now()) }
+    }
+
+    /// Was the thing seen since this long ago? What was intended then has shown itself.
+    pub(super) fn is_since(&self, name: &str, age: Duration) -> bool {
+        let is_later = self.at.is_some_and(|at| at.elapsed() <= age);
+        is_later && self.names.iter().any(|seen| seen == name)
+    }
 }
 
 impl Ledger {
@@ -43,12 +64,13 @@ impl Ledger {
     }
 
     /// The names seen outside for this object.
-    pub(super) fn seen(&self, key: &Key) -> Vec<String> {
+    pub(super) fn seen(&self, key: &Key) -> Sighting {
         self.books().accounts.get(key).map(|account| account.seen.clone()).unwrap_or_default()
     }
 
     /// All agree with this; these names were seen.
     pub(super) fn agree(&self, key: Key, wanted: u64, seen: Vec<String>) {
+        let seen = Sighting::now(seen);
         self.books()
             .accounts
             .insert(key, Account { seen, agreed: Some(wanted), is_certain: true, told: vec![] });
@@ -58,7 +80,7 @@ impl Ledger {
     pub(super) fn disagree(&self, key: Key, seen: Vec<String>) {
         let mut books = self.books();
         let account = books.accounts.entry(key).or_default();
-        account.seen = seen;
+        account.seen = Sighting::now(seen);
         account.is_certain = false;
     }
 
@@ -106,6 +128,22 @@ impl Ledger {
 mod tests {
     use super::*;
 
+    #[tokio::test(start_paused = true)]
+    async fn only_what_was_seen_after_an_intent_fulfils_it() {
+        let ledger = Ledger::default();
+        let key = Key::new("demo.dev", "shapes", "a", "x");
+        assert!(!ledger.seen(&key).is_since("x", Duration::MAX));
+        ledger.agree(key.clone(), 1, vec!["x".into()]);
+        tokio::time::advance(Duration::from_secs(10)).await;
+        let seen = ledger.seen(&key);
+        assert!(seen.is_since("x", Duration::from_secs(11)), "intended, then seen");
+        assert!(
+            !seen.is_since("x", Duration::from_secs(9)),
+            "seen, then intended again, maybe by another process"
+        );
+        assert!(!seen.is_since("y", Duration::from_secs(11)));
+    }
+
     #[test]
     fn agreement_is_remembered_through_doubt() {
         let ledger = Ledger::default();
@@ -116,7 +154,7 @@ mod tests {
         ledger.doubt(&key);
         assert!(!ledger.is_certain(&key, 1) && ledger.agreed(&key, 1), "a difference now is drift");
         ledger.disagree(key.clone(), vec![]);
-        assert!(ledger.agreed(&key, 1) && ledger.seen(&key).is_empty());
+        assert!(ledger.agreed(&key, 1) && ledger.seen(&key).names.is_empty());
         assert!(ledger.tell(&key, "x is red") && !ledger.tell(&key, "x is red"));
         ledger.agree(key.clone(), 1, vec![]);
         assert!(ledger.tell(&key, "x is red"), "it happened again");

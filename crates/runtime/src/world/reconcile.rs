@@ -20,6 +20,7 @@ use super::difference::{Difference, paths, words};
 use super::failure::Failure;
 use super::gate::Stopped;
 use super::inventory::Intent;
+use super::ledger::Sighting;
 use super::policy::Ownership;
 use super::tally::{SYNCED, State, Sum, Tally, in_sync};
 use crate::action::Action;
@@ -47,7 +48,7 @@ pub(super) struct Hand<W: World> {
 struct Outset<'a, W: World> {
     wanted: &'a BTreeMap<String, W::Want>,
     inventory: BTreeMap<String, Duration>,
-    seen_before: Vec<String>,
+    seen_before: Sighting,
     was_synced: bool,
 }
 
@@ -99,7 +100,7 @@ impl<W: World> Hand<W> {
 
     async fn round(&self, outset: Outset<'_, W>) -> Tally {
         let names: BTreeSet<&String> =
-            outset.wanted.keys().chain(outset.inventory.keys()).chain(&outset.seen_before).collect();
+            outset.wanted.keys().chain(outset.inventory.keys()).chain(&outset.seen_before.names).collect();
         let mut tally = Tally::default();
         for name in names {
             tally.note(name, self.attend(name, &outset).await);
@@ -154,17 +155,14 @@ impl<W: World> Hand<W> {
             (Some(want), Some(have)) => desk.world.diff(want, have),
             _ => vec![],
         };
+        let intent = outset.inventory.get(name).copied();
         let situation = Situation {
             seen: have.as_ref().map_or(Seen::Absent, |have| Seen::Present {
                 whose: self.whose(name, have),
                 is_equal: want.is_some() && differences.is_empty(),
             }),
             is_wanted: want.is_some() && !self.is_cleanup,
-            intent: outset
-                .inventory
-                .get(name)
-                .copied()
-                .filter(|_| !outset.seen_before.iter().any(|seen| seen == name)),
+            intent: intent.filter(|age| !outset.seen_before.is_since(name, *age)),
             was_synced: outset.was_synced,
             is_holder: self.is_holder(name),
         };

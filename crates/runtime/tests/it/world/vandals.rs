@@ -132,3 +132,35 @@ async fn an_inventory_that_is_gone_or_garbage_is_not_needed() {
         assert!(yard.things().is_empty(), "{ownership:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_thing_that_loses_its_prefix_is_nobodys_and_one_that_gains_it_is_ours() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    run(&mut lab, &yard, |outside| outside.ownership(Ownership::Prefix("k8s-".into()))).await;
+    lab.widget("w").await;
+    yard.take("k8s-w");
+    yard.put("renamed", 0, None);
+    yard.put("k8s-stranger", 4, None);
+    lab.pass(70).await;
+    assert_eq!(yard.things(), ["k8s-stranger=4", "k8s-w=0", "renamed=0"]);
+    lab.pass(300).await;
+    assert_eq!(yard.things(), ["k8s-w=0", "renamed=0"], "ours by its name, and unwanted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_set_back_to_intended_is_ours_only_if_the_thing_is_what_we_intended() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let running = run(&mut lab, &yard, |outside| outside.ownership(Ownership::Records)).await;
+    lab.widget("same").await;
+    lab.widget("other").await;
+    running.kill();
+    for record in lab.names::<OutsideRecord>().await {
+        lab.patch::<OutsideRecord>(&record, json!({"spec": {"made": false}})).await;
+    }
+    yard.alter("other", |thing| thing.size = 9);
+    yard.writes();
+    run(&mut lab, &yard, |outside| outside.ownership(Ownership::Records)).await;
+    assert_eq!(synced(&lab, "same").await.0, "True");
+    assert_eq!(synced(&lab, "other").await.1, "Conflict");
+    assert_eq!(yard.writes(), [] as [&str; 0]);
+}

@@ -1,0 +1,25 @@
+//! Files in a directory, kept as objects say: a `File` in the cluster is a real file with that content and mode. Whoever
+//! edits or deletes the file finds it restored; other files are left alone.
+//!
+//! A file can carry no mark that every file system keeps, so this world is owned by records: an `OutsideRecord` in the
+//! cluster for every file of ours.
+
+mod file;
+mod folder;
+
+pub use file::{File, FileSpec, FileStatus};
+pub use folder::{Content, Folder};
+
+use std::path::Path;
+
+use homeostat::prelude::*;
+use homeostat::world::{Outside, Ownership};
+
+/// The operator that keeps the files in this directory.
+pub fn operator(root: &Path) -> Operator {
+    let files = Outside::new(Folder::new(root))
+        .ownership(Ownership::Records)
+        // A local directory shows at once what was written.
+        .settle(Duration::ZERO);
+    Operator::new("files.demo.dev").crd::<File>().control(files.control())
+}

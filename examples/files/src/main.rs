@@ -1,0 +1,13 @@
+//! Keeps the files in the directory that `FILES_ROOT` names (`./files` unless told), on the cluster of `--kubeconfig`,
+//! `KUBECONFIG` or the Pod's account, or on a control plane of its own.
+
+use std::path::PathBuf;
+
+use homeostat::prelude::*;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let root = std::env::var_os("FILES_ROOT").map_or_else(|| PathBuf::from("files"), PathBuf::from);
+    eprintln!("keeping files in {}", root.display());
+    homeostat::run(homeostat_example_files::operator(&root)).await
+}
