@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::figure::{Figure, Target, print};
+use crate::server::resident_kilobytes;
 
 /// How many things there are.
 const SIZES: [usize; 3] = [10_000, 50_000, 100_000];
@@ -107,11 +108,9 @@ async fn measure(size: usize) -> Result<Cost, Box<dyn std::error::Error>> {
     Ok(Cost { quiet, drifted, calls, memory_mb })
 }
 
-/// Resident memory of this process, as the kernel counts it.
+/// Resident memory of this process.
 fn memory_mb() -> Result<f64, Box<dyn std::error::Error>> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("the kernel says VmRSS")?;
-    Ok(line.split_whitespace().next().ok_or("a number")?.parse::<f64>()? / 1024.0)
+    Ok(resident_kilobytes(std::process::id())? / 1024.0)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]

@@ -136,7 +136,7 @@ impl World for Folder {
     }
 
     fn watch(&self) -> Option<BoxStream<'static, Answer<Push>>> {
-        let looks = futures::stream::unfold((self.clone(), None), |(folder, before)| async {
+        let looks = futures::stream::unfold((self.clone(), None), |(folder, before)| async move {
             tokio::time::sleep(LOOK).await;
             let after = folder.at("", scan).await.unwrap_or_default();
             let pushes = changed(before.as_ref(), &after);
@@ -162,7 +162,7 @@ fn write_beside(path: &Path, want: &FileSpec) -> io::Result<PathBuf> {
 }
 
 fn read(path: &Path) -> io::Result<Option<Content>> {
-    let found = || Ok((fs::read(path)?, fs::symlink_metadata(path)?));
+    let found = || io::Result::Ok((fs::read(path)?, fs::symlink_metadata(path)?));
     match found() {
         Ok((bytes, meta)) => Ok(Some(Content {
             content: String::from_utf8_lossy(&bytes).into_owned(),
