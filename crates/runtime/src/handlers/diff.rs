@@ -44,11 +44,10 @@ pub struct Field<V> {
 }
 
 impl<V: Serialize> Field<V> {
-    /// What differs within the field, for fields that are maps or structures.
+    /// What differs within the field, member by member, for fields that are maps or structures.
     pub fn changes(&self) -> Vec<FieldChange> {
-        let value =
-            |value: Option<&V>| value.and_then(|value| serde_json::to_value(value).ok()).unwrap_or_default();
-        changes(&value(self.old.as_ref()), &value(Some(&self.new)))
+        let value = |value: &V| serde_json::to_value(value).ok().filter(|value| !value.is_null());
+        member_by_member(self.old.as_ref().and_then(value), value(&self.new))
     }
 }
 
@@ -76,11 +75,7 @@ impl FieldChange {
         let within = |value: &Option<Value>| {
             path[shared..].iter().try_fold(value.as_ref()?, |value, name| value.get(name)).cloned()
         };
-        match (within(&self.old), within(&self.new)) {
-            (None, Some(new @ Value::Object(_))) => changes(&json!({}), &new),
-            (Some(old @ Value::Object(_)), None) => changes(&old, &json!({})),
-            (old, new) => changes(&old.unwrap_or_default(), &new.unwrap_or_default()),
-        }
+        member_by_member(within(&self.old), within(&self.new))
     }
 }
 
@@ -89,6 +84,15 @@ impl fmt::Display for FieldChange {
         let show =
             |value: &Option<Value>| value.as_ref().map_or_else(|| "nothing".to_owned(), Value::to_string);
         write!(f, "{}: {} -> {}", self.path.join("."), show(&self.old), show(&self.new))
+    }
+}
+
+/// The fields that differ; a map that appears or goes as a whole is taken for an empty one that filled or emptied.
+fn member_by_member(old: Option<Value>, new: Option<Value>) -> Vec<FieldChange> {
+    match (old, new) {
+        (None, Some(new @ Value::Object(_))) => changes(&json!({}), &new),
+        (Some(old @ Value::Object(_)), None) => changes(&old, &json!({})),
+        (old, new) => changes(&old.unwrap_or_default(), &new.unwrap_or_default()),
     }
 }
 

@@ -55,7 +55,7 @@ async fn the_differences_within_a_field() {
     gadget(&lab, "g", 1).await;
     assert!(log.take().is_empty(), "there are no labels yet");
     lab.patch::<Gadget>("g", json!({"metadata": {"labels": {"a": "1", "b": "2"}}})).await;
-    log.take();
+    assert_eq!(log.take(), [r#"a: nothing -> "1", b: nothing -> "2""#]);
     lab.patch::<Gadget>("g", json!({"metadata": {"labels": {"a": null, "b": "3"}}})).await;
     assert_eq!(log.take(), [r#"a: "1" -> nothing, b: "2" -> "3""#]);
 }

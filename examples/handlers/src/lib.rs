@@ -1,0 +1,105 @@
+//! Ephemeral volume claims: the operator of Kopf's tutorial, one handler for each thing that happens to a claim.
+//!
+//! An `EphemeralVolumeClaim` asks for a volume of a size. It gets a PersistentVolumeClaim that it owns: made when the
+//! claim is (step 1), resized when its size changes (step 2), labelled as it is labelled (step 3), and gone with it by
+//! ownership, without any code (step 4).
+
+use std::collections::BTreeMap;
+
+use homeostat::prelude::*;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+/// How large a volume.
+#[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, Default)]
+#[kube(
+    group = "kopf.dev",
+    version = "v1",
+    kind = "EphemeralVolumeClaim",
+    shortname = "evc",
+    namespaced,
+    status = "EphemeralVolumeClaimStatus"
+)]
+pub struct EphemeralVolumeClaimSpec {
+    /// A quantity: `1G`.
+    #[serde(default)]
+    pub size: String,
+}
+
+/// What the handlers returned, each under its id.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct EphemeralVolumeClaimStatus {
+    /// What `create` made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub create: Option<Created>,
+}
+
+/// What `create` made.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Created {
+    /// The name of the PersistentVolumeClaim.
+    pub pvc_name: String,
+}
+
+/// The operator, ready to run.
+pub fn operator() -> Operator {
+    let handlers = Handlers::<EphemeralVolumeClaim>::new()
+        .on_create("create", create)
+        .on_update("resize", resize)
+        .on_field("relabel", labels, relabel);
+    let claims = Controller::new().owns::<PersistentVolumeClaim>().handlers(handlers);
+    Operator::new("evc.kopf.dev").crd::<EphemeralVolumeClaim>().control(claims)
+}
+
+/// Step 1: the volume is made. What is returned is stored in `status.create`.
+async fn create(claim: Arc<EphemeralVolumeClaim>, cx: Turn<EphemeralVolumeClaim>) -> Result<Created> {
+    let volume = cx.apply(volume(&claim)?).await?;
+    cx.event(Severity::Normal, "Created", format!("made the volume claim {}", volume.name_any()));
+    Ok(Created { pvc_name: volume.name_any() })
+}
+
+/// Step 2: the size changed, and the volume follows.
+async fn resize(diff: Diff<EphemeralVolumeClaim>, cx: Turn<EphemeralVolumeClaim>) -> Result<()> {
+    if diff.touches(&["spec", "size"]) {
+        cx.apply(volume(&diff.new)?).await?;
+    }
+    Ok(())
+}
+
+/// Step 3: labels that appeared, changed or went do the same on the volume; its other labels are left alone.
+async fn relabel(
+    labels: Field<BTreeMap<String, String>>,
+    claim: Arc<EphemeralVolumeClaim>,
+    cx: Turn<EphemeralVolumeClaim>,
+) -> Result<()> {
+    let changed = labels
+        .changes()
+        .into_iter()
+        .filter_map(|change| Some((change.path.last()?.clone(), change.new.into())));
+    let patch: BTreeMap<String, Value> = changed.collect();
+    let volumes: Api<PersistentVolumeClaim> = Api::namespaced(cx.client().clone(), cx.key().namespace());
+    let patch = Patch::Merge(json!({"metadata": {"labels": patch}}));
+    volumes.patch(&claim.name_any(), &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+fn labels(claim: &EphemeralVolumeClaim) -> BTreeMap<String, String> {
+    claim.labels().clone()
+}
+
+/// The volume of a claim. Step 4 is in here: `apply` makes the claim its owner, so it goes with the claim.
+fn volume(claim: &EphemeralVolumeClaim) -> Result<PersistentVolumeClaim> {
+    if claim.spec.size.is_empty() {
+        return Err(permanent("spec.size must be set"));
+    }
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": claim.name_any()},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": claim.spec.size}},
+        },
+    }))?)
+}

@@ -1,0 +1,121 @@
+//! The four steps of the tutorial, on a control plane in this process, with time that passes only when nothing else does.
+
+#![expect(clippy::unwrap_used, reason = "a test may fall over its own mistakes")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use homeostat::core::{Clock, Entropy};
+use homeostat::embedded::ControlPlane;
+use homeostat::runtime::CancellationToken;
+use homeostat_example_handlers::{Created, EphemeralVolumeClaim, EphemeralVolumeClaimSpec, operator};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+struct Tutorial {
+    _plane: ControlPlane,
+    claims: Api<EphemeralVolumeClaim>,
+    volumes: Api<PersistentVolumeClaim>,
+}
+
+impl Tutorial {
+    async fn new() -> Self {
+        let clock = Clock::virtual_from(jiff::Timestamp::from_second(1_800_000_000).unwrap());
+        let builder = ControlPlane::builder().time_and_chance(clock, Entropy::seeded(1));
+        let plane = builder.start().await.unwrap();
+        let client = plane.client();
+        let operator = operator().time_and_chance(clock, Entropy::seeded(2));
+        tokio::spawn(operator.run_on(client.clone(), CancellationToken::new()));
+        rest().await;
+        let (claims, volumes) = (Api::default_namespaced(client.clone()), Api::default_namespaced(client));
+        Self { _plane: plane, claims, volumes }
+    }
+
+    async fn create(&self, size: &str) {
+        let claim = EphemeralVolumeClaim::new("my-claim", EphemeralVolumeClaimSpec { size: size.to_owned() });
+        self.claims.create(&PostParams::default(), &claim).await.unwrap();
+        rest().await;
+    }
+
+    async fn patch(&self, patch: Value) {
+        self.claims.patch("my-claim", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+        rest().await;
+    }
+
+    async fn volume(&self) -> Option<PersistentVolumeClaim> {
+        self.volumes.get_opt("my-claim").await.unwrap()
+    }
+
+    async fn size(&self) -> String {
+        let spec = self.volume().await.unwrap().spec.unwrap();
+        spec.resources.unwrap().requests.unwrap()["storage"].0.clone()
+    }
+}
+
+/// Waits until everything waits.
+async fn rest() {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn step_1_a_claim_gets_its_volume() {
+    let tutorial = Tutorial::new().await;
+    tutorial.create("1G").await;
+    assert_eq!(tutorial.size().await, "1G");
+    let status = tutorial.claims.get("my-claim").await.unwrap().status.unwrap();
+    assert_eq!(status.create, Some(Created { pvc_name: "my-claim".into() }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn step_1_without_a_size_there_is_none_until_it_is_set() {
+    let tutorial = Tutorial::new().await;
+    tutorial.create("").await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(tutorial.volume().await.is_none());
+    tutorial.patch(json!({"spec": {"size": "1G"}})).await;
+    assert_eq!(tutorial.size().await, "1G");
+}
+
+#[tokio::test(start_paused = true)]
+async fn step_2_the_volume_follows_the_size() {
+    let tutorial = Tutorial::new().await;
+    tutorial.create("1G").await;
+    tutorial.patch(json!({"spec": {"size": "2G"}})).await;
+    assert_eq!(tutorial.size().await, "1G", "Kubernetes resizes bound volumes only");
+    // There is no provisioner here: we do its part.
+    let bound = Patch::Merge(json!({"status": {"phase": "Bound"}}));
+    tutorial.volumes.patch_status("my-claim", &PatchParams::default(), &bound).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(tutorial.size().await, "2G", "the handler was tried again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn step_3_labels_are_passed_on_by_their_difference() {
+    let tutorial = Tutorial::new().await;
+    tutorial.create("1G").await;
+    let foreign = json!({"metadata": {"labels": {"foreign": "kept"}}});
+    tutorial.volumes.patch("my-claim", &PatchParams::default(), &Patch::Merge(foreign)).await.unwrap();
+    let check = async |labels: Value, expected: &[(&str, &str)]| {
+        tutorial.patch(json!({"metadata": {"labels": labels}})).await;
+        let expected: BTreeMap<_, _> = expected.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        assert_eq!(tutorial.volume().await.unwrap().labels(), &expected);
+    };
+    check(
+        json!({"application": "kopf", "owner": "me"}),
+        &[("application", "kopf"), ("foreign", "kept"), ("owner", "me")],
+    )
+    .await;
+    check(json!({"application": null, "owner": "you"}), &[("foreign", "kept"), ("owner", "you")]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn step_4_the_volume_goes_with_its_claim() {
+    let tutorial = Tutorial::new().await;
+    tutorial.create("1G").await;
+    assert!(tutorial.claims.get("my-claim").await.unwrap().finalizers().is_empty(), "ownership needs none");
+    tutorial.claims.delete("my-claim", &DeleteParams::default()).await.unwrap();
+    rest().await;
+    assert!(tutorial.volume().await.is_none());
+}
