@@ -130,7 +130,7 @@ impl<K: Kind> Controller<K> {
         self.relate(references::references::<K, T, I>(names), Rule::on::<T>("", READ))
     }
 
-    /// Objects of kind `T` in our namespace that our label selector matches, owned or not.
+    /// Objects of kind `T` that our label selector matches, owned or not: in our namespace, if both kinds live in one.
     pub fn selects<T: Kind>(
         self,
         selector: impl Fn(&K) -> Option<LabelSelector> + Clone + Send + Sync + 'static,

@@ -10,6 +10,7 @@ mod kill;
 mod ledger;
 mod pods;
 mod program;
+mod rollouts;
 mod server;
 mod up;
 mod wire;

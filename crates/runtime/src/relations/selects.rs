@@ -1,5 +1,5 @@
 //! Selected objects: ours has a label selector, and is reconciled when an object it matches, or matched before the
-//! change, appears, changes or goes.
+//! change, appears, changes or goes. Both are in one namespace, unless one of the kinds lives in none.
 //!
 //! Each of our objects is indexed under one label its selector demands, so a change asks only the few that may match.
 
@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 use homeostat_core::selector::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{Relation, urgency};
 use crate::cache::{Cache, Index};
-use crate::kind::Kind;
+use crate::kind::{Kind, is_namespaced};
 
 /// A namespace, and a label that must be there; none for a selector that demands no single label.
 type Anchor = (String, Option<(String, String)>);
@@ -22,7 +23,7 @@ pub(crate) fn selects<K: Kind, T: Kind>(
     Box::new(move |wire| {
         let anchoring = selector.clone();
         let anchors = wire.main.index(move |object: &K| {
-            anchoring(object).map(|selector| anchor(object.meta().namespace.as_deref(), &selector))
+            anchoring(object).map(|selector| anchor(place::<K, T>(object.meta()), &selector))
         });
         let cache = wire.caches.declare::<T>(wire.scope);
         let (main, inbox) = (wire.main.clone(), wire.inbox.clone());
@@ -40,12 +41,18 @@ pub(crate) fn selects<K: Kind, T: Kind>(
     })
 }
 
-fn anchor(namespace: Option<&str>, selector: &LabelSelector) -> Anchor {
+/// The namespace both must be in; none if it does not matter.
+fn place<K: Kind, T: Kind>(meta: &ObjectMeta) -> String {
+    let matters = is_namespaced::<K>() && is_namespaced::<T>();
+    meta.namespace.clone().filter(|_| matters).unwrap_or_default()
+}
+
+fn anchor(namespace: String, selector: &LabelSelector) -> Anchor {
     let demanded = selector.requirements().iter().find_map(|requirement| {
         let value = selector.exact(requirement.key())?;
         Some((requirement.key().to_owned(), value.to_owned()))
     });
-    (namespace.unwrap_or_default().to_owned(), demanded)
+    (namespace, demanded)
 }
 
 /// Those of ours whose selector matches `object`.
@@ -55,7 +62,7 @@ fn selectors_of<K: Kind, T: Kind>(
     selector: &impl Fn(&K) -> Option<LabelSelector>,
     object: &T,
 ) -> Vec<Key> {
-    let namespace = object.meta().namespace.clone().unwrap_or_default();
+    let namespace = place::<K, T>(object.meta());
     let labels = object.meta().labels.as_ref();
     let demands = labels.into_iter().flatten().map(|(key, value)| Some((key.clone(), value.clone())));
     let candidates = demands.chain([None]).flat_map(|demand| anchors.keys(&(namespace.clone(), demand)));

@@ -1,15 +1,17 @@
-//! The built-in controllers: Deployment, ReplicaSet, StatefulSet, Job, CronJob, endpoints.
+//! The built-in controllers: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, endpoints.
 //!
 //! Ordinary controllers on the runtime: they know a `kube::Client` and nothing else, and behave as Kubernetes' own do,
 //! down to reasons, events and names, so that kubectl and people find what they expect. One file or folder per kind;
 //! decisions are in modules without I/O, `mod.rs` of each kind only moves objects.
 //!
-//! Shared by several kinds: [`pod`] (a Pod in part), [`claim`] (adopt and release), [`crew`] (make and remove Pods),
-//! [`rank`] (who goes first), [`template`] (from template to Pod), `number` and `time` (as the API writes them).
+//! Shared by several kinds: `pod` (a Pod in part), `claim` (adopt and release), `crew` (make and remove Pods), `rank` (who
+//! goes first), `template` (from template to Pod), `revisions` (former templates), `number` and `time` (as the API writes
+//! them).
 
 mod claim;
 mod crew;
 mod cron_job;
+mod daemon_set;
 mod deployment;
 mod endpoint_slice;
 mod job;
@@ -17,6 +19,7 @@ mod number;
 mod pod;
 mod rank;
 mod replica_set;
+mod revisions;
 mod stateful_set;
 mod template;
 mod time;
@@ -32,6 +35,7 @@ pub fn operator() -> Operator {
         .control(deployment::control())
         .control(replica_set::control())
         .control(stateful_set::control())
+        .control(daemon_set::control())
         .control(cron_job::control())
         .control(endpoint_slice::control());
     job::controls().into_iter().fold(operator, Operator::control)

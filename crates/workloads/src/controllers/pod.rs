@@ -199,6 +199,17 @@ impl Pod {
     }
 }
 
+/// The index of Pods by namespace, declared by the controller of endpoints for all.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PodsIn(pub(crate) String);
+
+impl PodsIn {
+    /// The namespace of this object.
+    pub(crate) fn of(meta: &ObjectMeta) -> Self {
+        Self(meta.namespace.clone().unwrap_or_default())
+    }
+}
+
 /// The shortest wait until another of these Pods becomes available.
 pub(crate) fn next_available<'a>(
     pods: impl IntoIterator<Item = &'a Pod>,

@@ -20,7 +20,7 @@ use self::sizes::{Limits, new_size, old_sizes, proportional};
 use self::status::{Conditions, View};
 use super::claim::{OrphanIn, claim, controller_of, orphan, selector};
 use super::crew::said;
-use super::pod::Pod;
+use super::pod::{Pod, PodsIn};
 use super::template::hash;
 
 /// Names of objects are at most this long.
@@ -139,7 +139,8 @@ impl Rollout<'_> {
             let owner = controller_of(&pod.metadata).map(|reference| reference.uid.as_str());
             self.sets.old.iter().any(|set| owner.is_some() && set.metadata.uid.as_deref() == owner)
         };
-        Ok(self.cx.list::<Pod>()?.iter().any(|pod| is_old(pod) && !pod.is_finished()))
+        let pods = self.cx.indexed::<Pod, _>(&PodsIn::of(&self.deployment.metadata))?;
+        Ok(pods.iter().any(|pod| is_old(pod) && !pod.is_finished()))
     }
 
     /// Sizes the sets without changing which of them is on its way up or down.

@@ -15,23 +15,19 @@ use serde_json::json;
 
 use self::plan::{Change, Group, changes, groups};
 use super::claim::{matches, selector};
-use super::pod::Pod;
+use super::pod::{Pod, PodsIn};
 
 const SERVICE: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// The index of Pods by namespace.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct In(String);
-
 pub(super) fn control() -> Control {
     Controller::<Service>::new()
         .named("endpoint-slice-controller")
         .owns::<EndpointSlice>()
         .selects::<Pod>(pod_selector)
-        .index::<Pod, In, _>(|pod: &Pod| Some(In(pod.metadata.namespace.clone().unwrap_or_default())))
+        .index::<Pod, PodsIn, _>(|pod: &Pod| Some(PodsIn::of(&pod.metadata)))
         .reconcile(reconcile)
 }
 
@@ -44,7 +40,7 @@ fn pod_selector(service: &Service) -> Option<LabelSelector> {
 
 async fn reconcile(service: Arc<Service>, cx: Context<Service>) -> Result {
     let Some(selector) = pod_selector(&service) else { return Ok(Action::await_change()) };
-    let mut pods = cx.indexed::<Pod, _>(&In(service.metadata.namespace.clone().unwrap_or_default()))?;
+    let mut pods = cx.indexed::<Pod, _>(&PodsIn::of(&service.metadata))?;
     pods.retain(|pod| matches(&selector, &pod.metadata));
     let groups = groups(&service, pods.iter().map(|pod| &**pod));
     let existing: Vec<EndpointSlice> = cx

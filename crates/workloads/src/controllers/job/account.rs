@@ -23,6 +23,9 @@ pub(super) const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 /// The annotation, and the label, with a Pod's completion index.
 pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
+/// The annotation that counts the former failures of a Pod's index.
+pub(super) const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
+
 /// The wait before a failed Pod is replaced: doubled with each failure in a row, up to the largest.
 const BACKOFF: Duration = Duration::from_secs(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(600);
@@ -66,6 +69,8 @@ pub(super) struct Account<'a> {
     pub(super) status: JobStatus,
     pub(super) now: Timestamp,
     completed: Indexes,
+    /// The indexes that are given up, where the Job limits failures per index.
+    given_up: Indexes,
 }
 
 impl<'a> Account<'a> {
@@ -75,10 +80,12 @@ impl<'a> Account<'a> {
         if status.start_time.is_none() && !is_suspended(spec) {
             status.start_time = Some(whole_second(now));
         }
-        let mut account = Self { spec, pods, status, now, completed: Indexes::default() };
+        let (completed, given_up) = (Indexes::default(), Indexes::default());
+        let mut account = Self { spec, pods, status, now, completed, given_up };
         let tracked = pods.iter().filter(|pod| is_tracked(pod)).map(|pod| pod.uid().to_owned()).collect();
         account.settle(&tracked);
         account.completed = account.completed_indexes();
+        account.given_up = account.failed_indexes();
         account
     }
 
@@ -108,6 +115,50 @@ impl<'a> Account<'a> {
             indexes.add(index, index);
         }
         indexes
+    }
+
+    fn failed_indexes(&self) -> Indexes {
+        let Some(limit) = self.spec.backoff_limit_per_index else { return Indexes::default() };
+        let known = self.status.failed_indexes.as_deref().unwrap_or_default();
+        let mut indexes = Indexes::parse(known, self.spec.completions.unwrap_or_default());
+        for pod in self.pods.iter().filter(|pod| is_tracked(pod) && self.is_failed(pod)) {
+            let is_over = match consequence(self.spec, pod) {
+                Consequence::FailIndex => true,
+                Consequence::Ignore => false,
+                Consequence::Count | Consequence::FailJob(_) => failures(pod) >= limit,
+            };
+            if let Some(index) = self.valid_index(pod).filter(|_| is_over) {
+                indexes.add(index, index);
+            }
+        }
+        indexes
+    }
+
+    /// The last failed Pod of an index that is still to be run: it tells how often the index failed, so it is held until
+    /// its successor is there.
+    pub(super) fn predecessor(&self, index: i32) -> Option<&'a Arc<Pod>> {
+        self.spec.backoff_limit_per_index?;
+        let of_index = || self.pods.iter().filter(move |pod| index_of(pod) == Some(index));
+        let is_settled = self.completed.contains(index) || self.given_up.contains(index);
+        if is_settled || of_index().any(|pod| pod.is_active()) {
+            return None;
+        }
+        let failed = of_index().filter(|pod| is_tracked(pod) && self.is_failed(pod));
+        failed.max_by_key(|pod| (failures(pod), finished(pod)))
+    }
+
+    /// How long to wait before an index is run again.
+    pub(super) fn index_backoff(&self, index: i32) -> Duration {
+        let Some(pod) = self.predecessor(index) else { return Duration::ZERO };
+        let doublings = u32::try_from(failures(pod)).unwrap_or_default();
+        let since = finished(pod).unwrap_or(self.now);
+        backoff_after(doublings).saturating_sub(elapsed(since, self.now))
+    }
+
+    /// How often an index failed before the Pod that is made for it now.
+    pub(super) fn index_failures(&self, index: i32) -> i32 {
+        let Some(pod) = self.predecessor(index) else { return 0 };
+        failures(pod) + i32::from(consequence(self.spec, pod) != Consequence::Ignore)
     }
 
     fn valid_index(&self, pod: &Pod) -> Option<i32> {
@@ -173,7 +224,7 @@ impl<'a> Account<'a> {
                 _ => None,
             }
         });
-        policy.or_else(|| self.exhausted()).or_else(|| {
+        policy.or_else(|| self.exhausted()).or_else(|| self.indexes_failed()).or_else(|| {
             let completions = self.spec.completions.unwrap_or_default();
             let message = satisfied(self.spec.success_policy.as_ref(), &self.completed, completions)?;
             Some(Verdict::Complete { reason: "SuccessPolicy".to_owned(), message })
@@ -191,6 +242,17 @@ impl<'a> Account<'a> {
             return Some(Verdict::failed("DeadlineExceeded", message));
         }
         None
+    }
+
+    /// Too many indexes are given up, or no others are left.
+    fn indexes_failed(&self) -> Option<Verdict> {
+        let given_up = self.given_up.len();
+        if self.spec.max_failed_indexes.is_some_and(|limit| given_up > limit) {
+            let message = "Job has exceeded the specified maximal number of failed indexes";
+            return Some(Verdict::failed("MaxFailedIndexesExceeded", message));
+        }
+        let is_over = given_up + self.completed.len() >= self.spec.completions.unwrap_or_default();
+        (given_up > 0 && is_over).then(|| Verdict::failed("FailedIndexes", "Job has failed indexes"))
     }
 
     /// Pods that restart in place fail by their restarts.
@@ -225,7 +287,7 @@ impl<'a> Account<'a> {
         let wanted = match self.spec.completions {
             None if self.succeeded() > 0 => return self.active().count(),
             None => parallelism,
-            Some(completions) => parallelism.min(completions - self.succeeded()),
+            Some(completions) => parallelism.min(completions - self.succeeded() - self.given_up.len()),
         };
         usize::try_from(wanted).unwrap_or_default()
     }
@@ -241,6 +303,7 @@ impl<'a> Account<'a> {
     /// The indexes of the next Pods.
     pub(super) fn next_indexes(&self, count: usize) -> Vec<i32> {
         let mut taken = self.completed.clone();
+        taken.join(&self.given_up);
         let blocking = self
             .pods
             .iter()
@@ -265,8 +328,7 @@ impl<'a> Account<'a> {
             .collect();
         let Some(last) = failures.iter().max() else { return Duration::ZERO };
         let doublings = u32::try_from(failures.len() - 1).unwrap_or(u32::MAX);
-        let wait = 2_u32.checked_pow(doublings).map_or(BACKOFF_MAX, |factor| BACKOFF.saturating_mul(factor));
-        wait.min(BACKOFF_MAX).saturating_sub(elapsed(*last, self.now))
+        backoff_after(doublings).saturating_sub(elapsed(*last, self.now))
     }
 
     /// Writes down the Pods that are through; returns those whose finalizer may come off.
@@ -276,7 +338,8 @@ impl<'a> Account<'a> {
         let mut through = Vec::new();
         for pod in self.pods.iter().filter(|pod| is_tracked(pod)) {
             let is_failed = self.is_failed(pod);
-            if verdict.is_none() && !pod.is_succeeded() && !is_failed {
+            let is_held = verdict.is_none() && self.is_predecessor(pod);
+            if (verdict.is_none() && !pod.is_succeeded() && !is_failed) || is_held {
                 continue;
             }
             through.push(pod.clone());
@@ -296,7 +359,15 @@ impl<'a> Account<'a> {
             self.status.completed_indexes = Some(self.completed.to_string()).filter(|text| !text.is_empty());
             self.status.succeeded = nonzero(self.completed.len());
         }
+        if self.spec.backoff_limit_per_index.is_some() {
+            self.status.failed_indexes = Some(self.given_up.to_string());
+        }
         through
+    }
+
+    fn is_predecessor(&self, pod: &Pod) -> bool {
+        let predecessor = index_of(pod).and_then(|index| self.predecessor(index));
+        predecessor.is_some_and(|predecessor| predecessor.uid() == pod.uid())
     }
 
     /// Counts what is there now.
@@ -388,6 +459,17 @@ fn note(uids: &mut Option<Vec<String>>, pod: &Pod) {
 
 fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(since)).unwrap_or_default()
+}
+
+/// The former failures of the Pod's index.
+fn failures(pod: &Pod) -> i32 {
+    pod.annotation(INDEX_FAILURES).and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+/// The wait after so many failures beyond the first.
+fn backoff_after(doublings: u32) -> Duration {
+    let wait = 2_u32.checked_pow(doublings).map_or(BACKOFF_MAX, |factor| BACKOFF.saturating_mul(factor));
+    wait.min(BACKOFF_MAX)
 }
 
 /// When a Pod ended, as far as it tells.

@@ -39,6 +39,15 @@ impl Indexes {
         self.0.insert(at, joined);
     }
 
+    /// Adds all of `other`.
+    pub(super) fn join(&mut self, other: &Self) {
+        other.0.iter().for_each(|(first, last)| self.add(*first, *last));
+    }
+
+    pub(super) fn contains(&self, index: i32) -> bool {
+        self.0.iter().any(|(first, last)| (*first..=*last).contains(&index))
+    }
+
     pub(super) fn len(&self) -> i32 {
         self.0.iter().map(|(first, last)| last - first + 1).sum()
     }

@@ -1,7 +1,7 @@
 //! Jobs: Pods that run to their end, counted once each, retried up to a limit.
 //!
 //! The decisions are in `account`, `policy` and `indexes`, which do no I/O. A finished Job is left alone but for its
-//! time to live. Not handled: `backoffLimitPerIndex` (such a Job retries its indexes up to `backoffLimit`).
+//! time to live.
 
 mod account;
 mod indexes;
@@ -19,7 +19,7 @@ use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::{self as core, EnvVar, EnvVarSource, ObjectFieldSelector};
 use serde_json::{Value, json};
 
-use self::account::{Account, FINALIZER, INDEX, Verdict, index_of, is_indexed, is_suspended};
+use self::account::{Account, FINALIZER, INDEX, INDEX_FAILURES, Verdict, index_of, is_indexed, is_suspended};
 use super::claim::{claim, selector};
 use super::crew;
 use super::pod::Pod;
@@ -143,11 +143,23 @@ impl Sync<'_> {
         if missing == 0 {
             return Ok(None);
         }
+        if self.spec.backoff_limit_per_index.is_some() {
+            return self.hire_ready(missing).await;
+        }
         let backoff = self.account.backoff();
         if !backoff.is_zero() {
             return Ok(Some(backoff));
         }
         self.hire(missing).await.map(|()| None)
+    }
+
+    /// Makes the Pods of the indexes that have waited long enough. Returns how long the next one waits.
+    async fn hire_ready(&self, missing: usize) -> Result<Option<Duration>, Error> {
+        let indexes = self.account.next_indexes(missing.min(crew::BURST));
+        let wait = |index: &i32| self.account.index_backoff(*index);
+        let (ready, waiting): (Vec<_>, Vec<_>) = indexes.into_iter().partition(|index| wait(index).is_zero());
+        self.hire_indexes(&ready).await?;
+        Ok(waiting.iter().map(wait).min())
     }
 
     /// The Pods that are too many, among them every second one of an index.
@@ -172,17 +184,36 @@ impl Sync<'_> {
     }
 
     async fn hire(&self, missing: usize) -> Result<(), Error> {
+        if is_indexed(self.spec) {
+            return self.hire_indexes(&self.account.next_indexes(missing.min(crew::BURST))).await;
+        }
+        let pod = self.pod();
+        crew::create(self.cx, missing, |_| pod.clone()).await
+    }
+
+    async fn hire_indexes(&self, indexes: &[i32]) -> Result<(), Error> {
+        let name = self.job.metadata.name.as_deref().unwrap_or_default();
+        let pod = self.pod();
+        let make = |number: usize| {
+            let mut pod = indexed(pod.clone(), name, indexes[number]);
+            if self.spec.backoff_limit_per_index.is_some() {
+                let failures = self.account.index_failures(indexes[number]).to_string();
+                pod.metadata.annotations.get_or_insert_default().insert(INDEX_FAILURES.to_owned(), failures);
+            }
+            pod
+        };
+        crew::create(self.cx, indexes.len(), make).await
+    }
+
+    /// A Pod of this Job, held until it is counted.
+    fn pod(&self) -> core::Pod {
         let name = self.job.metadata.name.as_deref().unwrap_or_default();
         let mut pod = generated(&self.spec.template, name);
         let finalizers = pod.metadata.finalizers.get_or_insert_default();
         if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
             finalizers.push(FINALIZER.to_owned());
         }
-        if !is_indexed(self.spec) {
-            return crew::create(self.cx, missing, |_| pod.clone()).await;
-        }
-        let indexes = self.account.next_indexes(missing.min(crew::BURST));
-        crew::create(self.cx, indexes.len(), |number| indexed(pod.clone(), name, indexes[number])).await
+        pod
     }
 
     /// Writes the Pods that ended into the status, takes their finalizers off, and turns them into numbers.

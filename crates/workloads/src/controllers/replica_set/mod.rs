@@ -14,7 +14,7 @@ use k8s_openapi::api::apps::v1::ReplicaSet;
 use super::claim::{OrphanIn, claim, controller_of, matches, orphan, selector};
 use super::crew;
 use super::number::size;
-use super::pod::{Pod, min_ready, next_available};
+use super::pod::{Pod, PodsIn, min_ready, next_available};
 use super::rank::victims;
 use super::template::generated;
 
@@ -74,7 +74,7 @@ fn related(cx: &Context<ReplicaSet>, set: &ReplicaSet) -> Result<Vec<Arc<Pod>>, 
         controller_of(&sibling.metadata).is_some_and(|reference| reference.uid == controller.uid)
     });
     let uids: Vec<String> = siblings.filter_map(|sibling| sibling.metadata.uid.clone()).collect();
-    let mut pods = cx.list::<Pod>()?;
+    let mut pods = cx.indexed::<Pod, _>(&PodsIn::of(&set.metadata))?;
     pods.retain(|pod| controller_of(&pod.metadata).is_some_and(|reference| uids.contains(&reference.uid)));
     Ok(pods)
 }

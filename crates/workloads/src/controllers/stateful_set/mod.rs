@@ -1,11 +1,10 @@
 //! StatefulSets: Pods with names that stay, made and removed in order, each with its own volume claims.
 //!
 //! Nothing binds the claims here: they are made, owned and removed as Kubernetes does it, and a node that needs no
-//! volumes may run the Pods while their claims are pending. The decisions are in `plan`, `claims` and `revisions`.
+//! volumes may run the Pods while their claims are pending. The decisions are in `plan` and `claims`.
 
 mod claims;
 mod plan;
-mod revisions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,12 +15,12 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpe
 use k8s_openapi::api::core::v1::{self as core, PersistentVolumeClaim};
 use serde_json::json;
 
-use self::plan::{REVISION, Step, View, ordinal, partition, revision};
-use self::revisions::{Newest, name, superfluous, template};
+use self::plan::{Step, View, ordinal, partition, revision};
 use super::claim::{OrphanIn, claim, orphan, selector};
 use super::crew::said;
 use super::number::{count, nonzero, size};
 use super::pod::{Pod, next_available};
+use super::revisions::{self, Newest, REVISION, name, superfluous};
 use super::template::pod;
 
 /// How long to wait for a claim that is about to go with its former Pod.
@@ -84,7 +83,7 @@ impl Sync<'_> {
         &mut self,
         history: &[Arc<ControllerRevision>],
     ) -> Result<Arc<ControllerRevision>, Error> {
-        match revisions::newest(self.set, self.spec, history, self.collisions) {
+        match revisions::newest(&self.set.metadata, &self.spec.template, history, self.collisions) {
             Newest::Known(revision) => Ok(revision),
             Newest::Renumber(revision, number) => {
                 self.cx.patch(&*revision, json!({"revision": number})).await
@@ -151,7 +150,7 @@ impl Sync<'_> {
     }
 
     fn pod(&self, ordinal: i32, revision: &ControllerRevision) -> core::Pod {
-        let template = template(revision).unwrap_or_else(|| self.spec.template.clone());
+        let template = revisions::held(revision).unwrap_or_else(|| self.spec.template.clone());
         let mut pod = pod(&template);
         let pod_name = format!("{}-{ordinal}", self.set_name);
         let labels = pod.metadata.labels.get_or_insert_default();

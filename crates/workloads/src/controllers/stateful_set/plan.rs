@@ -12,9 +12,7 @@ use k8s_openapi::api::apps::v1::StatefulSetSpec;
 
 use crate::controllers::number::{Rounding, scaled};
 use crate::controllers::pod::{Pod, min_ready};
-
-/// The label with the revision a Pod was made from.
-pub(super) const REVISION: &str = "controller-revision-hash";
+use crate::controllers::revisions::REVISION;
 
 /// What to do with one Pod.
 #[derive(Clone, Debug)]

@@ -118,6 +118,28 @@ async fn each_index_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_index_has_its_own_limit() {
+    let lab = Lab::new().await;
+    let spec =
+        json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 1});
+    lab.create::<Job>(job("rows", "wait", spec)).await;
+    for wait in [11, 1] {
+        let failing = lab.list::<Pod>().await.into_iter().find(|pod| {
+            let name = pod.metadata.name.as_deref().unwrap();
+            name.starts_with("rows-0-") && pod.status.as_ref().unwrap().phase.as_deref() == Some("Running")
+        });
+        lab.say(failing.unwrap().metadata.name.as_deref().unwrap(), json!({"phase": "Failed"})).await;
+        lab.pass(wait).await;
+    }
+    let rows = lab.get::<Job>("rows").await;
+    assert_eq!((counts(&rows), &rows["status"]["failedIndexes"]), ([1, 0, 2], &json!("0")));
+    finish(&lab, "Succeeded").await;
+    let rows = lab.get::<Job>("rows").await;
+    assert_eq!(condition(&rows, "Failed"), "True FailedIndexes");
+    assert_eq!((counts(&rows), &rows["status"]["completedIndexes"]), ([0, 1, 2], &json!("1")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn policies_decide_early() {
     let lab = Lab::new().await;
     let spec = json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed",

@@ -1,29 +1,31 @@
-//! The revisions of a StatefulSet: each template it had, as a ControllerRevision that `kubectl rollout history` and
-//! `undo` understand. Pure.
+//! The revisions of a StatefulSet or DaemonSet: each template it had, as a ControllerRevision that `kubectl rollout
+//! history` and `undo` understand. Pure.
 
 use std::sync::Arc;
 
-use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec};
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use serde_json::{Value, json};
 
-use super::plan::REVISION;
-use crate::controllers::template::hash;
+use super::template::hash;
 
-/// The longest part of a set's name in the names of its revisions: what is left of a name after the hash and a Pod's
+/// The label that tells the revision of a Pod, and the hash of a revision.
+pub(super) const REVISION: &str = "controller-revision-hash";
+
+/// The longest part of an owner's name in the names of its revisions: what is left of a name after the hash and a Pod's
 /// own needs, as Kubernetes has it.
 const PREFIX_MAX: usize = 223;
 
 /// A patch that puts this template in place.
-fn data(spec: &StatefulSetSpec) -> Value {
-    let mut template = json!(spec.template);
+fn data(template: &PodTemplateSpec) -> Value {
+    let mut template = json!(template);
     template["$patch"] = json!("replace");
     json!({"spec": {"template": template}})
 }
 
-/// What is to be done so that the newest revision is the set's template.
+/// What is to be done so that the newest revision holds the owner's template.
 pub(super) enum Newest {
     /// It is.
     Known(Arc<ControllerRevision>),
@@ -33,36 +35,41 @@ pub(super) enum Newest {
     Missing(Box<ControllerRevision>),
 }
 
-/// Looks for the set's template among its revisions, which are in order.
+/// Looks for the owner's template among its revisions, which are in order.
 pub(super) fn newest(
-    set: &StatefulSet,
-    spec: &StatefulSetSpec,
+    owner: &ObjectMeta,
+    template: &PodTemplateSpec,
     revisions: &[Arc<ControllerRevision>],
     collisions: i32,
 ) -> Newest {
     // As types, not as text: another build may write the same template differently.
-    let is_equal = |revision: &Arc<ControllerRevision>| template(revision).as_ref() == Some(&spec.template);
+    let is_equal = |revision: &Arc<ControllerRevision>| held(revision).as_ref() == Some(template);
     let next = revisions.last().map_or(1, |last| last.revision + 1);
     match revisions.iter().rposition(is_equal) {
         Some(at) if at + 1 == revisions.len() => Newest::Known(revisions[at].clone()),
         Some(at) => Newest::Renumber(revisions[at].clone(), next),
-        None => Newest::Missing(Box::new(revision(set, spec, next, collisions))),
+        None => Newest::Missing(Box::new(revision(owner, template, next, collisions))),
     }
 }
 
-fn revision(set: &StatefulSet, spec: &StatefulSetSpec, number: i64, collisions: i32) -> ControllerRevision {
-    let data = data(spec);
+fn revision(
+    owner: &ObjectMeta,
+    template: &PodTemplateSpec,
+    number: i64,
+    collisions: i32,
+) -> ControllerRevision {
+    let data = data(template);
     let hash = hash(&data, Some(collisions));
-    let set_name = set.metadata.name.as_deref().unwrap_or_default();
-    let prefix = set_name.get(..PREFIX_MAX).unwrap_or(set_name);
-    let described = spec.template.metadata.clone().unwrap_or_default();
+    let owner_name = owner.name.as_deref().unwrap_or_default();
+    let prefix = owner_name.get(..PREFIX_MAX).unwrap_or(owner_name);
+    let described = template.metadata.clone().unwrap_or_default();
     let mut labels = described.labels.unwrap_or_default();
     labels.insert(REVISION.to_owned(), hash.clone());
     ControllerRevision {
         metadata: ObjectMeta {
             name: Some(format!("{prefix}-{hash}")),
             labels: Some(labels),
-            annotations: set.metadata.annotations.clone(),
+            annotations: owner.annotations.clone(),
             ..ObjectMeta::default()
         },
         data: Some(RawExtension(data)),
@@ -71,7 +78,7 @@ fn revision(set: &StatefulSet, spec: &StatefulSetSpec, number: i64, collisions: 
 }
 
 /// The template a revision holds.
-pub(super) fn template(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
+pub(super) fn held(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
     let RawExtension(data) = revision.data.as_ref()?;
     serde_json::from_value(data["spec"]["template"].clone()).ok()
 }
