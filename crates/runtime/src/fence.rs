@@ -81,6 +81,20 @@ impl Fence {
         }
     }
 
+    /// Waits until a right that is held now ends, if it is not renewed by then; for ever when none is held or ends.
+    pub(crate) async fn lapsed(&self) {
+        let now = Instant::now();
+        let end = match &*self.right.borrow() {
+            Right::Unlimited | Right::None => None,
+            Right::Until(end) => Some(*end).filter(|end| *end > now),
+            Right::Shards { held, .. } => held.values().copied().filter(|end| *end > now).min(),
+        };
+        match end {
+            Some(end) => tokio::time::sleep_until(end).await,
+            None => std::future::pending().await,
+        }
+    }
+
     pub(crate) fn set(&self, right: Right) {
         debug_assert!(!self.is_unlimited, "without an election nobody sets rights");
         self.right.send_replace(right);

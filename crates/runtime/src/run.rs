@@ -2,6 +2,7 @@
 //! trusted), admin server. Stopping is one token: watches and streams end where they wait, controllers take no more
 //! keys and let running ones end within the grace, then their events are sent and the lease is given back.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,6 +64,7 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     install(&client, ground.name.as_str(), &operator.definitions).await;
     let parts: Vec<Assembled> =
         operator.controls.into_iter().map(|control| control.0.assemble(&ground, operator.grace)).collect();
+    check_names(&parts)?;
     let board = Board::new(&ground, &parts, activities.clone(), listener.is_some());
     let mut tasks = Tasks::new(stop.clone());
     tasks.spawn("rights", report_rights(ground.clone(), rules, lease_rules, board.clone()));
@@ -89,6 +91,18 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     tasks.join().await;
     activities.end(&ground, operator.grace).await;
     Ok(())
+}
+
+/// Names are part of finalizers and records: two controllers of one name would undo each other's.
+fn check_names(parts: &[Assembled]) -> Result<(), Error> {
+    let mut names = BTreeSet::new();
+    match parts.iter().find(|part| !names.insert(&part.name)) {
+        Some(part) => Err(Error::Invalid(format!(
+            "two controllers are named {}: give one another name with Controller::named",
+            part.name
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Cancels `stop` on SIGTERM or ctrl-c.

@@ -165,6 +165,7 @@ impl Nursery {
                 () = self.changed.notified() => {}
                 Some(ended) = tasks.join_next() => self.note_end(ended.ok()),
                 _ = rights.changed() => self.look_at_all(),
+                () = engine.ground.fence.lapsed() => self.look_at_all(),
             }
         }
         self.roster().running.values().for_each(CancellationToken::cancel);

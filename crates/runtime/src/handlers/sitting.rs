@@ -66,12 +66,13 @@ impl<'a, K: Kind> Sitting<'a, K> {
         Self { plan, cx, object, is_dying, essence, state, memory, kept }
     }
 
-    /// Reads the record, or first writes what could not be written last time.
+    /// Reads the record, or first writes what could not be written last time. A record that somebody else wrote
+    /// meanwhile, after we had lost the right to, is the newer one.
     pub(super) async fn open(&mut self) -> Result<()> {
         let text = keep::text_of(&self.cx, &self.object);
-        if self.kept.is_unsaved {
+        if self.kept.text == text {
             self.save().await?;
-        } else if self.kept.text != text || text.is_none() {
+        } else {
             self.kept = keep::load(&self.cx, text).await?;
             let object = &*self.object;
             self.kept.record.renew(|essence| renew(essence, object));

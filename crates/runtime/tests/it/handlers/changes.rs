@@ -1,6 +1,6 @@
 //! Created, updated, resumed, deleted: what is called when, over restarts.
 
-use homeostat_runtime::{Controller, Handlers};
+use homeostat_runtime::{CancellationToken, Controller, Handlers, Operator};
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -115,4 +115,15 @@ async fn handlers_complete_a_controller() {
     lab.create(&object).await;
     assert_eq!(lab.log.take(), ["create"]);
     assert_eq!(get(&lab, "g").await.unwrap().finalizers(), ["widgets.test.dev/custom"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_controllers_of_one_name_are_refused() {
+    let lab = lab().await;
+    let operator = Operator::new("o").control(handlers(&lab.log)).control(handlers(&lab.log));
+    let refused = operator.run_on(lab.client.clone(), CancellationToken::new()).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "two controllers are named gadget: give one another name with Controller::named"
+    );
 }

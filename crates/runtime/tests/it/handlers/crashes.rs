@@ -4,13 +4,14 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use homeostat_core::Entropy;
 use homeostat_runtime::Handlers;
 use homeostat_runtime::handlers::Turn;
 use homeostat_runtime::handlers::last::Handler;
 use http::Method;
 use serde_json::json;
 
-use super::{Gadget, Made, get, lab, run, says, says_changes};
+use super::{Gadget, GadgetSpec, Made, get, lab, run, says, says_changes};
 use crate::lab::{Breakage, Lab, Log, Running};
 
 fn handlers(log: &Log) -> Handlers<Gadget, Handler> {
@@ -57,7 +58,9 @@ fn doom(lab: &Lab, running: &Running, fatal: usize, death: Death) -> Arc<AtomicU
     let writes = Arc::new(AtomicUsize::new(0));
     let (count, victim) = (writes.clone(), Mutex::new(running.killer()));
     lab.faults.set(move |request| {
-        if request.method() != Method::PATCH || !request.uri().path().contains("gadgets") {
+        if request.method() != Method::PATCH
+            || !["gadgets", "secrets"].iter().any(|kind| request.uri().path().contains(kind))
+        {
             return None;
         }
         (count.fetch_add(1, Ordering::Relaxed) == fatal).then(|| {
@@ -78,9 +81,15 @@ const LIFE: [(&str, &[&str]); 3] = [
     ("delete", &["delete", "bury"]),
 ];
 
-async fn happen(lab: &Lab, what: &str) {
+/// A text that does not fit into an annotation.
+const LONG: usize = 60_000;
+
+async fn happen(lab: &Lab, what: &str, text: usize) {
+    let text = Entropy::seeded(1).suffix(text);
     match what {
-        "create" => drop(super::gadget(lab, "g", 1).await),
+        "create" => {
+            drop(lab.create(&Gadget::new("g", GadgetSpec { size: 1, text, ..GadgetSpec::default() })).await)
+        }
         "update" => drop(lab.patch::<Gadget>("g", json!({"spec": {"size": 2}})).await),
         _ => lab.delete::<Gadget>("g").await,
     }
@@ -88,17 +97,17 @@ async fn happen(lab: &Lab, what: &str) {
 }
 
 /// Lives a life in which the operator dies at the `fatal`-th write of one chapter; returns whether it came to that.
-async fn live(chapter: usize, fatal: usize, death: Death) -> bool {
+async fn live(chapter: usize, fatal: usize, death: Death, text: usize) -> bool {
     let mut lab = lab().await;
     let log = lab.log.clone();
     let running = run(&mut lab, handlers(&log)).await;
     for (what, _) in &LIFE[..chapter] {
-        happen(&lab, what).await;
+        happen(&lab, what, text).await;
     }
     log.take();
     let writes = doom(&lab, &running, fatal, death);
     let (what, expected) = LIFE[chapter];
-    happen(&lab, what).await;
+    happen(&lab, what, text).await;
     let was_killed = writes.load(Ordering::Relaxed) > fatal;
     lab.faults.clear();
     run(&mut lab, handlers(&log)).await;
@@ -120,18 +129,31 @@ fn judge(said: &[String], expected: &[&str], death: impl std::fmt::Debug) {
     assert!(count <= expected.len() + 1, "{death:?} {said:?}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn nothing_is_lost_and_nothing_recorded_is_repeated() {
+/// Dies at every write of these chapters; returns how many deaths that were.
+async fn die(chapters: std::ops::Range<usize>, text: usize) -> usize {
     let mut deaths = 0;
-    for chapter in 0..LIFE.len() {
+    for chapter in chapters {
         for death in [Death::Before, Death::After] {
             let mut fatal = 0;
-            while live(chapter, fatal, death).await {
+            while live(chapter, fatal, death, text).await {
                 fatal += 1;
-                deaths += 1;
             }
             assert!(fatal > 0, "the chapter has writes to die at");
+            deaths += fatal;
         }
     }
-    assert!(deaths >= 2 * (6 + 2 + 2), "{deaths} deaths: finalizer, result, each handler's end");
+    deaths
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_lost_and_nothing_recorded_is_repeated() {
+    let deaths = die(0..LIFE.len(), 0).await;
+    // The finalizer, the result, the end of each handler and part, the finalizer again.
+    assert!(deaths >= 2 * (7 + 2 + 2), "{deaths}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_with_a_record_beside_the_object() {
+    let deaths = die(1..2, LONG).await;
+    assert!(deaths >= 2 * (2 + 2), "{deaths}: a Secret and an annotation for each handler");
 }

@@ -8,7 +8,7 @@ use homeostat_runtime::{Backoff, Handlers};
 use serde_json::json;
 
 use super::{Gadget, gadget, get, lab, run, says};
-use crate::lab::Log;
+use crate::lab::{Breakage, Log};
 
 /// A daemon that says when it begins and when it is told to stop, and then takes this long to end.
 fn daemon(log: &Log, takes: Duration) -> Handlers<Gadget, Daemon> {
@@ -115,4 +115,20 @@ async fn a_failed_one_is_started_again() {
     assert_eq!(log.take(), ["life 1 with size 3"], "an edit starts it again; now it has done its work");
     lab.patch::<Gadget>("g", json!({"spec": {"size": 4}})).await;
     assert!(log.take().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_runs_where_the_lease_is() {
+    let mut lab = lab().await;
+    gadget(&lab, "g", 1).await;
+    let (one, two) = (Log::default(), Log::default());
+    lab.run_on(true, |operator| operator.leader_election().control(daemon(&one, Duration::ZERO)));
+    lab.pass(30).await;
+    lab.run_on(false, |operator| operator.leader_election().control(daemon(&two, Duration::ZERO)));
+    lab.pass(30).await;
+    assert_eq!((one.take(), two.take()), (vec!["begins".to_owned()], vec![]));
+    lab.faults.set(|request| request.uri().path().contains("leases").then_some(Breakage::Unreachable));
+    lab.pass(120).await;
+    assert_eq!(one.take(), ["stops", "ended"]);
+    assert_eq!(two.take(), ["begins"]);
 }

@@ -68,6 +68,26 @@ async fn while_it_cannot_be_written_nothing_is_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_another_process_wrote_meanwhile_is_newer() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    run(&mut lab, handlers(&log).on_create("second", says(&log, "second"))).await;
+    lab.faults
+        .set(|request| (request.method() == http::Method::PATCH).then_some(Breakage::Refuse(500, "later")));
+    gadget(&lab, "g", 1).await;
+    assert_eq!(log.take(), ["create"]);
+    let record = json!({"marks": {"create": {"seen": "once"}, "second": {"seen": "once"}}}).to_string();
+    lab.patch::<Gadget>("g", json!({"metadata": {"annotations": {ANNOTATION: record}}})).await;
+    lab.faults.clear();
+    lab.pass(300).await;
+    assert_eq!(
+        log.take(),
+        ["update spec: nothing -> {\"size\":1}"],
+        "the other did not have it in its program"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_its_record_an_object_is_handled_anew() {
     let mut lab = lab().await;
     let log = lab.log.clone();
