@@ -59,11 +59,14 @@ pub(crate) fn refresh(ground: &Ground, pod: &Pod, sources: &dyn Sources) {
 /// The folder of a volume, with what belongs in it.
 fn fill(ground: &Ground, pod: &Pod, volume: &Volume, sources: &dyn Sources) -> Result<PathBuf, Refusal> {
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let failed = |error: io::Error| config_error(format!("cannot make the volume {}: {error}", volume.name));
     if let Some(host) = &volume.host_path {
+        if host.type_.as_deref() == Some("DirectoryOrCreate") {
+            fs::create_dir_all(&host.path).map_err(failed)?;
+        }
         return Ok(PathBuf::from(&host.path));
     }
     let folder = ground.layout.volumes(uid).join(&volume.name);
-    let failed = |error: io::Error| config_error(format!("cannot make the volume {}: {error}", volume.name));
     fs::create_dir_all(&folder).map_err(failed)?;
     let Some((files, mode)) = content(pod, volume, sources)? else { return Ok(folder) };
     write(&folder, &files, mode).map_err(failed)?;

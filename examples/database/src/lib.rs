@@ -1,0 +1,23 @@
+//! The Database operator: a real PostgreSQL for every Database object.
+//!
+//! ```text
+//! Database ── owns ─▶ Secret       a password, made once and kept
+//!          ├─ owns ─▶ Service      a stable name
+//!          └─ owns ─▶ StatefulSet ──▶ Pod: `prepare` makes the data folder, `postgres` serves it
+//! ```
+//! Reading order: [`database`] (what people write and read), [`reconcile`] (the loop: children, then status),
+//! [`children`] (what should be, built from the spec), [`observe`] (what is), [`problem`] (which errors are worth a retry),
+//! [`cleanup`] (the data folder's end), [`settings`] (what the operator's user decides).
+
+mod children;
+mod cleanup;
+mod database;
+mod observe;
+mod port;
+mod problem;
+mod reconcile;
+mod settings;
+
+pub use database::{Database, DatabaseSpec, DatabaseStatus, DeletionPolicy};
+pub use reconcile::operator;
+pub use settings::Settings;

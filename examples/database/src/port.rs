@@ -1,0 +1,93 @@
+//! The port of a Database: the one asked for, else the one it has, else a free one.
+//!
+//! Pods that are processes share the machine's ports, so a free one is found by asking the machine. Between the asking and
+//! the start of PostgreSQL somebody else may take it; the Pod then says so and starts again.
+
+use std::net::{Ipv4Addr, TcpListener};
+
+use homeostat::prelude::*;
+
+use crate::database::Database;
+use crate::problem::Problem;
+
+/// The port, and nobody else's.
+pub(crate) fn choose(database: &Database, all: &[Arc<Database>]) -> Result<u16, Problem> {
+    let taken =
+        |port: u16| all.iter().find(|other| port_of(other) == Some(port) && !is_same(other, database));
+    let kept = database.status.as_ref().and_then(|status| status.port);
+    match (database.spec.port, kept) {
+        (Some(port), _) => match taken(port) {
+            Some(other) => Err(Problem::PortTaken { port, by: other.name_any() }),
+            None => Ok(port),
+        },
+        (None, Some(port)) if taken(port).is_none() => Ok(port),
+        (None, _) => free(|port| taken(port).is_none()),
+    }
+}
+
+/// The port a Database has, or will have.
+fn port_of(database: &Database) -> Option<u16> {
+    let kept = database.status.as_ref().and_then(|status| status.port);
+    // Of two that ask for the same port the one that has it keeps it.
+    kept.filter(|port| database.spec.port.is_none_or(|asked| asked == *port))
+}
+
+fn is_same(one: &Database, other: &Database) -> bool {
+    one.metadata.uid == other.metadata.uid
+}
+
+fn free(is_fine: impl Fn(u16) -> bool) -> Result<u16, Problem> {
+    /// Any port the system gives is fine unless another Database is about to use it: rare, and not twice in a row.
+    const ATTEMPTS: usize = 8;
+    for _ in 0..ATTEMPTS {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .and_then(|listener| listener.local_addr())
+            .map_err(Problem::NoPort)?
+            .port();
+        if is_fine(port) {
+            return Ok(port);
+        }
+    }
+    Err(Problem::NoPort(std::io::Error::other("every port offered belongs to another Database")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database::{DatabaseSpec, DatabaseStatus};
+
+    fn database(name: &str, asked: Option<u16>, kept: Option<u16>) -> Arc<Database> {
+        let mut database = Database::new(name, DatabaseSpec { port: asked, ..DatabaseSpec::default() });
+        database.metadata.uid = Some(name.to_owned());
+        database.status = Some(DatabaseStatus { port: kept, ..DatabaseStatus::default() });
+        Arc::new(database)
+    }
+
+    #[track_caller]
+    fn check(ours: (Option<u16>, Option<u16>), others: &[(Option<u16>, Option<u16>)], expected: Option<u16>) {
+        let ours = database("ours", ours.0, ours.1);
+        let mut all = vec![ours.clone()];
+        all.extend(others.iter().map(|other| database("other", other.0, other.1)));
+        assert_eq!(choose(&ours, &all).ok(), expected);
+    }
+
+    #[test]
+    fn asked_for_goes_before_kept() {
+        check((Some(5432), None), &[], Some(5432));
+        check((Some(5432), Some(6000)), &[], Some(5432));
+        check((None, Some(6000)), &[], Some(6000));
+    }
+
+    #[test]
+    fn the_one_that_has_a_port_keeps_it() {
+        check((Some(5432), None), &[(Some(5432), Some(5432))], None);
+        check((Some(5432), Some(5432)), &[(Some(5432), None)], Some(5432));
+        check((Some(5432), None), &[(Some(7000), Some(5432))], Some(5432));
+    }
+
+    #[test]
+    fn without_any_it_is_a_free_one() {
+        let ours = database("ours", None, None);
+        assert!(choose(&ours, &[]).unwrap() > 0);
+    }
+}

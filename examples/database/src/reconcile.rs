@@ -1,0 +1,133 @@
+//! The loop: read what is, build what should be, apply it, say how it is.
+//!
+//! **Invariant:** the password is made once. Whatever else is lost can be built again from the spec; it cannot.
+
+use homeostat::core::selector::LabelSelector;
+use homeostat::prelude::*;
+use serde_json::json;
+
+use crate::children::{self, LABEL, Plan, pod_name, secret_name};
+use crate::cleanup::cleanup;
+use crate::database::{Database, DeletionPolicy};
+use crate::observe::{Health, health};
+use crate::port;
+use crate::problem::{Problem, check_parameters};
+use crate::settings::Settings;
+
+/// The operator, ready to run.
+pub fn operator(settings: Settings) -> Operator {
+    let databases = Controller::<Database>::new()
+        .owns::<StatefulSet>()
+        .owns::<Service>()
+        .owns::<Secret>()
+        .owns::<Pod>()
+        .selects::<Pod>(pods_of)
+        .cleanup_if(|database| database.spec.deletion_policy == DeletionPolicy::Delete, cleanup)
+        .reconcile(reconcile);
+    Operator::new("database.example.com").crd::<Database>().state(settings).control(databases)
+}
+
+fn pods_of(database: &Database) -> Option<LabelSelector> {
+    LabelSelector::parse(&format!("{LABEL}={}", database.name_any())).ok()
+}
+
+async fn reconcile(database: Arc<Database>, cx: Context<Database>) -> Result<Action> {
+    let settings = cx.state::<Settings>();
+    let port = match plan_port(&database, &cx)? {
+        Ok(port) => port,
+        Err(problem) => return Err(refuse(&cx, problem)),
+    };
+    let secret = reconcile_secret(&database, &cx, &settings).await?;
+    let secret_version = secret.resource_version().unwrap_or_default();
+    let plan = Plan { database: &database, settings: &settings, port, secret_version };
+    reconcile_service(&plan, &cx).await?;
+    cx.apply(children::stateful_set(&plan)?).await?;
+    let pod = cx.get::<Pod>(&*pod_name(&database))?;
+    update_status(&cx, port, pod.as_deref());
+    Ok(Action::await_change())
+}
+
+/// The port, if the spec can be had at all.
+fn plan_port(database: &Database, cx: &Context<Database>) -> Result<Result<u16, Problem>> {
+    let all = cx.list::<Database>()?;
+    Ok(check_parameters(database.spec.parameters.keys()).and_then(|()| port::choose(database, &all)))
+}
+
+/// Says what is wrong with the Database; what runs goes on as it was.
+fn refuse(cx: &Context<Database>, problem: Problem) -> Fault {
+    let message = problem.to_string();
+    cx.event(Severity::Warning, problem.reason(), message.as_str());
+    cx.condition(condition("Ready", false, problem.reason(), message));
+    problem.fault()
+}
+
+/// The Secret: made if missing, completed if somebody took the password out, else left alone.
+async fn reconcile_secret(
+    database: &Database,
+    cx: &Context<Database>,
+    settings: &Settings,
+) -> Result<Arc<Secret>> {
+    let wanted = children::secret(database, settings)?;
+    let Some(secret) = cx.get::<Secret>(&*secret_name(database))? else {
+        cx.event(Severity::Normal, "SecretCreated", "a password was made");
+        return Ok(cx.create(wanted).await?);
+    };
+    let data = secret.data.as_ref();
+    let has = |key: &str| data.is_some_and(|data| data.get(key).is_some_and(|value| !value.0.is_empty()));
+    let says = |key: &str, value: &str| {
+        data.is_some_and(|data| data.get(key).is_some_and(|have| have.0 == value.as_bytes()))
+    };
+    let spec = &database.spec;
+    let mut patch = json!({});
+    if !has("password") {
+        patch["password"] = json!(wanted.string_data.as_ref().and_then(|data| data.get("password")));
+    }
+    for (key, value) in [("username", &spec.username), ("database", &spec.database_name)] {
+        if !says(key, value) {
+            patch[key] = json!(value);
+        }
+    }
+    if patch.as_object().is_some_and(serde_json::Map::is_empty) {
+        return Ok(secret);
+    }
+    Ok(cx.patch(&*secret, json!({ "stringData": patch })).await?)
+}
+
+/// The Service. Ports that others put there are replaced first: an apply would leave them beside ours, and two ports of one
+/// name are refused.
+async fn reconcile_service(plan: &Plan<'_>, cx: &Context<Database>) -> Result<()> {
+    let wanted = children::service(plan)?;
+    if let Some(service) = cx.get::<Service>(&*plan.database.name_any())?
+        && numbers(&service) != numbers(&wanted)
+    {
+        let ports = wanted.spec.as_ref().and_then(|spec| spec.ports.as_ref());
+        cx.patch(&*service, json!({"spec": {"ports": ports}})).await?;
+    }
+    cx.apply(wanted).await?;
+    Ok(())
+}
+
+fn numbers(service: &Service) -> Vec<i32> {
+    let ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
+    ports.map(|port| port.port).collect()
+}
+
+fn update_status(cx: &Context<Database>, port: u16, pod: Option<&Pod>) {
+    let Health { is_ready, reason, message } = health(pod);
+    let address = pod.and_then(|pod| pod.status.as_ref()?.pod_ip.clone());
+    let database = cx.object();
+    let was_ready = database.status.as_ref().is_some_and(|status| status.ready);
+    if is_ready && !was_ready {
+        cx.event(Severity::Normal, "Ready", "it answers");
+    }
+    if reason == "PostgresNotInstalled" {
+        cx.event(Severity::Warning, reason, message.as_str());
+    }
+    cx.status(|status| {
+        status.ready = is_ready;
+        status.port = Some(port);
+        status.endpoint = address.filter(|_| is_ready).map(|address| format!("{address}:{port}"));
+        status.secret = Some(secret_name(database));
+    });
+    cx.condition(condition("Ready", is_ready, reason, message));
+}
