@@ -22,6 +22,8 @@ pub(super) async fn are_possible(link: &Link, layout: &Layout) -> bool {
         command: ["test", "-d", "/homeostat-mount-check/folder"].map(ToOwned::to_owned).into(),
         environment: std::env::var("PATH").map(|path| ("PATH".to_owned(), path)).into_iter().collect(),
         directory: "/".into(),
+        user: None,
+        group: None,
         memory_bytes: None,
         mounts: vec![mount],
         scratch,

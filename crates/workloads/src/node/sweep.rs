@@ -46,5 +46,11 @@ async fn sweep(node: Arc<Node>, cx: Context<Node>) -> Result {
             ground.link.forget(&uid)?;
         }
     }
+    for uid in ground.layout.pods_with_files() {
+        // A Pod that never ran, or whose records were lost, still may have files.
+        if !known.contains(uid.as_str()) {
+            ground.link.forget(&uid)?;
+        }
+    }
     Ok(Action::requeue(PERIOD))
 }

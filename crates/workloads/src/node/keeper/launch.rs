@@ -10,7 +10,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
-use rustix::process::{Pid, Resource, Rlimit};
+use rustix::process::{Gid, Pid, Resource, Rlimit, Uid};
 use serde::{Deserialize, Serialize};
 
 use super::protocol::Process;
@@ -68,6 +68,13 @@ fn obey(orders: Orders) -> String {
     if let Err(error) = std::env::set_current_dir(&orders.process.directory) {
         return format!("cannot enter the working directory {}: {error}", orders.process.directory.display());
     }
+    // The new user may not be able to walk to the directory, but it can be there. A change of user clears the death signal.
+    if let Err(error) = change_user(&orders.process).and_then(|()| system::die_with_parent()) {
+        return format!(
+            "cannot run as user {:?}, group {:?}: {error}",
+            orders.process.user, orders.process.group
+        );
+    }
     let error = Command::new(program)
         .args(arguments)
         .env_clear()
@@ -88,6 +95,22 @@ fn become_own_session(keeper_pid: i32) -> io::Result<()> {
     }
     rustix::process::setsid()?;
     Ok(())
+}
+
+/// Becomes another user, for good. This process has one thread, so its credentials are the thread's.
+fn change_user(process: &Process) -> io::Result<()> {
+    use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
+    if process.user.is_none() && process.group.is_none() {
+        return Ok(());
+    }
+    let user = process.user.map_or_else(rustix::process::getuid, Uid::from_raw);
+    let group = process.group.map_or_else(rustix::process::getgid, Gid::from_raw);
+    if (user, group) == (rustix::process::getuid(), rustix::process::getgid()) {
+        return Ok(());
+    }
+    set_thread_groups(&[group])?;
+    set_thread_gid(group)?;
+    Ok(set_thread_uid(user)?)
 }
 
 fn limit(orders: &Orders) -> io::Result<()> {

@@ -42,6 +42,12 @@ impl Layout {
         self.0.join("pods")
     }
 
+    /// The uids of Pods that have a folder.
+    pub(crate) fn pods_with_files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.pods()).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    }
+
     pub(crate) fn pod(&self, uid: &str) -> PathBuf {
         self.pods().join(uid)
     }

@@ -29,6 +29,9 @@ pub(crate) struct Process {
     pub(crate) command: Vec<String>,
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) directory: PathBuf,
+    /// Who it runs as; the node's own user if none is given.
+    pub(crate) user: Option<u32>,
+    pub(crate) group: Option<u32>,
     /// No process of the container may have more data than this.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) mounts: Vec<Mount>,

@@ -7,6 +7,7 @@ mod environment;
 mod expand;
 mod fields;
 pub(crate) mod parts;
+mod person;
 mod phase;
 mod plan;
 mod prepare;
@@ -23,7 +24,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 
 use super::Ground;
-use super::keeper::protocol::{Ask, RunId, State};
+use super::keeper::protocol::{Ask, Exit, RunId, State};
 use parts::Part;
 use plan::{Plan, Situation};
 use status::{Refusal, Refusals};
@@ -107,19 +108,31 @@ fn carry_out(
     Ok(refusals)
 }
 
-/// Events for containers that run and whose status does not say so yet.
+/// Events for containers that were started and whose status does not say so yet; they may have ended already.
 fn tell_starts(ground: &Ground, cx: &Context<Pod>, situation: &Situation<'_>) {
-    let status = situation.pod.status.as_ref();
     for part in parts::all(situation.spec) {
-        let Some(State::Running { pid, .. }) = situation.run(part).map(|run| &run.state) else { continue };
-        let told = status.iter().flat_map(|status| {
-            status.container_statuses.iter().chain(&status.init_container_statuses).flatten()
-        });
-        let id = status::process_id(*pid);
-        if !told.into_iter().any(|one| one.container_id.as_ref() == Some(&id)) {
+        let Some(run) = situation.run(part) else { continue };
+        let was_started = match &run.state {
+            State::Starting => false,
+            State::Running { .. } => true,
+            State::Ended { exit, .. } => !matches!(exit, Exit::NotStarted(_)),
+        };
+        if was_started && !is_told(situation, part, run.attempt) {
             tell_start(ground, cx, part);
         }
     }
+}
+
+/// Does the Pod's status know of this run?
+fn is_told(situation: &Situation<'_>, part: Part<'_>, attempt: u32) -> bool {
+    let status = situation.pod.status.as_ref();
+    let mut all = status
+        .into_iter()
+        .flat_map(|status| status.container_statuses.iter().chain(&status.init_container_statuses).flatten());
+    all.any(|one| {
+        let is_this = one.name == part.container.name && u32::try_from(one.restart_count) == Ok(attempt);
+        is_this && one.container_id.is_some()
+    })
 }
 
 fn tell_start(ground: &Ground, cx: &Context<Pod>, part: Part<'_>) {

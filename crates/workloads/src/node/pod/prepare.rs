@@ -1,11 +1,10 @@
 //! From a container's declaration to a process that can be started: command, environment, directory, volumes, limits.
 
-use std::path::{Path, PathBuf};
-
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 
-use super::environment::{Environment, config_error, environment};
+use super::environment::{Environment, environment};
 use super::expand::expand;
+use super::person::{Person, Place};
 use super::plan::Start;
 use super::sources::Sources;
 use super::status::Refusal;
@@ -51,38 +50,30 @@ pub(crate) fn process(
     sources: &dyn Sources,
 ) -> Result<Process, Refusal> {
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-    let work = ground.layout.work(uid);
-    std::fs::create_dir_all(&work)
-        .map_err(|error| config_error(format!("cannot make {}: {error}", work.display())))?;
-    let mounts = volumes::prepare(ground, pod, container, sources)?;
-    let environment = environment(pod, container, sources, given(ground, pod, &work))?;
+    let person = Person::of(pod, container)?;
+    let place = Place::make(ground, uid, &person)?;
+    let mut mounts = volumes::prepare(ground, pod, container, sources)?;
+    mounts.extend(place.mounts);
+    let given = Environment::from([
+        ("HOSTNAME".to_owned(), pod.metadata.name.clone().unwrap_or_default()),
+        ("HOME".to_owned(), place.home.display().to_string()),
+        ("HOMEOSTAT_VOLUMES".to_owned(), place.volumes.display().to_string()),
+    ]);
+    let environment = environment(pod, container, sources, given)?;
     let command = command(ground, container, &environment)?;
     let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
     let memory = limits.and_then(|limits| limits.get("memory"));
     Ok(Process {
         command,
         environment: environment.into_iter().collect(),
-        directory: directory(container, &work),
+        // An absolute one replaces the Pod's own.
+        directory: place.home.join(container.working_dir.as_deref().unwrap_or_default()),
+        user: person.user,
+        group: person.group,
         memory_bytes: memory.and_then(|quantity| quantity::bytes(&quantity.0)),
         mounts,
         scratch: ground.layout.scratch(uid),
     })
-}
-
-/// What the node tells every container.
-fn given(ground: &Ground, pod: &Pod, work: &Path) -> Environment {
-    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-    let name = pod.metadata.name.clone().unwrap_or_default();
-    Environment::from([
-        ("HOSTNAME".to_owned(), name),
-        ("HOME".to_owned(), work.display().to_string()),
-        ("HOMEOSTAT_VOLUMES".to_owned(), ground.layout.volumes(uid).display().to_string()),
-    ])
-}
-
-fn directory(container: &Container, work: &Path) -> PathBuf {
-    // An absolute one replaces the Pod's own.
-    work.join(container.working_dir.as_deref().unwrap_or_default())
 }
 
 /// The declared command, or the one that stands for the image.

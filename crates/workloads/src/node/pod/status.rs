@@ -73,7 +73,7 @@ fn container(situation: &Situation<'_>, part: Part<'_>, refusals: &Refusals) -> 
         name: name.clone(),
         image: part.container.image.clone().unwrap_or_default(),
         image_id: String::new(),
-        container_id: run.map(|run| container_id(situation, name, run)),
+        container_id: run.and_then(|run| container_id(situation, name, run)),
         ready: is_ready(situation, part, is_running),
         started: Some(is_running && verdict.is_some_and(|verdict| verdict.is_started)),
         restart_count: run.map_or(0, |run| i32::try_from(run.attempt).unwrap_or(i32::MAX)),
@@ -83,16 +83,12 @@ fn container(situation: &Situation<'_>, part: Part<'_>, refusals: &Refusals) -> 
     }
 }
 
-/// A container that runs is its process.
-pub(super) fn process_id(pid: i32) -> String {
-    format!("process://{pid}")
-}
-
-/// The process while there is one; afterwards the run.
-fn container_id(situation: &Situation<'_>, name: &str, run: &Run) -> String {
+/// The process while there is one; afterwards the run. None before the first moment.
+fn container_id(situation: &Situation<'_>, name: &str, run: &Run) -> Option<String> {
     match run.state {
-        State::Running { pid, .. } => process_id(pid),
-        _ => format!("process://{}/{name}/{}", situation.uid(), run.attempt),
+        State::Starting => None,
+        State::Running { pid, .. } => Some(format!("process://{pid}")),
+        State::Ended { .. } => Some(format!("process://{}/{name}/{}", situation.uid(), run.attempt)),
     }
 }
 

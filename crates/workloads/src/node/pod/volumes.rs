@@ -68,6 +68,10 @@ fn fill(ground: &Ground, pod: &Pod, volume: &Volume, sources: &dyn Sources) -> R
     }
     let folder = ground.layout.volumes(uid).join(&volume.name);
     fs::create_dir_all(&folder).map_err(failed)?;
+    if volume.empty_dir.is_some() {
+        // For any user of the Pod, as in Kubernetes; the folder above is closed to everybody else.
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).map_err(failed)?;
+    }
     let Some((files, mode)) = content(pod, volume, sources)? else { return Ok(folder) };
     write(&folder, &files, mode).map_err(failed)?;
     Ok(folder)

@@ -148,6 +148,34 @@ async fn a_deadline_ends_the_pod() {
     assert_eq!(main_status(&pod.await).unwrap().restart_count, 0);
 }
 
+/// Root can give a container to somebody else, who then finds its folders; others cannot, and the status says so.
+#[tokio::test]
+async fn a_container_runs_as_the_user_it_names() {
+    let lab = Lab::new().await;
+    let script = "id -u; id -g; echo x > $HOME/mine && echo y > $HOMEOSTAT_VOLUMES/empty/theirs && cat mine /data/theirs";
+    let container = json!({"name": "main", "image": "none", "command": ["sh", "-c", script],
+        "volumeMounts": [{"name": "empty", "mountPath": "/data"}]});
+    lab.pod(
+        "nobody",
+        json!({"restartPolicy": "Never", "securityContext": {"runAsUser": 65534, "runAsNonRoot": true},
+        "containers": [container], "volumes": [{"name": "empty", "emptyDir": {}}]}),
+    )
+    .await;
+    let is_over = |pod: &k8s_openapi::api::core::v1::Pod| {
+        matches!(pod.status.as_ref().unwrap().phase.as_deref(), Some("Succeeded" | "Failed"))
+    };
+    let pod = lab.until("nobody", "ended", is_over).await;
+    if rustix::process::getuid().is_root() {
+        assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "65534\n65534\nx\ny\n");
+        let container = json!({"name": "main", "image": "none", "command": ["true"]});
+        lab.pod("root", json!({"securityContext": {"runAsNonRoot": true}, "containers": [container]})).await;
+        lab.until("root", "refused", |pod| waiting(pod) == Some("CreateContainerConfigError")).await;
+    } else {
+        let ended = main_status(&pod).unwrap().state.clone().unwrap().terminated.unwrap();
+        assert!(ended.message.unwrap().contains("cannot run as user Some(65534)"));
+    }
+}
+
 /// A command that takes more memory than its limit is refused it by the system.
 #[tokio::test]
 async fn memory_is_bounded() {
