@@ -125,14 +125,11 @@ impl World for Field {
 
     async fn list(&self, from: Option<&str>) -> Answer<Page<String>> {
         let mut state = self.call();
-        let from = match from {
-            Some(from) => from.to_owned(),
-            None => {
-                state.began = Instant::now();
-                state.count = Count { lists: 1, ..Count::default() };
-                String::new()
-            }
-        };
+        if from.is_none() {
+            state.began = Instant::now();
+            state.count = Count { lists: 1, ..Count::default() };
+        }
+        let from = from.unwrap_or_default().to_owned();
         let mut rest = state.things.range(from..).map(|(name, value)| (name.clone(), value.clone()));
         let things = rest.by_ref().take(PAGE).collect();
         Ok(Page { things, next: rest.next().map(|(name, _)| name) })

@@ -41,6 +41,7 @@ pub(crate) struct Faults(Arc<Mutex<FaultState>>);
 struct FaultState {
     rule: Option<Rule>,
     cut: CancellationToken,
+    is_mute: bool,
 }
 
 impl Faults {
@@ -51,6 +52,11 @@ impl Faults {
 
     pub(crate) fn clear(&self) {
         self.0.lock().unwrap().rule = None;
+    }
+
+    /// Watches stay open and say nothing: what happens from now on is lost without a trace.
+    pub(crate) fn mute(&self) {
+        self.0.lock().unwrap().is_mute = true;
     }
 
     /// Ends every open answer: the watches break off.
@@ -132,10 +138,11 @@ impl Wire {
         self.count();
         // A plain watch may be silent for ever; everything else ends, and time waits for it.
         let hold = if is_watch && !is_list { None } else { hold };
-        Ok(response.map(|body| self.clone().pass(body, cut, hold)))
+        Ok(response.map(|body| self.clone().pass(body, cut, hold, is_watch)))
     }
 
-    fn pass(self, body: Body, cut: CancellationToken, mut hold: Option<Hold>) -> WireBody {
+    fn pass(self, body: Body, cut: CancellationToken, mut hold: Option<Hold>, is_watch: bool) -> WireBody {
+        let faults = self.faults.clone();
         let chunks = body.into_data_stream().map(move |chunk| {
             self.count();
             let chunk = chunk.map_err(std::io::Error::other)?;
@@ -144,6 +151,8 @@ impl Wire {
             }
             Ok(Frame::data(chunk))
         });
+        let is_heard = move || !is_watch || !faults.0.lock().unwrap().is_mute;
+        let chunks = chunks.filter(move |_| std::future::ready(is_heard()));
         StreamBody::new(Box::pin(chunks.take_until(cut.cancelled_owned())))
     }
 

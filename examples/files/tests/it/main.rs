@@ -1,5 +1,7 @@
 //! Real files in a real directory, an embedded control plane, virtual time.
 
+#![expect(clippy::unwrap_used, reason = "a test may fall over its own mistakes")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -78,8 +80,8 @@ async fn a_file_is_made_kept_and_removed() {
     desk.pass().await;
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640, "a chmod is undone");
 
-    let patch = Patch::Merge(json!({"spec": {"content": "bye"}}));
-    desk.files.patch("motd", &PatchParams::default(), &patch).await.unwrap();
+    let edit = Patch::Merge(json!({"spec": {"content": "bye"}}));
+    desk.files.patch("motd", &PatchParams::default(), &edit).await.unwrap();
     desk.pass().await;
     assert_eq!(desk.read("etc/motd").as_deref(), Some("bye"));
     desk.files.delete("motd", &DeleteParams::default()).await.unwrap();
