@@ -17,6 +17,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 pub(super) fn control(name: &str) -> Control {
     let name = name.to_owned();
     Controller::<Node>::new()
+        .named("node-sweep")
         .watches::<Pod, _>(move |pod| may_go(pod, &name).then(|| Target::from(name.as_str())))
         .reconcile(sweep)
 }
