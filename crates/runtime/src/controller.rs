@@ -103,7 +103,12 @@ impl<K: Kind> Controller<K> {
 
     /// Objects of kind `T` that our object owns: their changes trigger it, old and new owner alike.
     pub fn owns<T: Kind>(self) -> Self {
-        self.relate(owns::owns::<K, T>(), Rule::on::<T>("", WRITE))
+        self.relate(owns::owns::<K, T>(None), Rule::on::<T>("", WRITE))
+    }
+
+    /// Like [`owns`](Self::owns), but only these changes of a child matter; that it comes, goes or changes owners always does.
+    pub fn owns_when<T: Kind>(self, predicate: Predicate<T>) -> Self {
+        self.relate(owns::owns::<K, T>(Some(predicate)), Rule::on::<T>("", WRITE))
     }
 
     /// Like [`owns`](Self::owns), keeping only metadata in memory: for kinds the reconciler writes but never reads.
@@ -111,7 +116,7 @@ impl<K: Kind> Controller<K> {
     where
         Metadata<T>: Kind,
     {
-        self.relate(owns::owns::<K, Metadata<T>>(), Rule::owned_metadata::<T>())
+        self.relate(owns::owns::<K, Metadata<T>>(None), Rule::owned_metadata::<T>())
     }
 
     /// Objects of kind `T` that `map` relates to ours; it is asked about the old and the new state of each.
@@ -119,7 +124,19 @@ impl<K: Kind> Controller<K> {
     where
         I: IntoIterator<Item: Into<Target>>,
     {
-        self.relate(watches::watches::<K, T, I>(map), Rule::on::<T>("", READ))
+        self.relate(watches::watches::<K, T, I>(None, map), Rule::on::<T>("", READ))
+    }
+
+    /// Like [`watches`](Self::watches), but only these changes matter; that one comes or goes always does.
+    pub fn watches_when<T: Kind, I>(
+        self,
+        predicate: Predicate<T>,
+        map: impl Fn(&T) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        I: IntoIterator<Item: Into<Target>>,
+    {
+        self.relate(watches::watches::<K, T, I>(Some(predicate), map), Rule::on::<T>("", READ))
     }
 
     /// Objects of kind `T` that ours names: when one appears, changes or goes, ours is reconciled.

@@ -32,9 +32,7 @@ fn page(operator: &Program, path: &str) -> String {
     let address = eventually("the admin pages are served", || {
         let log = operator.log();
         let rest = log.split("address=").nth(1)?;
-        let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
-        // Colours, where the log has them, end the number.
-        Some(rest[..end].trim_end_matches(|letter: char| !letter.is_ascii_digit()).to_owned())
+        Some(rest.split_whitespace().next()?.to_owned())
     });
     let mut stream = TcpStream::connect(&address).unwrap_or_else(|error| panic!("{address}: {error}"));
     write!(stream, "GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n").unwrap();

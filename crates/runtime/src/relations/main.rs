@@ -14,9 +14,10 @@ use crate::queue::Urgency;
 
 pub(crate) fn follow<K: Kind>(cache: &Cache<K>, inbox: &Inbox, predicate: Option<Predicate<K>>) {
     let of_poison = inbox.clone();
-    cache.subscribe_poison(move |key, is_list| match is_list {
-        true => of_poison.add(key, Cause::Listed, Urgency::Background),
-        false => of_poison.add(key, Cause::Edited, Urgency::Edit),
+    cache.subscribe_poison(move |key, is_list| {
+        let (cause, urgency) =
+            if is_list { (Cause::Listed, Urgency::Background) } else { (Cause::Edited, Urgency::Edit) };
+        of_poison.add(key, cause, urgency);
     });
     let inbox = inbox.clone();
     cache.subscribe(move |delta| {

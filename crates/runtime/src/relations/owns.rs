@@ -1,4 +1,5 @@
-//! Owned objects: a change of a child triggers its owners, those before the change and those after.
+//! Owned objects: a change of a child triggers its owners, those before the change and those after. A predicate may
+//! hold changes back, but never a child that comes, goes or changes its owners.
 
 use std::collections::BTreeSet;
 
@@ -7,29 +8,32 @@ use homeostat_core::journal::Cause;
 
 use super::{Relation, urgency};
 use crate::kind::{Kind, is_namespaced, key};
+use crate::predicate::Predicate;
 
-pub(crate) fn owns<K: Kind, T: Kind>() -> Relation<K> {
-    Box::new(|wire| {
+pub(crate) fn owns<K: Kind, T: Kind>(predicate: Option<Predicate<T>>) -> Relation<K> {
+    Box::new(move |wire| {
         let cache = wire.caches.declare::<T>(wire.scope);
         let (inbox, memo) = (wire.inbox.clone(), wire.memo.clone());
         cache.subscribe(move |delta| {
             if delta.new.is_none() {
                 memo.forget(&delta.key);
             }
-            let mut owners = BTreeSet::new();
-            for state in [&delta.old, &delta.new].into_iter().flatten() {
-                owners.extend(owners_of::<K, T>(state));
+            let [old, new] = [&delta.old, &delta.new].map(|state| owners_in::<K, T>(state.as_deref()));
+            let matters = |test: &Predicate<T>| test.admits(delta.old.as_deref(), delta.new.as_deref());
+            if old == new && !predicate.as_ref().is_none_or(matters) {
+                return;
             }
-            for owner in owners {
-                inbox.add(
-                    &owner,
-                    Cause::Owned { child: delta.key.clone(), change: delta.change },
-                    urgency(delta),
-                );
+            for owner in old.union(&new) {
+                let cause = Cause::Owned { child: delta.key.clone(), change: delta.change };
+                inbox.add(owner, cause, urgency(delta));
             }
         });
         cache.watch_freshness()
     })
+}
+
+fn owners_in<K: Kind, T: Kind>(child: Option<&T>) -> BTreeSet<Key> {
+    child.into_iter().flat_map(owners_of::<K, T>).collect()
 }
 
 /// The objects of kind `K` that own `child`.

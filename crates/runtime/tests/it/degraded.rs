@@ -46,10 +46,10 @@ async fn a_poison_object_is_left_out_and_heals() {
     assert!(
         matches!(&quarantined[0].entry, Entry::Quarantined { error, .. } if error.contains("expected i64"))
     );
-    assert!(running.metric("homeostat_quarantined_objects{resource=\"test.dev/widgets\"}").await >= 1.0);
+    assert!(running.metric("homeostat_quarantined_objects{resource=\"test.dev/widgets\"}").await >= 1);
     assert!(
         running.metric("controller_runtime_terminal_reconcile_errors_total{controller=\"widget\"}").await
-            >= 1.0
+            >= 1
     );
     assert!(running.page("/readyz").await.contains("test.dev/widgets/default/bad does not decode"));
     assert!(lab.has_logged("object does not decode"));
@@ -64,7 +64,7 @@ async fn a_poison_object_is_left_out_and_heals() {
     assert_eq!(lab.log.take(), ["good"], "the watch goes on");
     lab.patch::<Widget>("bad", json!({"spec": {"size": 1}})).await;
     assert_eq!(lab.log.take()[0], "bad", "and the healed object joins");
-    assert_eq!(running.metric("homeostat_quarantined_objects{resource=\"test.dev/widgets\"}").await, 0.0);
+    assert_eq!(running.metric("homeostat_quarantined_objects{resource=\"test.dev/widgets\"}").await, 0);
     let healed = lab.api::<Widget>().get("bad").await.unwrap();
     assert_eq!(conditions(healed), [["Reconciled", "True", "Succeeded"]]);
 }
@@ -107,8 +107,8 @@ async fn a_missing_definition_is_awaited() {
         "{error}"
     );
     let fresh = "homeostat_watch_fresh{resource=\"test.dev/widgets\"}";
-    assert_eq!(running.metric(fresh).await, 0.0);
-    assert!(running.metric("homeostat_watch_failures_total{resource=\"test.dev/widgets\"}").await >= 1.0);
+    assert_eq!(running.metric(fresh).await, 0);
+    assert!(running.metric("homeostat_watch_failures_total{resource=\"test.dev/widgets\"}").await >= 1);
     assert!(
         running.page("/readyz").await.starts_with("HTTP/1.1 503")
             && lab.has_logged("cannot watch test.dev/widgets")
@@ -121,7 +121,7 @@ async fn a_missing_definition_is_awaited() {
     lab.widget("w").await;
     lab.pass(60).await;
     assert_eq!(lab.log.take(), ["w"], "and this one as soon as it can");
-    assert_eq!(running.metric(fresh).await, 1.0);
+    assert_eq!(running.metric(fresh).await, 1);
     assert!(running.page("/readyz").await.starts_with("HTTP/1.1 200"));
 }
 
@@ -164,12 +164,12 @@ async fn a_forbidden_watch_degrades_what_needs_it_only() {
     let suffering = lab.api::<Widget>().get("w").await.unwrap();
     assert_eq!(conditions(suffering), [["Reconciled", "False", "Failing"]], "a failure that lasts is told");
     let fresh = "homeostat_watch_fresh{resource=\"/secrets\"}";
-    assert_eq!(running.metric(fresh).await, 0.0);
-    assert!(running.metric("controller_runtime_reconcile_errors_total{controller=\"widget\"}").await >= 3.0);
+    assert_eq!(running.metric(fresh).await, 0);
+    assert!(running.metric("controller_runtime_reconcile_errors_total{controller=\"widget\"}").await >= 3);
     assert!(lab.has_logged("cannot watch secrets"));
     lab.faults.clear();
     lab.pass(60).await;
-    assert_eq!(running.metric(fresh).await, 1.0);
+    assert_eq!(running.metric(fresh).await, 1);
     let healed = lab.api::<Widget>().get("w").await.unwrap();
     assert_eq!(conditions(healed), [["Reconciled", "True", "Succeeded"]]);
     assert_eq!(state(&running, "/secrets"), Some(WatchState::Fresh));

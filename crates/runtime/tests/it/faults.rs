@@ -99,7 +99,7 @@ async fn a_panic_is_the_error_of_its_object() {
     lab.patch::<Widget>("good", json!({"spec": {"size": 2}})).await;
     assert_eq!(lab.log.take(), ["good"]);
     assert!(matches!(entries(&running, "bad", class)[..], [FaultClass::Panic { .. }]));
-    assert_eq!(running.metric("controller_runtime_reconcile_panics_total{controller=\"widget\"}").await, 1.0);
+    assert_eq!(running.metric("controller_runtime_reconcile_panics_total{controller=\"widget\"}").await, 1);
     let bad = lab.api::<Widget>().get("bad").await.unwrap();
     assert_eq!(conditions(bad), [["Reconciled", "False", "Panicked"]]);
     assert!(lab.has_logged("the reconciler panicked: thirteen"));

@@ -70,14 +70,14 @@ async fn a_server_that_returns_is_followed_from_where_it_was() {
     lab.pass(100).await;
     assert!(lab.log.take().is_empty());
     let fresh = "homeostat_watch_fresh{resource=\"test.dev/widgets\"}";
-    assert_eq!(running.metric(fresh).await, 0.0);
+    assert_eq!(running.metric(fresh).await, 0);
     assert!(running.page("/readyz").await.contains("the server is not reachable"));
     assert!(running.page("/healthz").await.starts_with("HTTP/1.1 200"), "a restart would not help");
     assert!(lab.has_logged("cannot watch test.dev/widgets"));
     lab.faults.clear();
     lab.pass(60).await;
     assert_eq!(lab.log.take(), ["w"]);
-    assert_eq!(running.metric(fresh).await, 1.0);
+    assert_eq!(running.metric(fresh).await, 1);
 }
 
 #[tokio::test(start_paused = true)]

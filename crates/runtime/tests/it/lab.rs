@@ -163,10 +163,10 @@ impl Running {
     }
 
     /// The value of the metric with this name and these labels; zero when there is none yet.
-    pub(crate) async fn metric(&self, name: &str) -> f64 {
+    pub(crate) async fn metric(&self, name: &str) -> i64 {
         let page = self.page("/metrics").await;
         let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value.map_or(0.0, |value| value.parse().expect("a number"))
+        value.map_or(0, |value| value.parse().expect("a whole number"))
     }
 }
 

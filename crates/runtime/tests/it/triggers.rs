@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::stream;
 use homeostat_core::journal::{Cause, Change, Entry};
-use homeostat_runtime::{changed, retry_after};
+use homeostat_runtime::{Predicate, changed, retry_after};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::json;
 
@@ -44,6 +44,34 @@ async fn predicates_hold_back_what_does_not_matter() {
     lab.patch::<Widget>("w", json!({"metadata": {"annotations": {"force": "1"}}})).await;
     lab.patch::<Widget>("w", json!({"spec": {"size": 3}})).await;
     assert_eq!(lab.log.take(), ["w", "w"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn predicates_hold_back_changes_of_children_and_related_ones() {
+    let mut lab = Lab::new().await;
+    let data = || Predicate::new(|old: &ConfigMap, new: &ConfigMap| old.data != new.data);
+    lab.run_logging(|controller| {
+        controller.owns_when(data()).watches_when(changed::labels(), |secret: &Secret| {
+            secret.metadata.annotations.as_ref().and_then(|notes| notes.get("widget").cloned())
+        })
+    })
+    .await;
+    let (one, two) = (lab.widget("one").await, lab.widget("two").await);
+    lab.create(&config("child", &[&one])).await;
+    let secret = json!({"metadata": {"name": "s", "namespace": "default", "annotations": {"widget": "two"}}});
+    lab.create(&serde_json::from_value::<Secret>(secret).unwrap()).await;
+    lab.log.take();
+    lab.patch::<ConfigMap>("child", json!({"metadata": {"labels": {"a": "b"}}})).await;
+    lab.patch::<Secret>("s", json!({"stringData": {"a": "b"}})).await;
+    assert!(lab.log.take().is_empty(), "neither data nor labels changed");
+    lab.patch::<ConfigMap>("child", json!({"data": {"a": "b"}})).await;
+    lab.patch::<Secret>("s", json!({"metadata": {"labels": {"a": "b"}}})).await;
+    assert_eq!(lab.log.take(), ["one", "two"]);
+    let references = config("child", &[&two]).metadata.owner_references;
+    lab.patch::<ConfigMap>("child", json!({"metadata": {"ownerReferences": references}})).await;
+    let mut called = lab.log.take();
+    called.sort();
+    assert_eq!(called, ["one", "two"], "a change of owners is never held back");
 }
 
 #[tokio::test(start_paused = true)]
