@@ -14,6 +14,16 @@ pub(super) fn compile(source: &str) -> Result<Regex, String> {
     built.map_err(|error| complaint(source, &error))
 }
 
+/// The largest program of a pattern that is compiled while an object is judged: about a millisecond's work.
+const SMALL_BYTES_MAX: usize = 512 * 1024;
+
+/// Compiles a pattern if it stays small, for patterns that come with a value.
+pub(super) fn compile_small(source: &str) -> Result<Regex, String> {
+    let mut builder = RegexBuilder::new(&translated(source));
+    let built = builder.dfa_size_limit(CACHE_BYTES_MAX).size_limit(SMALL_BYTES_MAX).build();
+    built.map_err(|error| complaint(source, &error))
+}
+
 fn complaint(source: &str, error: &regex::Error) -> String {
     let text = error.to_string();
     let what = if text.contains("unclosed character class") {

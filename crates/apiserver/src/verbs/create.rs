@@ -192,8 +192,8 @@ fn errors_of(call: &Call, object: &Value) -> Vec<field::Error> {
             if let Some(schema) = &custom.schema {
                 errors.extend(schema::validate(schema, object, None));
             }
-            if let (Some(cel), true) = (&custom.cel, errors.is_empty()) {
-                errors.extend(cel.judge(object, None));
+            if let Some(cel) = &custom.cel {
+                cel.judge_after(&mut errors, object, None);
             }
         }
         None if is_definition(resource) => errors.extend(definition_errors(object, None)),

@@ -337,8 +337,8 @@ fn errors_of(call: &Call, new: &Value, old: &Value) -> Vec<field::Error> {
             if let Some(schema) = &custom.schema {
                 errors.extend(schema::validate(schema, new, Some(old)));
             }
-            if let (Some(cel), true) = (&custom.cel, errors.is_empty()) {
-                errors.extend(cel.judge(new, Some(old)));
+            if let Some(cel) = &custom.cel {
+                cel.judge_after(&mut errors, new, Some(old));
             }
         }
         None if is_definition(resource) => errors.extend(definition_errors(new, Some(old))),

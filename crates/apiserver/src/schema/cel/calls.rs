@@ -3,6 +3,7 @@
 //! A call of the library copies its arguments, which is counted as work. Prices are those Kubernetes charges while a
 //! rule runs.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -13,12 +14,16 @@ use kube_cel::{KubeCelExt, cel};
 use regex::Regex;
 
 use super::eval::{Evaluation, Failure, Outcome, error};
+use super::program::Program;
 use super::size::{PATTERN, TRAVERSAL, scaled};
 use super::value::{as_key, as_optional, optional, size_of, type_of};
 use crate::schema::pattern;
 
 /// Work of one call into the library beside its arguments: it makes a scope and an expression.
 const LIBRARY_WORK: u64 = 40;
+
+/// Work of compiling a pattern that is only known when the rule runs: a millisecond at most.
+const PATTERN_WORK: u64 = 20_000;
 
 thread_local! {
     static LIBRARY: Context<'static> = Context::default().with_all();
@@ -61,7 +66,7 @@ pub(super) fn library(
     })
 }
 
-impl Evaluation<'_> {
+impl<'a> Evaluation<'a> {
     /// Calls a function or operator with evaluated arguments.
     pub(super) fn invoke(
         &mut self,
@@ -128,13 +133,14 @@ impl Evaluation<'_> {
         Ok(Value::Bool(false))
     }
 
-    fn pattern(&mut self, text: &str) -> Result<Regex, Failure> {
-        if let Some(known) = self.program.patterns.get(text) {
-            return Ok(known.clone());
+    /// A pattern the rule spells out is compiled already. It is lent: a copy would make its memory for matching anew.
+    fn pattern(&mut self, text: &str) -> Result<Cow<'a, Regex>, Failure> {
+        let program: &'a Program = self.program;
+        if let Some(known) = program.patterns.get(text) {
+            return Ok(Cow::Borrowed(known));
         }
-        // Compiling takes far longer than applying.
-        self.labour(1000 + 100 * text.len() as u64)?;
-        pattern::compile(text).map_err(error)
+        self.labour(PATTERN_WORK)?;
+        pattern::compile_small(text).map(Cow::Owned).map_err(error)
     }
 }
 

@@ -259,8 +259,7 @@ impl Checker {
         let receiver = self.check(target);
         let receiver = self.bindings.resolve(&receiver);
         let element = match (&receiver, name) {
-            (Type::List(of), "sortBy") => Type::clone(of),
-            (Type::Optional(of), "optMap" | "optFlatMap") => Type::clone(of),
+            (Type::List(of), "sortBy") | (Type::Optional(of), "optMap" | "optFlatMap") => Type::clone(of),
             (Type::Dyn | Type::Error | Type::Variable(_), _) => Type::Dyn,
             (other, _) => {
                 let message = format!("found no matching overload for '{name}' applied to '{other}.()'");
@@ -308,8 +307,7 @@ impl Checker {
 
     fn optional_element(&mut self, id: u64, kind: &Type) -> Type {
         match unwrap_optional(self.bindings.resolve(kind)) {
-            (kind, true) => kind,
-            (kind @ (Type::Dyn | Type::Error | Type::Variable(_)), false) => kind,
+            (kind, true) | (kind @ (Type::Dyn | Type::Error | Type::Variable(_)), false) => kind,
             (kind, false) => {
                 self.fault(id, format!("expected type 'optional_type({kind})' but found '{kind}'"));
                 kind
@@ -334,15 +332,12 @@ impl Checker {
         let depth = self.scope.len();
         self.scope.push((fold.accu_var.clone(), collected.clone()));
         let (first, second) = self.iteration(fold, &range);
-        match &fold.iter_var2 {
-            Some(name) => {
-                self.scope.push((fold.iter_var.clone(), first));
-                self.scope.push((name.clone(), second));
-            }
-            None => {
-                let is_list = matches!(range, Type::List(_));
-                self.scope.push((fold.iter_var.clone(), if is_list { second } else { first }));
-            }
+        if let Some(name) = &fold.iter_var2 {
+            self.scope.push((fold.iter_var.clone(), first));
+            self.scope.push((name.clone(), second));
+        } else {
+            let is_list = matches!(range, Type::List(_));
+            self.scope.push((fold.iter_var.clone(), if is_list { second } else { first }));
         }
         let condition = self.check(&fold.loop_cond);
         self.expect(&fold.loop_cond, &Type::Bool, &condition);
@@ -386,7 +381,7 @@ fn instantiate(kind: &Type, variables: &[Type; VARIABLES]) -> Type {
         Type::Variable(at) => variables[*at].clone(),
         Type::List(of) => Type::list(instantiate(of, variables)),
         Type::Optional(of) => Type::optional(instantiate(of, variables)),
-        Type::Type(of) => Type::Type(instantiate(of, variables).into()),
+        Type::Meta(of) => Type::Meta(instantiate(of, variables).into()),
         Type::Map(key, value) => Type::map(instantiate(key, variables), instantiate(value, variables)),
         other => other.clone(),
     }
@@ -434,11 +429,17 @@ fn type_named(name: &str) -> Option<Type> {
         "null_type" => Type::Null,
         "list" => Type::list(Type::Dyn),
         "map" => Type::map(Type::Dyn, Type::Dyn),
-        "type" | "dyn" | "optional_type" => Type::Dyn,
+        "type"
+        | "dyn"
+        | "optional_type"
+        | "kubernetes.URL"
+        | "kubernetes.Quantity"
+        | "kubernetes.Semver"
+        | "net.IP"
+        | "net.CIDR" => Type::Dyn,
         "google.protobuf.Timestamp" => Type::Timestamp,
         "google.protobuf.Duration" => Type::Duration,
-        "kubernetes.URL" | "kubernetes.Quantity" | "kubernetes.Semver" | "net.IP" | "net.CIDR" => Type::Dyn,
         _ => return None,
     };
-    Some(Type::Type(kind.into()))
+    Some(Type::Meta(kind.into()))
 }

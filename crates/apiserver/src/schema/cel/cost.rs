@@ -153,9 +153,8 @@ impl Estimate<'_> {
     }
 
     fn note_entries(&mut self, node: &IdedExpr, overload: &str, arguments: &[IdedExpr]) {
-        let (left, right) = match (overload, arguments) {
-            ("conditional", [_, left, right]) | ("add_list", [left, right]) => (left, right),
-            _ => return,
+        let (("conditional", [_, left, right]) | ("add_list", [left, right])) = (overload, arguments) else {
+            return;
         };
         if let (Some(left), Some(right)) = (self.entries_of(left), self.entries_of(right)) {
             self.entries.insert(node.id, right.or(left));
@@ -185,8 +184,8 @@ impl Estimate<'_> {
             let one = Entries { is_list: false, keys, values: self.size_or_unknown(&entry.value) };
             sizes = Some(sizes.map_or(one, |before| before.or(one)));
         }
-        let none = Entries { is_list: false, keys: Size::exactly(0), values: Size::exactly(0) };
-        self.entries.insert(node.id, sizes.unwrap_or(none));
+        let empty = Entries { is_list: false, keys: Size::exactly(0), values: Size::exactly(0) };
+        self.entries.insert(node.id, sizes.unwrap_or(empty));
         sum
     }
 
@@ -335,7 +334,7 @@ impl Estimate<'_> {
         let mut at = self.root;
         for step in steps {
             at = match (&at.shape, &**step) {
-                (Shape::List(of), "@items" | "@values") | (Shape::Map(of), "@items" | "@values") => of,
+                (Shape::List(of) | Shape::Map(of), "@items" | "@values") => of,
                 // Nothing bounds keys but the request, and the estimate takes them for short.
                 (Shape::Map(_), "@keys") => return Some(Size::up_to(0)),
                 (Shape::Object(fields), field) => fields.get(field)?,

@@ -235,7 +235,7 @@ impl<'a> Evaluation<'a> {
         let start = self.eval(&fold.accu_init)?;
         let depth = self.scope.len();
         self.scope.push((&fold.accu_var, start));
-        let rounds = self.rounds(&range, fold.iter_var2.is_some())?;
+        let rounds = rounds_over(&range, fold.iter_var2.is_some())?;
         for (first, second) in rounds {
             self.scope.push((&fold.iter_var, first));
             if let (Some(name), Some(second)) = (&fold.iter_var2, second) {
@@ -251,24 +251,6 @@ impl<'a> Evaluation<'a> {
         let result = self.eval(&fold.result);
         self.scope.truncate(depth);
         result
-    }
-
-    /// What a loop goes over: items or keys, or both with their index or value. Keys go in order.
-    fn rounds(&mut self, range: &Value, is_pair: bool) -> Result<Vec<(Value, Option<Value>)>, Failure> {
-        match range {
-            Value::List(items) if is_pair => {
-                let index = |at: usize| Value::Int(i64::try_from(at).unwrap_or(i64::MAX));
-                Ok(items.iter().enumerate().map(|(at, item)| (index(at), Some(item.clone()))).collect())
-            }
-            Value::List(items) => Ok(items.iter().map(|item| (item.clone(), None)).collect()),
-            Value::Map(map) => {
-                let mut entries: Vec<_> = map.map.iter().collect();
-                entries.sort_by_key(|(key, _)| *key);
-                let pairs = entries.into_iter();
-                Ok(pairs.map(|(key, value)| (Value::from(key), is_pair.then(|| value.clone()))).collect())
-            }
-            _ => Err(no_overload()),
-        }
     }
 
     /// One round: what is collected grows in place where the macro only adds to it.
@@ -399,6 +381,24 @@ impl<'a> Evaluation<'a> {
             Value::Bytes(bytes) => self.labour(bytes.len() as u64 / WORK_BYTES),
             _ => Ok(()),
         }
+    }
+}
+
+/// What a loop goes over: items or keys, or both with their index or value. Keys go in order.
+fn rounds_over(range: &Value, is_pair: bool) -> Result<Vec<(Value, Option<Value>)>, Failure> {
+    match range {
+        Value::List(items) if is_pair => {
+            let index = |at: usize| Value::Int(i64::try_from(at).unwrap_or(i64::MAX));
+            Ok(items.iter().enumerate().map(|(at, item)| (index(at), Some(item.clone()))).collect())
+        }
+        Value::List(items) => Ok(items.iter().map(|item| (item.clone(), None)).collect()),
+        Value::Map(map) => {
+            let mut entries: Vec<_> = map.map.iter().collect();
+            entries.sort_by_key(|(key, _)| *key);
+            let pairs = entries.into_iter();
+            Ok(pairs.map(|(key, value)| (Value::from(key), is_pair.then(|| value.clone()))).collect())
+        }
+        _ => Err(no_overload()),
     }
 }
 

@@ -32,12 +32,11 @@ pub fn faults(definition: &Value, before: Option<&Value>) -> Vec<Error> {
     let is_new = |schema: &Value| known.iter().all(|version| version["schema"]["openAPIV3Schema"] != *schema);
     // Kubernetes keeps a schema that all versions share in one place, and names that.
     let shared = schemas.first().filter(|first| schemas.iter().all(|schema| schema == *first));
-    let places: Vec<_> = match shared {
-        Some(schema) => vec![("spec.validation.openAPIV3Schema".to_owned(), *schema)],
-        None => {
-            let place = |at: usize| format!("spec.versions[{at}].schema.openAPIV3Schema");
-            schemas.iter().enumerate().map(|(at, schema)| (place(at), *schema)).collect()
-        }
+    let places: Vec<_> = if let Some(schema) = shared {
+        vec![("spec.validation.openAPIV3Schema".to_owned(), *schema)]
+    } else {
+        let place = |at: usize| format!("spec.versions[{at}].schema.openAPIV3Schema");
+        schemas.iter().enumerate().map(|(at, schema)| (place(at), *schema)).collect()
     };
     let judged = places.into_iter().filter(|(_, schema)| super::has_rules(schema) && is_new(schema));
     judged.flat_map(|(place, schema)| on_deep_stack(|| schema_faults(schema, &place))).collect()
@@ -169,7 +168,7 @@ impl Judge {
                 let detail = format!(
                     "oldSelf cannot be used on the uncorrelatable portion of the schema within {ancestor}"
                 );
-                self.invalid(format!("{place}.rule"), &Value::from(&*rule.rule).to_string(), &detail);
+                self.invalid(format!("{place}.rule"), &Value::from(&*rule.text).to_string(), &detail);
             }
             (false, _, Some(is_optional)) => {
                 let detail = "may not be set if oldSelf is not used in rule";

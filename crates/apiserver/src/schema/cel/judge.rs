@@ -224,7 +224,7 @@ impl Judge {
             },
         };
         let message = said.unwrap_or_else(|| match rule.rule.message.trim() {
-            "" => format!("failed rule: {}", rule.rule.rule.trim()),
+            "" => format!("failed rule: {}", rule.rule.text.trim()),
             message => message.to_owned(),
         });
         let field = format!("{}{}", place.path, normal_path(place.path, &rule.rule.field_path));
@@ -252,7 +252,7 @@ fn failed(message: &str, rule: &Compiled) -> String {
 /// The message of a rule, or else its text.
 fn name_of(rule: &Compiled) -> &str {
     match rule.rule.message.trim() {
-        "" => rule.rule.rule.trim(),
+        "" => rule.rule.text.trim(),
         message => message,
     }
 }
@@ -304,7 +304,7 @@ fn by_keys<'a>(node: &Node, old: Option<&'a Value>) -> HashMap<String, (usize, &
 }
 
 fn identity(item: &Value, keys: &[String]) -> String {
-    keys.iter().map(|key| format!("{}\n", item[key])).collect()
+    keys.iter().map(|key| item[key].to_string()).collect::<Vec<_>>().join("\n")
 }
 
 fn element(list: &Cel, at: usize) -> Option<Cel> {

@@ -27,7 +27,7 @@ use serde_json::Value;
 
 use self::program::Node;
 use self::source::on_deep_stack;
-use crate::field::Error;
+use crate::field::{Error, Kind};
 
 /// The key rules stand under.
 const KEY: &str = "x-kubernetes-validations";
@@ -46,6 +46,21 @@ impl Cel {
     pub fn judge(&self, new: &Value, old: Option<&Value>) -> Vec<Error> {
         judge::judge(&self.0, new, old)
     }
+
+    /// Judges an object about which something was found already. After errors that make the values other than the
+    /// schema promises, rules are not evaluated, and that is said instead.
+    pub fn judge_after(&self, errors: &mut Vec<Error>, new: &Value, old: Option<&Value>) {
+        if !errors.iter().any(|error| is_blocking(error.kind)) {
+            return errors.extend(self.judge(new, old));
+        }
+        let body = "Invalid value: null: some validation rules were not checked because the object was invalid; \
+                    correct the existing errors to complete validation";
+        errors.push(Error { kind: Kind::Invalid, field: "<nil>".to_owned(), body: body.to_owned() });
+    }
+}
+
+fn is_blocking(kind: Kind) -> bool {
+    matches!(kind, Kind::NotSupported | Kind::Required | Kind::TooLong | Kind::TooMany | Kind::TypeInvalid)
 }
 
 fn has_rules(schema: &Value) -> bool {

@@ -75,7 +75,7 @@ fn read_type(rest: &mut &'static str) -> Type {
         "list" => Type::List(inner()),
         "map" => Type::Map(inner(), inner()),
         "optional" => Type::Optional(inner()),
-        "type" => Type::Type(inner()),
+        "type" => Type::Meta(inner()),
         simple => return simple_type(simple),
     };
     *rest = rest.strip_prefix(')').expect("brackets of a type close");

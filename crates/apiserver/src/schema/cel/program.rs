@@ -110,13 +110,13 @@ impl Format {
 impl Compiled {
     fn read(json: &Value) -> Option<Self> {
         let rule: Rule = serde_json::from_value(json.clone()).ok()?;
-        if rule.rule.trim().is_empty() {
+        if rule.text.trim().is_empty() {
             return None;
         }
-        let program = Program::read(&rule.rule);
+        let program = Program::read(&rule.text);
         let message =
             Program::read(&rule.message_expression).ok().filter(|_| !rule.message_expression.is_empty());
-        Some(Self { program, message, rule })
+        Some(Self { rule, program, message })
     }
 }
 
@@ -130,7 +130,7 @@ impl Program {
             Expr::Call(call) if matches!(&*call.func_name, "matches" | "find" | "findAll") => {
                 for argument in &call.args {
                     if let Expr::Literal(LiteralValue::String(text)) = &argument.expr
-                        && let Ok(compiled) = pattern::compile(text.inner())
+                        && let Ok(compiled) = pattern::compile_small(text.inner())
                     {
                         patterns.insert(text.inner().to_owned(), compiled);
                     }

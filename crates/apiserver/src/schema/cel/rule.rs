@@ -17,7 +17,8 @@ use super::types::{Declared, Type};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Rule {
-    pub(super) rule: String,
+    #[serde(rename = "rule")]
+    pub(super) text: String,
     pub(super) message: String,
     pub(super) message_expression: String,
     pub(super) reason: Option<String>,
@@ -40,10 +41,10 @@ impl Rule {
     /// Checks the rule for values of this declaration.
     pub(super) fn check(&self, declared: &std::sync::Arc<Declared>) -> Findings {
         let mut findings = Findings::default();
-        if self.rule.trim().is_empty() {
+        if self.text.trim().is_empty() {
             return findings;
         }
-        match self.expression(&self.rule, declared) {
+        match self.expression(&self.text, declared) {
             Err(fault) => findings.fault = Some(format!("compilation failed: {fault}")),
             Ok((_, checked)) if !matches!(checked.result, Type::Bool) => {
                 findings.fault = Some("cel expression must evaluate to a bool".to_owned());
@@ -63,7 +64,7 @@ impl Rule {
         }
         match self.expression(&self.message_expression, declared) {
             Err(fault) => {
-                findings.message_fault = Some(format!("messageExpression compilation failed: {fault}"))
+                findings.message_fault = Some(format!("messageExpression compilation failed: {fault}"));
             }
             Ok((_, checked)) if !matches!(checked.result, Type::String) => {
                 findings.message_fault = Some("messageExpression must evaluate to a string".to_owned());
@@ -91,7 +92,7 @@ impl Rule {
         let or_null = |value: Option<String>| value.unwrap_or_else(|| "null".to_owned());
         let shown = format!(
             r#"{{"Rule":{},"Message":{},"MessageExpression":{},"Reason":{},"FieldPath":{},"OptionalOldSelf":{}}}"#,
-            text(&self.rule),
+            text(&self.text),
             text(&self.message),
             text(&self.message_expression),
             or_null(self.reason.as_deref().map(text)),

@@ -8,7 +8,7 @@ use super::types::Declared;
 
 fn findings(schema: &Value, rule: &str) -> Findings {
     let optional_old_self = rule.starts_with("/*").then_some(true);
-    let rule = Rule { rule: rule.trim_start_matches("/*").to_owned(), optional_old_self, ..Rule::default() };
+    let rule = Rule { text: rule.trim_start_matches("/*").to_owned(), optional_old_self, ..Rule::default() };
     let declared = Declared::read(schema, false).expect("the schema has a type");
     on_deep_stack(|| rule.check(&declared))
 }

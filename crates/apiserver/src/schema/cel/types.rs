@@ -46,7 +46,7 @@ pub(super) enum Type {
     Library(&'static str),
     Optional(Arc<Type>),
     /// The type of a type.
-    Type(Arc<Type>),
+    Meta(Arc<Type>),
     /// To be found by the checker.
     Variable(usize),
 }
@@ -93,7 +93,7 @@ impl fmt::Display for Type {
             Self::Object(declared) => &declared.name,
             Self::Library(name) => name,
             Self::Optional(of) => return write!(f, "optional_type({of})"),
-            Self::Type(of) => return write!(f, "type({of})"),
+            Self::Meta(of) => return write!(f, "type({of})"),
             Self::Variable(at) => return write!(f, "_var{at}"),
         };
         f.write_str(name)

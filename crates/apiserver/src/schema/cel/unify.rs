@@ -53,7 +53,9 @@ impl Bindings {
             return matches!(self.stand_for(*at, right), Standing::Fits);
         }
         match (left, right) {
-            (Type::Dyn | Type::Error, _) | (_, Type::Dyn | Type::Error) => true,
+            (Type::Dyn | Type::Error, _) | (_, Type::Dyn | Type::Error) | (Type::Meta(_), Type::Meta(_)) => {
+                true
+            }
             (Type::Null, other) | (other, Type::Null) => is_nullable(other),
             (Type::List(left), Type::List(right)) | (Type::Optional(left), Type::Optional(right)) => {
                 self.assign(left, right)
@@ -61,7 +63,6 @@ impl Bindings {
             (Type::Map(key, value), Type::Map(other_key, other_value)) => {
                 self.assign(key, other_key) && self.assign(value, other_value)
             }
-            (Type::Type(_), Type::Type(_)) => true,
             _ => same(left, right),
         }
     }
@@ -96,7 +97,7 @@ impl Bindings {
         match within {
             Type::Variable(at) if *at == variable => true,
             Type::Variable(at) => self.bound[*at].as_ref().is_some_and(|bound| self.occurs(variable, bound)),
-            Type::List(of) | Type::Optional(of) | Type::Type(of) => self.occurs(variable, of),
+            Type::List(of) | Type::Optional(of) | Type::Meta(of) => self.occurs(variable, of),
             Type::Map(key, value) => self.occurs(variable, key) || self.occurs(variable, value),
             _ => false,
         }
@@ -111,7 +112,7 @@ impl Bindings {
             }
             Type::List(of) => Type::List(inner(of)),
             Type::Optional(of) => Type::Optional(inner(of)),
-            Type::Type(of) => Type::Type(inner(of)),
+            Type::Meta(of) => Type::Meta(inner(of)),
             Type::Map(key, value) => Type::Map(inner(key), inner(value)),
             other => other.clone(),
         }
@@ -129,7 +130,7 @@ fn close(kind: Type) -> Type {
         Type::Variable(_) => Type::Dyn,
         Type::List(of) => Type::List(inner(&of)),
         Type::Optional(of) => Type::Optional(inner(&of)),
-        Type::Type(of) => Type::Type(inner(&of)),
+        Type::Meta(of) => Type::Meta(inner(&of)),
         Type::Map(key, value) => Type::Map(inner(&key), inner(&value)),
         other => other,
     }
@@ -149,7 +150,7 @@ pub(super) fn most_general(left: Type, right: Type) -> Type {
 
 fn is_less_specific(left: &Type, right: &Type) -> bool {
     match (left, right) {
-        (Type::Dyn | Type::Variable(_), _) => true,
+        (Type::Dyn | Type::Variable(_), _) | (Type::Meta(_), Type::Meta(_)) => true,
         (_, Type::Dyn | Type::Variable(_)) => false,
         (Type::List(left), Type::List(right)) | (Type::Optional(left), Type::Optional(right)) => {
             is_less_specific(left, right)
@@ -157,7 +158,6 @@ fn is_less_specific(left: &Type, right: &Type) -> bool {
         (Type::Map(key, value), Type::Map(other_key, other_value)) => {
             is_less_specific(key, other_key) && is_less_specific(value, other_value)
         }
-        (Type::Type(_), Type::Type(_)) => true,
         _ => same(left, right),
     }
 }
@@ -170,7 +170,7 @@ pub(super) fn same(left: &Type, right: &Type) -> bool {
         (Type::Variable(left), Type::Variable(right)) => left == right,
         (Type::List(left), Type::List(right))
         | (Type::Optional(left), Type::Optional(right))
-        | (Type::Type(left), Type::Type(right)) => same(left, right),
+        | (Type::Meta(left), Type::Meta(right)) => same(left, right),
         (Type::Map(key, value), Type::Map(other_key, other_value)) => {
             same(key, other_key) && same(value, other_value)
         }

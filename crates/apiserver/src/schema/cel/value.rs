@@ -80,6 +80,7 @@ pub(super) fn optional(value: Option<Value>) -> Value {
 }
 
 /// What is in an optional; `None` when it is no optional.
+#[expect(clippy::option_option, reason = "the outer says whether it is an optional, the inner what is in it")]
 pub(super) fn as_optional(value: &Value) -> Option<Option<&Value>> {
     let Value::Opaque(opaque) = value else { return None };
     opaque.downcast_ref::<OptionalValue>().map(OptionalValue::value)
