@@ -1,6 +1,7 @@
 //! Handlers: functions for what happens to an object (it was created, edited, a field of it changed, it goes) instead
 //! of one function for what it should be. Timers and daemons for what no event tells. On the same queue, cache,
-//! finalizers, journal and metrics as every controller: handlers complete a [`Controller`] as a reconcile function does.
+//! finalizers, journal and metrics as every controller: handlers complete a [`Controller`](crate::Controller) as a
+//! reconcile function does.
 //!
 //! **Invariant:** a handler that is through is not called again for the same state, over any number of restarts; one
 //! that is not will be. A crash between the end of a handler and the record of it is the one case of a repeat.

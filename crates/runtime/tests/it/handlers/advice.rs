@@ -113,6 +113,7 @@ async fn a_timer_polls_an_outside_system() {
             Ok(())
         });
     lab.run(|operator| operator.state(system).control(handlers));
+    lab.rest().await;
     gadget(&lab, "g", 1).await;
     let seen = async || get(&lab, "g").await.unwrap().status.unwrap().outside.unwrap();
     assert_eq!(seen().await, "cold");
