@@ -8,6 +8,7 @@
 mod error;
 mod logs;
 mod run;
+mod workloads;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -133,13 +134,13 @@ impl Builder {
         if let (Some(server), Some(authenticator)) = (server, authenticator) {
             plane.url = Some(server.url());
             plane.kubeconfig = Some(server.kubeconfig().to_owned());
-            let served = server.run(plane.api.clone(), authenticator, plane.stop.clone());
-            plane.tasks.spawn(async move { Ok(served.await?) });
+            let socket = server.run(plane.api.clone(), authenticator, plane.stop.clone());
+            plane.tasks.spawn(async move { Ok(socket.await?) });
         }
         if self.has_workloads {
             let operator = controllers::operator().time_and_chance(self.clock, self.entropy);
             let (client, stop) = (plane.client(), plane.users_stop.clone());
-            plane.users.spawn(async move { Ok(operator.run_on(client, stop).await?) });
+            plane.users.spawn(workloads::run(operator, client, Arc::clone(&plane.store), stop));
         }
         Ok(plane)
     }

@@ -139,7 +139,7 @@ mod tests {
         let object = ObjectMeta {
             labels: Some([("app".to_owned(), labels.to_owned())].into()),
             owner_references: references,
-            deletion_timestamp: is_dying.then(|| meta::Time(jiff::Timestamp::UNIX_EPOCH)),
+            deletion_timestamp: is_dying.then_some(meta::Time(jiff::Timestamp::UNIX_EPOCH)),
             ..ObjectMeta::default()
         };
         let selector = LabelSelector::parse("app=web").expect("a selector");

@@ -46,7 +46,8 @@ pub(crate) struct Container {
 pub(crate) struct Port {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
-    pub(crate) container_port: i32,
+    #[serde(rename = "containerPort")]
+    pub(crate) number: i32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) protocol: Option<String>,
 }

@@ -183,7 +183,8 @@ impl Run<'_> {
             }
             _ => {}
         }
-        self.create(job, due.at).await
+        // A Job is large, and held across the request.
+        Box::pin(self.create(job, due.at)).await
     }
 
     fn job(&self, at: Timestamp, zone: &TimeZone) -> Job {

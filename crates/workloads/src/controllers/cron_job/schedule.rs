@@ -97,8 +97,8 @@ impl Schedule {
                 // The day before as well: a clock change at midnight can bring it back.
                 let first = first.yesterday().unwrap_or(first);
                 let days = first.series(jiff::Span::new().days(1)).take(DAYS_MAX);
-                let days = days.filter(|day| calendar.has_day(*day));
-                days.filter_map(|day| calendar.first_of(day, after, zone)).next()
+                let mut days = days.filter(|day| calendar.has_day(*day));
+                days.find_map(|day| calendar.first_of(day, after, zone))
             }
         }
     }

@@ -79,7 +79,9 @@ impl View<'_> {
         for pod in self.pods {
             by_node.entry(pod.node()).or_default().push(pod);
         }
-        by_node.values_mut().for_each(|pods| pods.sort_by_key(|pod| (pod.created(), pod.name().to_owned())));
+        for pods in by_node.values_mut() {
+            pods.sort_by(|left, right| (left.created(), left.name()).cmp(&(right.created(), right.name())));
+        }
         by_node
     }
 
@@ -198,6 +200,7 @@ mod tests {
     }
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
     fn check_place(pod: Value, node: Value, expected: bool) {
         let mut spec = json!({"containers": []});
         spec.as_object_mut().unwrap().extend(pod.as_object().unwrap().clone());

@@ -145,6 +145,7 @@ mod tests {
     }
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
     fn check_limits(strategy: serde_json::Value, replicas: i32, expected: (i32, i32)) {
         let spec = json!({"replicas": replicas, "strategy": strategy, "selector": {}, "template": {}});
         let limits = Limits::of(&serde_json::from_value(spec).expect("a spec"));

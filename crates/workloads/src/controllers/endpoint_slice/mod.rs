@@ -42,7 +42,7 @@ async fn reconcile(service: Arc<Service>, cx: Context<Service>) -> Result {
     let Some(selector) = pod_selector(&service) else { return Ok(Action::await_change()) };
     let mut pods = cx.indexed::<Pod, _>(&PodsIn::of(&service.metadata))?;
     pods.retain(|pod| matches(&selector, &pod.metadata));
-    let groups = groups(&service, pods.iter().map(|pod| &**pod));
+    let groups = groups(&service, &pods);
     let existing: Vec<EndpointSlice> = cx
         .owned::<EndpointSlice>()?
         .iter()

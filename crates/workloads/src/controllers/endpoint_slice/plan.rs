@@ -3,6 +3,8 @@
 //! Endpoints stay in the slice they are in; what is new goes where there is room, then into new slices. So a Pod that
 //! comes or goes changes one slice, and a Service without Pods keeps an empty one that says it is minded.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::{ObjectReference, Service, ServicePort};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -29,11 +31,11 @@ pub(super) enum Change<'a> {
 }
 
 /// The groups a Service needs for these Pods; one empty group per family without any.
-pub(super) fn groups<'a>(service: &Service, pods: impl Iterator<Item = &'a Pod> + Clone) -> Vec<Group> {
+pub(super) fn groups(service: &Service, pods: &[Arc<Pod>]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for address_type in families(service) {
         let before = groups.len();
-        for pod in pods.clone().filter(|pod| !pod.is_finished()) {
+        for pod in pods.iter().filter(|pod| !pod.is_finished()) {
             let Some(address) = address(pod, &address_type) else { continue };
             let (ports, endpoint) = (ports(service, pod), endpoint(service, pod, address));
             let same = groups[before..].iter_mut().find(|group| group.ports == ports);
@@ -85,8 +87,7 @@ fn protocol(written: Option<&String>) -> String {
 
 fn target(port: &ServicePort, pod: &Pod) -> Option<i32> {
     match &port.target_port {
-        None => Some(port.port),
-        Some(IntOrString::Int(0)) => Some(port.port),
+        None | Some(IntOrString::Int(0)) => Some(port.port),
         Some(IntOrString::Int(number)) => Some(*number),
         Some(IntOrString::String(name)) => {
             let all = pod.spec.containers.iter().flat_map(|container| &container.ports);
@@ -94,7 +95,7 @@ fn target(port: &ServicePort, pod: &Pod) -> Option<i32> {
             let is_same = |one: &&crate::controllers::pod::Port| {
                 protocol(one.protocol.as_ref()) == protocol(port.protocol.as_ref())
             };
-            named.find(is_same).map(|one| one.container_port)
+            named.find(is_same).map(|one| one.number)
         }
     }
 }
@@ -211,12 +212,12 @@ mod tests {
         serde_json::from_value(service).unwrap()
     }
 
-    fn pod(number: usize, is_ready: bool) -> Pod {
+    fn pod(number: usize, is_ready: bool) -> Arc<Pod> {
         let pod = json!({"metadata": {"name": format!("p{number}"), "uid": number.to_string()},
             "spec": {"containers": [{"ports": [{"name": "http", "containerPort": 8080}]}]},
             "status": {"phase": "Running", "podIP": format!("10.0.{}.{}", number / 250, number % 250),
                        "conditions": [{"type": "Ready", "status": if is_ready { "True" } else { "False" }}]}});
-        serde_json::from_value(pod).unwrap()
+        Arc::new(serde_json::from_value(pod).unwrap())
     }
 
     fn slice(name: &str, group: &Group) -> EndpointSlice {
@@ -244,7 +245,7 @@ mod tests {
     #[test]
     fn pods_become_endpoints() {
         let pods = [pod(1, true), pod(2, false)];
-        let groups = groups(&service(), pods.iter());
+        let groups = groups(&service(), &pods);
         assert_eq!(groups.len(), 1);
         let ports: Vec<_> = groups[0].ports.iter().map(|port| (port.name.as_deref(), port.port)).collect();
         assert_eq!(ports, [(Some(""), Some(8080)), (Some("admin"), Some(9000))]);
@@ -255,14 +256,14 @@ mod tests {
 
     #[test]
     fn few_slices_change() {
-        let all: Vec<Pod> = (0..250).map(|number| pod(number, true)).collect();
-        let group = |pods: &[Pod]| groups(&service(), pods.iter());
+        let all: Vec<Arc<Pod>> = (0..250).map(|number| pod(number, true)).collect();
+        let group = |pods: &[Arc<Pod>]| groups(&service(), pods);
         assert_eq!(told(&changes(&[], group(&[]))), ["create 0"]);
         assert_eq!(told(&changes(&[], group(&all))), ["create 100", "create 100", "create 50"]);
         let empty = slice("e", &group(&[])[0]);
         let first = slice("a", &group(&all[..100])[0]);
         let second = slice("b", &group(&all[100..150])[0]);
-        assert_eq!(told(&changes(&[empty.clone()], group(&all[..1]))), ["update e 1"]);
+        assert_eq!(told(&changes(std::slice::from_ref(&empty), group(&all[..1]))), ["update e 1"]);
         assert!(changes(&[empty], group(&[])).is_empty());
         let both = [first, second];
         assert!(changes(&both, group(&all[..150])).is_empty());

@@ -213,10 +213,16 @@ impl<'a> Account<'a> {
     /// Is it decided how the Job ends?
     pub(super) fn verdict(&self) -> Option<Verdict> {
         if let Some(met) = self.condition("SuccessCriteriaMet") {
-            return Some(Verdict::Complete { reason: words(&met.reason), message: words(&met.message) });
+            return Some(Verdict::Complete {
+                reason: words(met.reason.as_deref()),
+                message: words(met.message.as_deref()),
+            });
         }
         if let Some(target) = self.condition("FailureTarget") {
-            return Some(Verdict::Failed { reason: words(&target.reason), message: words(&target.message) });
+            return Some(Verdict::Failed {
+                reason: words(target.reason.as_deref()),
+                message: words(target.message.as_deref()),
+            });
         }
         let policy = self.pods.iter().filter(|pod| self.is_failed(pod)).find_map(|pod| {
             match consequence(self.spec, pod) {
@@ -446,8 +452,8 @@ pub(super) fn is_suspended(spec: &JobSpec) -> bool {
     spec.suspend == Some(true)
 }
 
-fn words(text: &Option<String>) -> String {
-    text.clone().unwrap_or_default()
+fn words(text: Option<&str>) -> String {
+    text.unwrap_or_default().to_owned()
 }
 
 fn note(uids: &mut Option<Vec<String>>, pod: &Pod) {

@@ -71,7 +71,7 @@ async fn expire(job: &Job, spec: &JobSpec, finished: Timestamp, cx: &Context<Job
     let lifetime = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
     let age = Duration::try_from(cx.now().duration_since(finished)).unwrap_or_default();
     if age < lifetime {
-        return Ok(Action::requeue(lifetime - age));
+        return Ok(Action::requeue(lifetime.saturating_sub(age)));
     }
     cx.delete(job).await?;
     Ok(Action::await_change())

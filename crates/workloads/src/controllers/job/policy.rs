@@ -39,8 +39,8 @@ pub(super) fn consequence(spec: &JobSpec, pod: &Pod) -> Consequence {
 fn matched(rule: &PodFailurePolicyRule, pod: &Pod) -> Option<String> {
     let full_name = format!("{}/{}", pod.metadata.namespace.as_deref().unwrap_or_default(), pod.name());
     if let Some(codes) = &rule.on_exit_codes {
-        let statuses = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
-        let (name, code) = statuses.filter_map(|status| exit(status, codes)).next()?;
+        let mut statuses = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
+        let (name, code) = statuses.find_map(|status| exit(status, codes))?;
         return Some(format!("Container {name} for pod {full_name} failed with exit code {code}"));
     }
     let patterns = rule.on_pod_conditions.as_deref().unwrap_or_default();
@@ -93,6 +93,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
     fn check_failure(rules: Value, status: Value, expected: Consequence) {
         let spec = json!({"template": {}, "podFailurePolicy": {"rules": rules}});
         let pod = json!({"metadata": {"name": "p", "namespace": "n"}, "status": status});
@@ -118,6 +119,7 @@ mod tests {
     }
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
     fn check_success(rule: Value, completed: &str, expected: bool) {
         let policy = serde_json::from_value(json!({"rules": [rule]})).unwrap();
         assert_eq!(satisfied(Some(&policy), &Indexes::parse(completed, 10), 10).is_some(), expected);

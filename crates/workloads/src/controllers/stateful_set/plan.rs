@@ -184,6 +184,7 @@ mod tests {
     }
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
     fn check(spec: Value, text: &str, expected: &str) {
         let mut full = json!({"selector": {}, "template": {}, "replicas": 3});
         full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());

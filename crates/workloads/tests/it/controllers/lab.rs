@@ -66,8 +66,8 @@ impl Lab {
         tasks.spawn(keeper.run(CancellationToken::new()));
         let client = Client::new(server, "default");
         let operator = controllers::operator().time_and_chance(clock, Entropy::seeded(8));
-        let (served, stop) = (client.clone(), CancellationToken::new());
-        tasks.spawn(async move { operator.run_on(served, stop).await.unwrap() });
+        let (own, stop) = (client.clone(), CancellationToken::new());
+        tasks.spawn(async move { operator.run_on(own, stop).await.unwrap() });
         let lab = Self { client, tasks };
         lab.rest().await;
         lab
