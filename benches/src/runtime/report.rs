@@ -46,7 +46,7 @@ impl Row {
     fn new(name: String, unit: &'static str, ours: f64, theirs: Option<f64>, target: Target) -> Self {
         let is_reached = match (target, theirs) {
             (Target::AtLeast(bound), _) => ours >= bound,
-            (Target::TimesMore(factor), Some(theirs)) => ours >= theirs * factor,
+            (Target::TimesMore(factor), Some(theirs)) => ours > 0.0 && ours >= theirs * factor,
             (Target::TimesLess(factor), Some(theirs)) => ours <= theirs / factor,
             _ => true,
         };
