@@ -22,8 +22,9 @@ use crate::schema::pattern;
 /// Work of one call into the library beside its arguments: it makes a scope and an expression.
 const LIBRARY_WORK: u64 = 40;
 
-/// Work of compiling a pattern that is only known when the rule runs: a millisecond at most.
-const PATTERN_WORK: u64 = 20_000;
+/// Work of compiling a pattern that is only known when the rule runs, some milliseconds at worst: two hundred of them
+/// use up the budget of an object.
+const PATTERN_WORK: u64 = 100_000;
 
 thread_local! {
     static LIBRARY: Context<'static> = Context::default().with_all();
