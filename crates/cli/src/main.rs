@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
+mod demo;
 mod folder;
+mod new;
 mod up;
 
 /// Small objects by the thousand, made and dropped by several threads: what this allocator is for.
@@ -25,6 +27,8 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Up(up::Up),
+    Demo(demo::Demo),
+    New(new::New),
 }
 
 fn main() -> ExitCode {
@@ -33,9 +37,11 @@ fn main() -> ExitCode {
         return code;
     }
     let arguments = Arguments::parse();
-    log();
+    log(arguments.command.quietest());
     let result = match arguments.command {
         Command::Up(up) => up.run(),
+        Command::Demo(demo) => demo.run(),
+        Command::New(new) => new.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -46,11 +52,21 @@ fn main() -> ExitCode {
     }
 }
 
+impl Command {
+    /// From which level on it logs unless told: what the demo breaks is no news.
+    fn quietest(&self) -> tracing::Level {
+        match self {
+            Self::Demo(_) => tracing::Level::ERROR,
+            Self::Up(_) | Self::New(_) => tracing::Level::WARN,
+        }
+    }
+}
+
 /// Warnings by default; `HOMEOSTAT_LOG=debug` or `HOMEOSTAT_LOG=homeostat_apiserver=debug` says more.
-fn log() {
+fn log(level: tracing::Level) {
     let filter = EnvFilter::builder()
         .with_env_var("HOMEOSTAT_LOG")
-        .with_default_directive(tracing::Level::WARN.into())
+        .with_default_directive(level.into())
         .from_env_lossy();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }

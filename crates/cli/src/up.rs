@@ -116,7 +116,7 @@ impl Up {
 }
 
 /// Cancels `stop` at the first ctrl-c or SIGTERM; ends when it is cancelled.
-fn stop_on_signal(stop: CancellationToken) -> std::io::Result<impl Future<Output = ()>> {
+pub(crate) fn stop_on_signal(stop: CancellationToken) -> std::io::Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {
         tokio::select! {

@@ -73,12 +73,12 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(status: Value, expected: &str) {
+    fn check(status: &Value, expected: &str) {
         let pod: Pod = serde_json::from_value(json!({ "status": status })).unwrap();
         assert_eq!(health(Some(&pod)).reason, expected);
     }
 
-    fn container(name: &str, ready: bool, state: Value, last: Value) -> Value {
+    fn container(name: &str, ready: bool, state: &Value, last: &Value) -> Value {
         json!([{
             "name": name, "image": "", "imageID": "", "restartCount": 0, "ready": ready,
             "state": state, "lastState": last,
@@ -88,19 +88,17 @@ mod tests {
     #[test]
     fn a_pod_in_one_word() {
         assert_eq!(health(None).reason, "Starting");
-        check(json!({}), "Starting");
+        check(&json!({}), "Starting");
         let ended = |code: i32| json!({"terminated": {"exitCode": code}});
         let waits = json!({"waiting": {"reason": "CrashLoopBackOff"}});
-        let prepare =
-            |state, last| json!({"initContainerStatuses": container("prepare", false, state, last)});
-        check(prepare(ended(127), json!({})), "PostgresNotInstalled");
-        check(prepare(waits.clone(), ended(127)), "PostgresNotInstalled");
-        check(prepare(ended(1), json!({})), "PrepareFailed");
-        check(prepare(json!({"running": {}}), ended(1)), "Starting");
-        let serve =
-            |ready, state, last| json!({"containerStatuses": container("postgres", ready, state, last)});
-        check(serve(true, json!({"running": {}}), json!({})), "Ready");
-        check(serve(false, json!({"running": {}}), json!({})), "Starting");
-        check(serve(false, waits, ended(1)), "Crashed");
+        let prepare = |state: Value, last: Value| json!({"initContainerStatuses": container("prepare", false, &state, &last)});
+        check(&prepare(ended(127), json!({})), "PostgresNotInstalled");
+        check(&prepare(waits.clone(), ended(127)), "PostgresNotInstalled");
+        check(&prepare(ended(1), json!({})), "PrepareFailed");
+        check(&prepare(json!({"running": {}}), ended(1)), "Starting");
+        let serve = |ready, state: Value, last: Value| json!({"containerStatuses": container("postgres", ready, &state, &last)});
+        check(&serve(true, json!({"running": {}}), json!({})), "Ready");
+        check(&serve(false, json!({"running": {}}), json!({})), "Starting");
+        check(&serve(false, waits, ended(1)), "Crashed");
     }
 }

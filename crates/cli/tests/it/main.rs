@@ -5,12 +5,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod demo;
 mod hostile;
 mod kill;
 mod ledger;
+mod new;
 mod pods;
 mod program;
 mod rollouts;
 mod server;
 mod up;
+mod walks;
 mod wire;

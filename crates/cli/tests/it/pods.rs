@@ -9,7 +9,7 @@ use tokio::process::Command;
 use crate::server::{PATIENCE, Server, eventually};
 
 /// What kubectl printed, if it ended well.
-async fn kubectl(server: &Server, arguments: &[&str]) -> Result<String, String> {
+pub(crate) async fn kubectl(server: &Server, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new("kubectl")
         .arg("--kubeconfig")
         .arg(&server.kubeconfig)
@@ -22,7 +22,7 @@ async fn kubectl(server: &Server, arguments: &[&str]) -> Result<String, String> 
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
 
-async fn told(server: &Server, arguments: &[&str]) -> String {
+pub(crate) async fn told(server: &Server, arguments: &[&str]) -> String {
     kubectl(server, arguments).await.unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"))
 }
 

@@ -123,7 +123,7 @@ impl Lab {
 
     /// The kubelet's part: PostgreSQL answers.
     pub(crate) async fn serve(&self, pod: &str) {
-        let serving = container("postgres", true, json!({"running": {"startedAt": "2026-02-10T20:30:00Z"}}));
+        let serving = container("postgres", true, &json!({"running": {"startedAt": "2026-02-10T20:30:00Z"}}));
         let status = json!({
             "phase": "Running", "podIP": "127.0.0.1", "containerStatuses": [serving],
             "conditions": [{"type": "Ready", "status": "True"}],
@@ -139,6 +139,6 @@ impl Lab {
     }
 }
 
-pub(crate) fn container(name: &str, ready: bool, state: Value) -> Value {
+pub(crate) fn container(name: &str, ready: bool, state: &Value) -> Value {
     json!({"name": name, "image": "", "imageID": "", "restartCount": 0, "ready": ready, "state": state})
 }

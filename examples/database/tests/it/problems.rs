@@ -11,7 +11,7 @@ use crate::lab::{Lab, container};
 async fn without_postgres_it_says_what_to_install() {
     let lab = Lab::start().await;
     lab.create("orders", json!({})).await;
-    let prepare = container("prepare", false, json!({"terminated": {"exitCode": 127}}));
+    let prepare = container("prepare", false, &json!({"terminated": {"exitCode": 127}}));
     lab.mark("orders-0", json!({"phase": "Pending", "initContainerStatuses": [prepare]})).await;
     let (reason, message) = lab.condition("orders", "Ready").await;
     assert_eq!(reason, "PostgresNotInstalled");

@@ -10,5 +10,4 @@ mod jobs;
 mod kubelet;
 mod lab;
 mod replica_sets;
-mod restarts;
 mod stateful_sets;

@@ -1,0 +1,131 @@
+//! The timeline: one line per thing that happened, with the time since the start. In colours on a terminal, plain on a pipe.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use homeostat_core::Clock;
+use tokio::time::Instant;
+
+/// Columns of the second field: `StatefulSet/orders` and a little more.
+const WHO_WIDTH: usize = 26;
+
+/// What sort of line it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// Something was seen.
+    Seen,
+    /// We did something.
+    Did,
+    /// We broke something.
+    Broke,
+    /// What we waited for came.
+    Healed,
+    /// It did not come.
+    Failed,
+}
+
+impl Mark {
+    /// The word, and its colour as a terminal knows it.
+    fn face(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Seen => ("", "2"),
+            Self::Did => ("apply", "36"),
+            Self::Broke => ("break", "33"),
+            Self::Healed => ("ok", "32"),
+            Self::Failed => ("FAILED", "31"),
+        }
+    }
+}
+
+/// Where the timeline is written. Clones write to the same.
+#[derive(Clone)]
+pub(super) struct Board(Arc<Inner>);
+
+struct Inner {
+    clock: Clock,
+    start: Instant,
+    has_colours: bool,
+    /// What was said last of each.
+    last: Mutex<BTreeMap<String, String>>,
+}
+
+impl Board {
+    pub(super) fn new() -> Self {
+        let clock = Clock::system();
+        let has_colours = std::io::stdout().is_terminal();
+        Self(Arc::new(Inner { clock, start: clock.instant(), has_colours, last: Mutex::default() }))
+    }
+
+    /// The time since an instant.
+    pub(super) fn since(&self, earlier: Instant) -> Duration {
+        self.0.clock.since(earlier)
+    }
+
+    pub(super) fn clock(&self) -> Clock {
+        self.0.clock
+    }
+
+    /// A heading.
+    pub(super) fn chapter(&self, words: &str) {
+        let words =
+            if self.0.has_colours { format!("\n\x1b[1m{words}\x1b[0m\n") } else { format!("\n{words}\n") };
+        write(&words);
+    }
+
+    /// A line.
+    pub(super) fn line(&self, mark: Mark, who: &str, words: &str) {
+        let (word, colour) = mark.face();
+        let time = format!("{:7.2} s", self.since(self.0.start).as_secs_f64());
+        write(&if self.0.has_colours {
+            format!("\x1b[2m{time}\x1b[0m  \x1b[{colour}m{word:<6}  {who:<WHO_WIDTH$}  {words}\x1b[0m\n")
+        } else {
+            format!("{time}  {word:<6}  {who:<WHO_WIDTH$}  {words}\n")
+        });
+    }
+
+    /// A line about how something is, unless that was said last.
+    pub(super) fn seen(&self, who: &str, words: &str) {
+        let is_new = {
+            let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
+            last.insert(who.to_owned(), words.to_owned()).as_deref() != Some(words)
+        };
+        if is_new {
+            self.line(Mark::Seen, who, words);
+        }
+    }
+
+    /// A line without time or mark.
+    pub(super) fn note(&self, words: &str) {
+        write(&format!("{words}\n"));
+    }
+}
+
+/// A reader that is gone is no reason to stop.
+fn write(text: &str) {
+    let mut out = std::io::stdout();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// A duration as people read it: `340 ms`, `2.4 s`.
+pub(super) fn short(time: Duration) -> String {
+    if time < Duration::from_secs(1) {
+        format!("{} ms", time.as_millis())
+    } else {
+        format!("{:.1} s", time.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_short() {
+        let check = |millis, expected: &str| assert_eq!(short(Duration::from_millis(millis)), expected);
+        check(0, "0 ms");
+        check(999, "999 ms");
+        check(1250, "1.2 s");
+    }
+}

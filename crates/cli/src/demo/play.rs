@@ -1,0 +1,113 @@
+//! What scenes are made of: apply an object, break something, wait until it is as it should be, and remember what was not.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::time::Duration;
+
+use homeostat::k8s_openapi::NamespaceResourceScope;
+use homeostat::kube::Resource;
+use homeostat::kube::api::{Patch, PatchParams};
+use homeostat::serde::Serialize;
+use homeostat::serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::board::{Board, Mark, short};
+use super::stage::Stage;
+
+/// Between two looks: only spares the processor.
+pub(super) const PAUSE: Duration = Duration::from_millis(10);
+
+/// The longest wait for one thing. On two busy cores the slowest, a first `initdb`, takes some seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The same after something failed already: what hangs together fails together.
+const PATIENCE_LOST: Duration = Duration::from_secs(5);
+
+/// A demonstration under way.
+pub(super) struct Play<'a> {
+    pub(super) stage: &'a Stage,
+    pub(super) board: &'a Board,
+    failures: Vec<String>,
+}
+
+impl<'a> Play<'a> {
+    pub(super) fn new(stage: &'a Stage, board: &'a Board) -> Self {
+        Self { stage, board, failures: Vec::new() }
+    }
+
+    /// What did not come, in words.
+    pub(super) fn failures(self) -> Vec<String> {
+        self.failures
+    }
+
+    /// Applies an object, given as people write it.
+    pub(super) async fn apply<K>(&mut self, name: &str, words: &str, object: Value)
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    {
+        let who = format!("{}/{name}", K::kind(&()));
+        self.board.line(Mark::Did, &who, words);
+        let mut object = object;
+        object["apiVersion"] = K::api_version(&()).into();
+        object["kind"] = K::kind(&()).into();
+        object["metadata"]["name"] = name.into();
+        let params = PatchParams::apply("demo").force();
+        let applied = self.stage.api::<K>().patch(name, &params, &Patch::Apply(object)).await;
+        self.did(&who, applied.map(drop));
+    }
+
+    /// Says what is broken now.
+    pub(super) fn broke(&self, who: &str, words: &str) {
+        self.board.line(Mark::Broke, who, words);
+    }
+
+    /// Notes a step that could not be made.
+    pub(super) fn did<E: std::fmt::Display>(&mut self, who: &str, outcome: Result<(), E>) {
+        if let Err(error) = outcome {
+            self.failed(who, &error.to_string());
+        }
+    }
+
+    pub(super) fn failed(&mut self, who: &str, words: &str) {
+        self.board.line(Mark::Failed, who, words);
+        self.failures.push(format!("{who}: {words}"));
+    }
+
+    /// Waits until `look` finds what it looks for, and says how long it took. Nothing found in time is a failure.
+    pub(super) async fn until<T, F>(
+        &mut self,
+        who: &str,
+        words: &str,
+        mut look: impl FnMut() -> F,
+    ) -> Option<T>
+    where
+        F: Future<Output = Option<T>>,
+    {
+        let start = self.board.clock().instant();
+        let patience = if self.failures.is_empty() { PATIENCE } else { PATIENCE_LOST };
+        let found = tokio::time::timeout(patience, async {
+            loop {
+                if let Some(found) = look().await {
+                    return found;
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        });
+        match found.await {
+            Ok(found) => {
+                let took = short(self.board.since(start));
+                self.board.line(Mark::Healed, who, &format!("{words}, after {took}"));
+                Some(found)
+            }
+            Err(_) => {
+                self.failed(who, &format!("not within {}: {words}", short(patience)));
+                None
+            }
+        }
+    }
+}
+
+/// A value as JSON, to look into.
+pub(super) fn json(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}

@@ -1,0 +1,37 @@
+//! PostgreSQL's own client, where there is one: the proof that a database answers.
+
+use std::path::{Path, PathBuf};
+
+use tokio::process::Command;
+
+/// How to reach a database.
+pub(super) struct Login {
+    pub(super) port: u16,
+    pub(super) name: String,
+    pub(super) password: String,
+}
+
+/// Is there a `psql`? In the path, or where Debian hides it.
+pub(super) fn find() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let hidden = versions.map(|version| version.path().join("bin"));
+    let found = std::env::split_paths(&path).chain(hidden).map(|folder| folder.join("psql"));
+    found.into_iter().find(|program| program.is_file())
+}
+
+/// What the database answers.
+pub(super) async fn ask(program: &Path, login: &Login, sql: &str) -> Result<String, String> {
+    let output = Command::new(program)
+        .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--host=127.0.0.1"])
+        .arg(format!("--port={}", login.port))
+        .args(["--username", &login.name, "--dbname", &login.name, "--command", sql])
+        .env("PGPASSWORD", &login.password)
+        .env("PGCONNECT_TIMEOUT", "5")
+        .kill_on_drop(true)
+        .output()
+        .await
+        .map_err(|error| error.to_string())?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}

@@ -1,0 +1,82 @@
+//! A Deployment whose Pods are processes of this machine.
+
+use homeostat::kube::api::{DeleteParams, ListParams};
+use homeostat::prelude::*;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::demo::play::{Play, json};
+
+const NAME: &str = "web";
+const REPLICAS: usize = 2;
+
+pub(super) async fn ask(play: &mut Play<'_>) {
+    let container =
+        json!({"name": "web", "image": "none", "command": ["sh", "-c", "echo up; exec sleep 3600"]});
+    let template = json!({"metadata": {"labels": {"app": NAME}}, "spec": {"containers": [container]}});
+    let spec =
+        json!({"replicas": REPLICAS, "selector": {"matchLabels": {"app": NAME}}, "template": template});
+    play.apply::<Deployment>(NAME, "two replicas of a process", json!({ "spec": spec })).await;
+}
+
+pub(super) async fn come_true(play: &mut Play<'_>) {
+    all_ready(play, "both replicas run", |_| true).await;
+}
+
+pub(super) async fn break_and_heal(play: &mut Play<'_>) {
+    let Some(pod) = ready(play).await.into_iter().next() else { return };
+    let name = name_of(&pod);
+    play.broke(&format!("Pod/{name}"), "the Pod is deleted");
+    let deleted = play.stage.api::<Pod>().delete(&name, &DeleteParams::default()).await;
+    play.did("Deployment/web", deleted.map(drop));
+    all_ready(play, "another replica runs", |pods| pods.iter().all(|pod| name_of(pod) != name)).await;
+
+    let Some(pod) = ready(play).await.into_iter().next() else { return };
+    let (name, pid) = (name_of(&pod), pid_of(&pod));
+    play.broke(&format!("Pod/{name}"), &format!("its process {} is killed", pid.unwrap_or_default()));
+    let killed = kill(pid);
+    play.did("Deployment/web", killed);
+    all_ready(play, "the process was started again", |pods| {
+        pods.iter().any(|pod| name_of(pod) == name && pid_of(pod).is_some() && pid_of(pod) != pid)
+    })
+    .await;
+}
+
+/// Kills the process.
+pub(super) fn kill(pid: Option<i32>) -> Result<(), String> {
+    let pid = pid.and_then(Pid::from_raw).ok_or("no process was found")?;
+    kill_process(pid, Signal::KILL).map_err(|error| error.to_string())
+}
+
+/// The process of a Pod's first container.
+pub(super) fn pid_of(pod: &Value) -> Option<i32> {
+    pod["status"]["containerStatuses"][0]["containerID"].as_str()?.strip_prefix("process://")?.parse().ok()
+}
+
+pub(super) fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    pod["metadata"]["deletionTimestamp"].is_null()
+        && conditions
+            .is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
+}
+
+fn name_of(pod: &Value) -> String {
+    pod["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}
+
+/// The replicas that are ready.
+async fn ready(play: &Play<'_>) -> Vec<Value> {
+    let pods = play.stage.api::<Pod>().list(&ListParams::default().labels("app=web")).await;
+    pods.into_iter().flatten().map(|pod| json(&pod)).filter(is_ready).collect()
+}
+
+async fn all_ready(play: &mut Play<'_>, words: &str, is_fine: impl Fn(&[Value]) -> bool) {
+    let pods = play.stage.api::<Pod>();
+    let selector = ListParams::default().labels("app=web");
+    play.until("Deployment/web", words, || async {
+        let pods = pods.list(&selector).await.ok()?;
+        let ready: Vec<Value> = pods.iter().map(json).filter(is_ready).collect();
+        (ready.len() == REPLICAS && is_fine(&ready)).then_some(())
+    })
+    .await;
+}

@@ -1,0 +1,122 @@
+//! What runs: a control plane in memory with workloads and a node, the cloud of shapes, and the operators of the examples.
+
+use std::error::Error;
+use std::fs::{Permissions, set_permissions};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
+
+use homeostat::Operator;
+use homeostat::embedded::{ControlPlane, NodeOptions};
+use homeostat::kube::api::ListParams;
+use homeostat::kube::{Api, Client, Resource};
+use homeostat_core::Entropy;
+use homeostat_example_at::At;
+use homeostat_example_database::{Database, Settings};
+use homeostat_example_shapes::server::{self, Running};
+use homeostat_example_shapes::{Options, Shape};
+use serde_json::Value;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::board::{Board, Mark};
+use super::cloud::Cloud;
+use super::spectator;
+use crate::folder::TemporaryFolder;
+
+/// PostgreSQL is another user when this one is root, and must be able to pass through to its data.
+const PASSABLE: u32 = 0o711;
+
+/// Everything that runs.
+pub(super) struct Stage {
+    plane: ControlPlane,
+    cloud: Running,
+    operators: JoinSet<Result<(), homeostat::runtime::Error>>,
+    stop: CancellationToken,
+    _folders: [TemporaryFolder; 2],
+}
+
+impl Stage {
+    pub(super) async fn build(board: &Board) -> Result<Self, Box<dyn Error>> {
+        let entropy = Entropy::system();
+        let (home, databases) = (TemporaryFolder::create(&entropy)?, TemporaryFolder::create(&entropy)?);
+        set_permissions(databases.path(), Permissions::from_mode(PASSABLE))?;
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let plane = ControlPlane::builder()
+            .listen(anywhere, home.path().join("kubeconfig"))
+            .workloads(true)
+            .node(NodeOptions::new())
+            .start()
+            .await?;
+        board.line(Mark::Healed, "control plane", plane.url().unwrap_or_default());
+        let cloud = server::start(anywhere).await?;
+        board.line(Mark::Healed, "cloud of shapes", &cloud.url());
+        let settings = Settings::in_folder(databases.path());
+        let (operators, stop) = (JoinSet::new(), CancellationToken::new());
+        let mut stage = Self { plane, cloud, operators, stop, _folders: [home, databases] };
+        stage.run(homeostat_example_at::operator());
+        stage.run(homeostat_example_database::operator(settings));
+        stage.run(homeostat_example_shapes::operator(&stage.cloud.url(), &Options::default()));
+        stage.served::<At>().await;
+        stage.served::<Database>().await;
+        stage.served::<Shape>().await;
+        board.line(Mark::Healed, "operators", "at, database and shapes run");
+        stage.run(spectator::operator(board));
+        Ok(stage)
+    }
+
+    fn run(&mut self, operator: Operator) {
+        self.operators.spawn(operator.run_on(self.plane.client(), self.stop.clone()));
+    }
+
+    /// Waits until objects of this kind are served: its operator brings the definition along.
+    async fn served<K>(&self)
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let path = K::url_path(&(), None);
+        let request = || homeostat::kube::core::Request::new(path.clone()).list(&ListParams::default());
+        while let Ok(request) = request() {
+            if self.client().request::<Value>(request).await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(super::play::PAUSE).await;
+        }
+    }
+
+    pub(super) fn client(&self) -> Client {
+        self.plane.client()
+    }
+
+    pub(super) fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = homeostat::k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client(), "default")
+    }
+
+    pub(super) fn cloud(&self) -> Cloud {
+        Cloud::new(&self.cloud.url())
+    }
+
+    /// What people can do now.
+    pub(super) fn invite(&self, board: &Board) {
+        let kubeconfig = self.plane.kubeconfig().map(|file| file.display().to_string()).unwrap_or_default();
+        board.chapter("your turn; ctrl-c ends it");
+        board.note(&format!("  export KUBECONFIG={kubeconfig}"));
+        board.note("  kubectl get ats,databases,shapes,deployments,pods");
+        board.note("  kubectl describe database orders");
+        board.note("  kubectl delete pod --all");
+        board.note(&format!("  the shapes are at {}", self.cloud.url()));
+    }
+
+    /// Ends operators, processes and server, and removes the folders.
+    pub(super) async fn stop(mut self) -> Result<(), Box<dyn Error>> {
+        self.stop.cancel();
+        let mut outcome: Result<(), Box<dyn Error>> = Ok(());
+        while let Some(ended) = self.operators.join_next().await {
+            outcome = outcome.and(ended.map_err(Into::into).and_then(|ended| ended.map_err(Into::into)));
+        }
+        let ended = self.plane.stop().await;
+        outcome.and(ended.map_err(Into::into))
+    }
+}
