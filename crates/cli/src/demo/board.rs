@@ -96,9 +96,10 @@ impl Board {
         }
     }
 
-    /// A line without time or mark.
-    pub(super) fn note(&self, words: &str) {
-        write(&format!("{words}\n"));
+    /// Lines below a heading, as they are.
+    pub(super) fn notes(&self, heading: &str, lines: &[String]) {
+        self.chapter(heading);
+        write(&(lines.join("\n") + "\n"));
     }
 }
 

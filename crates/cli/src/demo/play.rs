@@ -93,17 +93,13 @@ impl<'a> Play<'a> {
                 tokio::time::sleep(PAUSE).await;
             }
         });
-        match found.await {
-            Ok(found) => {
-                let took = short(self.board.since(start));
-                self.board.line(Mark::Healed, who, &format!("{words}, after {took}"));
-                Some(found)
-            }
-            Err(_) => {
-                self.failed(who, &format!("not within {}: {words}", short(patience)));
-                None
-            }
+        if let Ok(found) = found.await {
+            let took = short(self.board.since(start));
+            self.board.line(Mark::Healed, who, &format!("{words}, after {took}"));
+            return Some(found);
         }
+        self.failed(who, &format!("not within {}: {words}", short(patience)));
+        None
     }
 }
 

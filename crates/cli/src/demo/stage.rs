@@ -101,12 +101,14 @@ impl Stage {
     /// What people can do now.
     pub(super) fn invite(&self, board: &Board) {
         let kubeconfig = self.plane.kubeconfig().map(|file| file.display().to_string()).unwrap_or_default();
-        board.chapter("your turn; ctrl-c ends it");
-        board.note(&format!("  export KUBECONFIG={kubeconfig}"));
-        board.note("  kubectl get ats,databases,shapes,deployments,pods");
-        board.note("  kubectl describe database orders");
-        board.note("  kubectl delete pod --all");
-        board.note(&format!("  the shapes are at {}", self.cloud.url()));
+        let lines = [
+            format!("  export KUBECONFIG={kubeconfig}"),
+            "  kubectl get ats,databases,shapes,deployments,pods".to_owned(),
+            "  kubectl describe database orders".to_owned(),
+            "  kubectl delete pod --all".to_owned(),
+            format!("  the shapes are at {}", self.cloud.url()),
+        ];
+        board.notes("your turn; ctrl-c ends it", &lines);
     }
 
     /// Ends operators, processes and server, and removes the folders.

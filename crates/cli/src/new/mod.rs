@@ -66,7 +66,8 @@ impl New {
             None if built.is_dir() => built.to_owned(),
             None => return Ok(format!("{:?}", env!("CARGO_PKG_VERSION"))),
         };
-        Ok(format!("{{ path = {:?} }}", fs::canonicalize(folder)?))
+        let folder = fs::canonicalize(folder)?.display().to_string();
+        Ok(format!("{{ path = {folder:?} }}"))
     }
 }
 
