@@ -20,8 +20,9 @@ use super::report::{Row, Target};
 /// thousand keys are through in a millisecond, of which nobody can tell the rate.
 const KEYS: [(usize, u32); 3] = [(1_000, 50), (100_000, 2), (1_000_000, 1)];
 
-/// Who is not done by then is judged by what it did.
+/// Who is not done so long after its first reconcile is judged by what it did; before it, a million objects are read.
 const PATIENCE: Duration = Duration::from_secs(20);
+const READING_MAX: Duration = Duration::from_secs(60);
 
 /// The slowest rate beside the fastest. A thousand objects fit the processor's caches and a million do not: half is
 /// what memory costs, and a queue that grows with its keys would be far below it.
@@ -75,6 +76,7 @@ impl Tally {
 struct Count {
     left: AtomicUsize,
     first: std::sync::OnceLock<Instant>,
+    begun: Notify,
     done: Notify,
 }
 
@@ -83,12 +85,16 @@ impl Count {
         Arc::new(Self {
             left: AtomicUsize::new(keys),
             first: std::sync::OnceLock::new(),
+            begun: Notify::new(),
             done: Notify::new(),
         })
     }
 
     fn hit(&self) {
-        self.first.get_or_init(Instant::now);
+        self.first.get_or_init(|| {
+            self.begun.notify_one();
+            Instant::now()
+        });
         if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.done.notify_one();
         }
@@ -96,6 +102,7 @@ impl Count {
 
     /// How many reconciles, and the time from the first to the last or until patience ends.
     async fn rate(&self, keys: usize) -> (u32, Duration) {
+        let _ = tokio::time::timeout(READING_MAX, self.begun.notified()).await;
         let _ = tokio::time::timeout(PATIENCE, self.done.notified()).await;
         let done = keys - self.left.load(Ordering::Relaxed);
         let elapsed = self.first.get().map_or(PATIENCE, Instant::elapsed);

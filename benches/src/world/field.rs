@@ -77,11 +77,6 @@ impl Field {
         self.lock().count
     }
 
-    /// Waits until no call has come for a while: the first reconciles are over.
-    pub(super) async fn all_quiet(&self) {
-        tokio::time::sleep(Duration::from_secs(3)).await;
-    }
-
     /// Waits until all is as wanted again; tells when that was.
     pub(super) async fn repaired(&self) -> Instant {
         loop {

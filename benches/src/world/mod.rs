@@ -4,6 +4,8 @@
 mod cluster;
 mod field;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::Args;
@@ -12,7 +14,7 @@ use field::{Count, Field};
 use homeostat_core::journal::Entry;
 use homeostat_runtime::world::{Limits, Outside, Ownership};
 use homeostat_runtime::{CancellationToken, Operator};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use crate::figure::{Figure, Target, print};
@@ -86,15 +88,20 @@ async fn measure(size: usize) -> Result<Cost, Box<dyn std::error::Error>> {
         .limits(limits);
     let operator = Operator::new(OPERATOR).control(outside.control());
     let (sender, mut passes) = mpsc::unbounded_channel();
-    operator.journal().fold(move |record| {
-        if matches!(record.entry, Entry::Surveyed { .. }) {
-            let _ = sender.send(Instant::now());
+    let (settled, all_settled) = (AtomicUsize::new(0), Arc::new(Notify::new()));
+    let quiet_now = all_settled.clone();
+    operator.journal().fold(move |record| match record.entry {
+        Entry::Surveyed { .. } => drop(sender.send(Instant::now())),
+        // The last of the first reconciles: from now on only passes are measured.
+        Entry::Settled { .. } if settled.fetch_add(1, Ordering::Relaxed) + 1 == size => {
+            quiet_now.notify_one()
         }
+        _ => {}
     });
     let stop = CancellationToken::new();
     let running = tokio::spawn(operator.run_on(cluster.client(), stop.clone()));
     passes.recv().await.ok_or("the operator ended")?;
-    field.all_quiet().await;
+    all_settled.notified().await;
     field.ask_for_pass();
     let quiet = passes.recv().await.ok_or("the operator ended")? - field.began();
     let memory_mb = memory_mb()? - before;

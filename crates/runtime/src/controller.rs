@@ -318,8 +318,7 @@ impl<K: Kind> Part for Complete<K> {
         let scope = Scope { labels: controller.labels, ..ground.scope.clone() };
         let cache = ground.caches.declare::<K>(&scope);
         let (journal, fence) = (ground.journal.clone(), ground.fence.clone());
-        let inbox =
-            Inbox::new(controller.config, ground.entropy.clone(), journal, source.clone(), fence.clone());
+        let inbox = Inbox::new(controller.config, &ground.entropy, journal, source.clone(), fence.clone());
         main::follow(&cache, &inbox, controller.predicate);
         let mut freshness = vec![cache.watch_freshness()];
         let memo = Arc::<Memo>::default();

@@ -132,9 +132,8 @@ impl<K: Kind> Engine<K> {
     async fn call(self: &Arc<Self>, object: Arc<K>, work: &Work, handler: &Handler<K>) -> Result<Action> {
         let context = self.context(object.clone(), work);
         // The call itself may panic as well as its future.
-        let handled = async { handler(object, context.clone()).await };
-        let handled = AssertUnwindSafe(handled).catch_unwind().await;
-        let result = handled.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic))));
+        let run = AssertUnwindSafe(async { handler(object, context.clone()).await });
+        let result = run.catch_unwind().await.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic))));
         let written = match context.status_patch(result.as_ref().err()) {
             Some(patch) => Box::pin(context.put_status(&patch)).await,
             None => Ok(()),

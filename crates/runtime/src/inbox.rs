@@ -67,6 +67,7 @@ impl Seat {
 }
 
 /// A run that is over.
+#[derive(Clone, Copy)]
 pub(crate) struct Ended<'a> {
     pub(crate) work: &'a Work,
     pub(crate) outcome: Outcome,
@@ -84,12 +85,12 @@ impl Drop for Seat {
 impl Inbox {
     pub(crate) fn new(
         config: Config,
-        entropy: Entropy,
+        entropy: &Entropy,
         journal: Journal,
         source: Source,
         fence: Fence,
     ) -> Self {
-        let queue = Mutex::new(Manned { queue: Queue::new(config, &entropy), workers: 0 });
+        let queue = Mutex::new(Manned { queue: Queue::new(config, entropy), workers: 0 });
         Self(Arc::new(Shared {
             queue,
             running: Mutex::default(),
@@ -225,7 +226,7 @@ mod tests {
     fn a_key_added_after_the_last_look_finds_a_free_seat() {
         let journal = Journal::new(Clock::system());
         let fence = Fence::new(Right::Unlimited);
-        let inbox = Inbox::new(Config::default(), Entropy::seeded(1), journal, "test".into(), fence);
+        let inbox = Inbox::new(Config::default(), &Entropy::seeded(1), journal, "test".into(), fence);
         let key = Key::new("", "things", "a", "x");
         inbox.add(&key, Cause::Created, Urgency::Edit);
         let now = Instant::now();

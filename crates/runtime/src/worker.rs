@@ -121,6 +121,7 @@ fn note_start(inbox: &Inbox, work: &mut Work) {
 }
 
 /// When a run was, and whether its worker takes another key.
+#[derive(Clone, Copy)]
 struct Times {
     started: Instant,
     now: Instant,

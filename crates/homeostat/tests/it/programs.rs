@@ -15,6 +15,10 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Looks until there is something to see.
 #[track_caller]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "other processes live in real time, and no runtime is here to wait with"
+)]
 pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     for _ in 0..PATIENCE.as_millis() / LOOK.as_millis() {
         if let Some(seen) = look() {

@@ -264,16 +264,16 @@ impl<K: Kind> Cache<K> {
     }
 
     /// The object does not decode: kept out of sight until it changes. Nobody is told that it is gone, for it is not.
-    pub(crate) fn quarantine(&self, key: Key, error: String, is_list: bool) {
+    pub(crate) fn quarantine(&self, key: &Key, error: String, is_list: bool) {
         {
             let mut state = self.write();
-            if let Some(entry) = state.objects.remove(&key) {
-                self.follow(&state, &key, entry.visible().map(Arc::as_ref), None);
+            if let Some(entry) = state.objects.remove(key) {
+                self.follow(&state, key, entry.visible().map(Arc::as_ref), None);
             }
             let epoch = state.epoch;
             state.poison.insert(key.clone(), Poison { error, epoch });
         }
-        self.tell_poison(&key, is_list);
+        self.tell_poison(key, is_list);
     }
 
     /// We wrote this state: readers see it from now on.

@@ -125,7 +125,7 @@ fn a_poison_object_is_out_of_sight_and_comes_back() {
     let cache = Cache::new();
     let told = told(&cache);
     cache.observe(map("x", 1, "o"), false);
-    cache.quarantine(key::<ConfigMap>("a", "x"), "data: expected a map".into(), true);
+    cache.quarantine(&key::<ConfigMap>("a", "x"), "data: expected a map".into(), true);
     assert!(cache.is_empty() && cache.owned_by("o").is_empty());
     assert_eq!(cache.quarantined().len(), 1);
     assert_eq!(told.lock().unwrap().len(), 1, "it is not gone, so nobody is told so");
@@ -138,7 +138,7 @@ fn a_poison_object_is_out_of_sight_and_comes_back() {
 fn a_relist_forgets_poison_that_is_gone() {
     let cache: Cache<ConfigMap> = Cache::new();
     cache.begin_list();
-    cache.quarantine(key::<ConfigMap>("a", "x"), "bad".into(), true);
+    cache.quarantine(&key::<ConfigMap>("a", "x"), "bad".into(), true);
     cache.end_list(Revision::new(1));
     assert_eq!(cache.quarantined().len(), 1);
     listed(&cache, vec![], 2);

@@ -184,7 +184,7 @@ impl<K: Kind> Feed<K> {
                 tracing::warn!(object = %key, %error, "object does not decode and is left out until it changes");
                 self.journal
                     .record(&self.source, Entry::Quarantined { object: key.clone(), error: error.clone() });
-                self.cache.quarantine(key, error, is_list);
+                self.cache.quarantine(&key, error, is_list);
             }
         }
     }

@@ -299,12 +299,8 @@ impl Lab {
             Server::Here { .. } => 1,
             Server::Remote { .. } => seconds.clamp(1, STEPS_MAX),
         };
-        for step in 0..steps {
-            let until = Duration::from_secs(seconds) * u32::try_from(step + 1).unwrap()
-                / u32::try_from(steps).unwrap();
-            let from =
-                Duration::from_secs(seconds) * u32::try_from(step).unwrap() / u32::try_from(steps).unwrap();
-            tokio::time::sleep(until - from).await;
+        for _ in 0..steps {
+            tokio::time::sleep(Duration::from_secs(seconds) / u32::try_from(steps).unwrap()).await;
             self.quiet().await;
         }
         self.rest().await;

@@ -89,6 +89,7 @@ impl Folder {
 }
 
 /// Locks the file; waits a moment for a process that was killed and is not quite gone.
+#[expect(clippy::disallowed_methods, reason = "opening a store blocks; nothing else runs on this thread yet")]
 fn lock_patiently(file: &fs::File) -> Result<(), TryLockError> {
     for _ in 0..LOCK_ATTEMPTS {
         match file.try_lock() {

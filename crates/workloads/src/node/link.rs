@@ -4,7 +4,7 @@
 //! started again and the mirror is replaced by what it knows; requests lost on the way are made again by the next
 //! reconcile, because requests may be repeated.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -57,6 +57,8 @@ pub(crate) struct Link {
     triggers: mpsc::Sender<Target>,
     tickets: AtomicU64,
     executions: Mutex<HashMap<u64, oneshot::Sender<Executed>>>,
+    /// Pods the keeper was asked to forget: once is enough, and what it still says of them is nothing to us.
+    forgotten: Mutex<HashSet<String>>,
 }
 
 /// The end that moves lines: a task of the node.
@@ -91,6 +93,7 @@ impl Link {
             triggers,
             tickets: AtomicU64::new(0),
             executions: Mutex::default(),
+            forgotten: Mutex::default(),
         });
         // The first line is all there is: reconciles must not begin without it.
         let first = timeout(START_LIMIT, connection.lines.next_line()).await;
@@ -120,9 +123,19 @@ impl Link {
 
     /// Forgets a Pod that is gone, here and at the keeper.
     pub(crate) fn forget(&self, pod: &str) -> io::Result<()> {
-        self.ask(Ask::Forget { pod: pod.to_owned() })?;
+        let mut forgotten = self.forgotten();
+        if !forgotten.contains(pod) {
+            self.ask(Ask::Forget { pod: pod.to_owned() })?;
+            forgotten.insert(pod.to_owned());
+        }
         self.lock().remove(pod);
         Ok(())
+    }
+
+    /// Only these Pods still have files: the others need not be remembered as forgotten.
+    pub(crate) fn keep_forgotten(&self, with_files: &[String]) {
+        let with_files: HashSet<&String> = with_files.iter().collect();
+        self.forgotten().retain(|pod| with_files.contains(pod));
     }
 
     /// Runs a command beside a container.
@@ -145,6 +158,7 @@ impl Link {
     fn observe(&self, line: &str) -> Vec<Target> {
         match serde_json::from_str(line) {
             Ok(Tell::Known(all)) => self.replace(all),
+            Ok(Tell::Changed(runs)) if self.forgotten().contains(&runs.id.pod) => Vec::new(),
             Ok(Tell::Changed(runs)) => {
                 let target = target_of(&runs.owner);
                 self.lock().entry(runs.id.pod.clone()).or_default().insert(runs.id.container.clone(), *runs);
@@ -165,6 +179,8 @@ impl Link {
     }
 
     fn replace(&self, all: Vec<Runs>) -> Vec<Target> {
+        // A new connection: what was asked on the old one may be lost.
+        self.forgotten().clear();
         let mut state = self.lock();
         state.clear();
         let mut targets = Vec::new();
@@ -178,6 +194,10 @@ impl Link {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, PodRuns>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forgotten(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.forgotten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn executions(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Executed>>> {

@@ -47,7 +47,9 @@ async fn sweep(node: Arc<Node>, cx: Context<Node>) -> Result {
             ground.link.forget(&uid)?;
         }
     }
-    for uid in ground.layout.pods_with_files() {
+    let with_files = ground.layout.pods_with_files();
+    ground.link.keep_forgotten(&with_files);
+    for uid in with_files {
         // A Pod that never ran, or whose records were lost, still may have files.
         if !known.contains(uid.as_str()) {
             ground.link.forget(&uid)?;

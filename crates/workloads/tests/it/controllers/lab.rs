@@ -43,6 +43,9 @@ impl<K> Namespaced for K where
 
 pub(crate) struct Lab {
     pub(crate) client: Client,
+    clock: Clock,
+    /// Ends the controllers that run.
+    stop: CancellationToken,
     tasks: JoinSet<()>,
 }
 
@@ -65,12 +68,24 @@ impl Lab {
         let mut tasks = JoinSet::new();
         tasks.spawn(keeper.run(CancellationToken::new()));
         let client = Client::new(server, "default");
-        let operator = controllers::operator().time_and_chance(clock, Entropy::seeded(8));
-        let (own, stop) = (client.clone(), CancellationToken::new());
-        tasks.spawn(async move { operator.run_on(own, stop).await.unwrap() });
-        let lab = Self { client, tasks };
+        let mut lab = Self { client, clock, stop: CancellationToken::new(), tasks };
+        lab.run_controllers(8);
         lab.rest().await;
         lab
+    }
+
+    fn run_controllers(&mut self, seed: u64) {
+        let operator = controllers::operator().time_and_chance(self.clock, Entropy::seeded(seed));
+        let (client, stop) = (self.client.clone(), self.stop.clone());
+        self.tasks.spawn(async move { operator.run_on(client, stop).await.unwrap() });
+    }
+
+    /// Stops the controllers and starts them anew, with nothing remembered.
+    pub(crate) async fn restart(&mut self) {
+        std::mem::take(&mut self.stop).cancel();
+        self.rest().await;
+        self.run_controllers(9);
+        self.pass(60).await;
     }
 
     /// Waits until nothing moves without the clock.

@@ -10,4 +10,5 @@ mod jobs;
 mod kubelet;
 mod lab;
 mod replica_sets;
+mod restarts;
 mod stateful_sets;
