@@ -79,7 +79,9 @@ pub(super) fn print(rows: &[Row], as_json: bool) {
         return;
     }
     println!("{:<58} {:>10} {:>12}  {:<13} {:>8}", "", "homeostat", "kube-runtime", "unit", "target");
-    rows.iter().for_each(|row| println!("{}", row.line()));
+    for row in rows {
+        println!("{}", row.line());
+    }
 }
 
 fn number(value: f64) -> String {

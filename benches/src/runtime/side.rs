@@ -71,7 +71,7 @@ impl Side {
     pub(super) fn start(self, client: Client, setup: Setup<'_>, deed: Deed) -> Running {
         match self {
             Self::Ours => ours(client, setup, deed),
-            Self::Theirs => theirs(client, setup, deed),
+            Self::Theirs => theirs(&client, setup, deed),
         }
     }
 }
@@ -108,19 +108,19 @@ fn ours(client: Client, setup: Setup<'_>, deed: Deed) -> Running {
     Running { stop, task: tokio::spawn(async move { run.await.expect("it ends well") }) }
 }
 
-fn theirs(client: Client, setup: Setup<'_>, deed: Deed) -> Running {
+fn theirs(client: &Client, setup: Setup<'_>, deed: Deed) -> Running {
     let config = match setup.labels {
         Some(labels) => watcher::Config::default().labels(labels),
         None => watcher::Config::default(),
     };
     let mut controller = kube_runtime::Controller::new(Api::<ConfigMap>::all(client.clone()), config);
     if setup.with_children {
-        controller = owns::<Secret>(controller, &client);
-        controller = owns::<Service>(controller, &client);
-        controller = owns::<ServiceAccount>(controller, &client);
-        controller = owns::<Endpoints>(controller, &client);
-        controller = owns::<LimitRange>(controller, &client);
-        controller = owns::<PersistentVolumeClaim>(controller, &client);
+        controller = owns::<Secret>(controller, client);
+        controller = owns::<Service>(controller, client);
+        controller = owns::<ServiceAccount>(controller, client);
+        controller = owns::<Endpoints>(controller, client);
+        controller = owns::<LimitRange>(controller, client);
+        controller = owns::<PersistentVolumeClaim>(controller, client);
     }
     if let Some(limit) = setup.concurrency {
         controller = controller.with_config(kube_runtime::controller::Config::default().concurrency(limit));

@@ -94,7 +94,7 @@ async fn measure(size: usize) -> Result<Cost, Box<dyn std::error::Error>> {
         Entry::Surveyed { .. } => drop(sender.send(Instant::now())),
         // The last of the first reconciles: from now on only passes are measured.
         Entry::Settled { .. } if settled.fetch_add(1, Ordering::Relaxed) + 1 == size => {
-            quiet_now.notify_one()
+            quiet_now.notify_one();
         }
         _ => {}
     });

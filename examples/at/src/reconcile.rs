@@ -19,7 +19,7 @@ async fn reconcile(at: Arc<At>, cx: Context<At>) -> Result<Action> {
     let pod = cx.owned::<Pod>()?.into_iter().next();
     let step = match next(&at, pod.as_deref(), cx.now()) {
         Ok(step) => step,
-        Err(error) => return Err(refuse(&at, &cx, error)),
+        Err(error) => return Err(refuse(&at, &cx, &error)),
     };
     match step {
         Step::Wait(left) => {
@@ -35,7 +35,7 @@ async fn reconcile(at: Arc<At>, cx: Context<At>) -> Result<Action> {
 }
 
 /// A schedule that cannot be read: only an edit of the At helps.
-fn refuse(at: &At, cx: &Context<At>, error: jiff::Error) -> Fault {
+fn refuse(at: &At, cx: &Context<At>, error: &jiff::Error) -> Fault {
     let message = format!(
         "the schedule {:?} is no time as RFC 3339 has it, such as 2026-07-03T02:00:00Z: {error}",
         at.spec.schedule

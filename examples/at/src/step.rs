@@ -89,6 +89,7 @@ mod tests {
 
     const DUE: &str = "2026-02-10T20:35:00Z";
 
+    #[expect(clippy::needless_pass_by_value, reason = "rows are written in place")]
     #[track_caller]
     fn check(phase: Option<&str>, pod: Option<Value>, now: &str, expected: Step) {
         let mut at = At::new("demo", crate::AtSpec { schedule: DUE.to_owned(), command: String::new() });

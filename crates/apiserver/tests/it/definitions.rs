@@ -24,6 +24,7 @@ fn definition() -> Value {
             "additionalPrinterColumns": [{"name": "Watts", "type": "integer", "jsonPath": ".spec.watts"}]}]}})
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "specs are written in place with json!")]
 fn lamp(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "demo.dev/v1", "kind": "Lamp", "metadata": {"name": name}, "spec": spec})
 }

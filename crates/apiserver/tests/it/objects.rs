@@ -208,11 +208,11 @@ async fn a_scale_is_a_whole_number_or_refused() {
     plane.post(path, body).await.expect(201);
     let scale = format!("{path}/d/scale");
     for wrong in [json!("x"), json!(1.5), json!([]), json!(3_000_000_000_u64)] {
-        let patch = json!({"spec": {"replicas": wrong}});
-        let refused = plane.patch(&scale, MERGE, patch.clone()).await;
-        assert!(matches!(refused.code, 400 | 422), "{patch}: {}", refused.body);
+        let change = json!({"spec": {"replicas": wrong}});
+        let refused = plane.patch(&scale, MERGE, change.clone()).await;
+        assert!(matches!(refused.code, 400 | 422), "{change}: {}", refused.body);
         let mut whole = plane.get(&scale).await.expect(200);
-        whole["spec"] = patch["spec"].clone();
+        whole["spec"] = change["spec"].clone();
         plane.put(&scale, whole).await.expect(400);
     }
     assert_eq!(plane.get(&scale).await.expect(200)["spec"]["replicas"], 3);

@@ -91,14 +91,14 @@ async fn applied_lists_merge_by_their_keys() {
 /// A quadratic step here once took a minute, and the server with it.
 #[tokio::test]
 async fn many_conflicts_take_time_in_proportion() {
+    const KEYS: usize = 10_000;
     let plane = Plane::start().await;
     let body = |value: &str| {
         let data = (0..KEYS).map(|at| (format!("key-{at}"), json!(value))).collect::<serde_json::Map<_, _>>();
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data})
     };
-    const KEYS: usize = 10_000;
     let path = |manager: &str| format!("{MAPS}/a?fieldManager={manager}");
-    let start = std::time::Instant::now();
+    let start = tokio::time::Instant::now();
     plane.patch(&path("one"), APPLY, body("1")).await.expect(201);
     let once = start.elapsed();
     let refused = plane.patch(&path("two"), APPLY, body("2")).await.expect(409);
@@ -112,9 +112,9 @@ async fn many_conflicts_take_time_in_proportion() {
 #[tokio::test]
 async fn no_patch_nests_an_object_too_deep() {
     let plane = Plane::start().await;
-    let path = "/apis/apps/v1/namespaces/default/controllerrevisions/a";
+    let revision = "/apis/apps/v1/namespaces/default/controllerrevisions/a";
     let body = json!({"metadata": {"name": "a"}, "revision": 1, "data": {"x": {}}});
-    plane.post(path.strip_suffix("/a").unwrap(), body.clone()).await.expect(201);
+    plane.post(revision.strip_suffix("/a").unwrap(), body.clone()).await.expect(201);
     let doubling = |times: usize| {
         let mut place = "/data/x".to_owned();
         let mut operations = Vec::new();
@@ -126,18 +126,18 @@ async fn no_patch_nests_an_object_too_deep() {
         Value::Array(operations)
     };
     for times in [7, 14] {
-        plane.patch(path, JSON_PATCH, doubling(times)).await.expect(422);
+        plane.patch(revision, JSON_PATCH, doubling(times)).await.expect(422);
     }
     let adding =
         (0..300).map(|at| json!({"op": "add", "path": format!("/data{}", "/x".repeat(at + 1)), "value": {}}));
-    plane.patch(path, JSON_PATCH, adding.collect()).await.expect(422);
+    plane.patch(revision, JSON_PATCH, adding.collect()).await.expect(422);
     let mut deep = json!(1);
     for _ in 0..124 {
         deep = json!({ "x": deep });
     }
     let mut replaced = body;
     replaced["data"] = deep;
-    plane.put(path, replaced).await.expect(400);
-    plane.get(path).await.expect(200);
-    plane.delete(path).await.expect(200);
+    plane.put(revision, replaced).await.expect(400);
+    plane.get(revision).await.expect(200);
+    plane.delete(revision).await.expect(200);
 }

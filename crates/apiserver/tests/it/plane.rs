@@ -32,7 +32,7 @@ pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 /// A running server; stops when dropped.
 pub(crate) struct Plane {
     server: ApiServer,
-    _stop: Arc<DropGuard>,
+    stop: Arc<DropGuard>,
 }
 
 /// What the server answered.
@@ -56,7 +56,7 @@ impl Plane {
         let (server, keeper) = ApiServer::builder(Arc::new(Memory::new())).build().await.unwrap();
         let stop = CancellationToken::new();
         tokio::spawn(keeper.run(stop.clone()));
-        let plane = Self { server, _stop: Arc::new(stop.drop_guard()) };
+        let plane = Self { server, stop: Arc::new(stop.drop_guard()) };
         plane.until("/api/v1/namespaces/default/serviceaccounts/default", |answer| answer.code == 200).await;
         plane
     }
@@ -65,7 +65,7 @@ impl Plane {
     pub(crate) fn acting_as(&self, name: &str, groups: &[&str]) -> Self {
         let groups = groups.iter().map(|&group| group.into()).collect();
         let identity = Identity { name: name.into(), groups, ..Identity::default() };
-        Self { server: self.server.acting_as(identity), _stop: Arc::clone(&self._stop) }
+        Self { server: self.server.acting_as(identity), stop: Arc::clone(&self.stop) }
     }
 
     async fn send(&self, method: &str, path: &str, media: &str, accept: &str, body: Bytes) -> Response<Body> {
@@ -128,7 +128,7 @@ impl Plane {
         };
         match tokio::time::timeout(PATIENCE, looking).await {
             Ok(answer) => answer,
-            Err(_) => panic!("{path} is still {}", self.get(path).await.body),
+            Err(elapsed) => panic!("{path} is still {} ({elapsed})", self.get(path).await.body),
         }
     }
 

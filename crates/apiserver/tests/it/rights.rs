@@ -8,8 +8,8 @@ const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const EVERYBODY: &[&str] = &["system:authenticated"];
 
 async fn allow(plane: &Plane, user: &str, rules: Value) {
-    let roles = format!("{RBAC}/namespaces/default/roles");
-    plane.post(&roles, json!({"metadata": {"name": user}, "rules": rules})).await.expect(201);
+    let role = json!({"metadata": {"name": user}, "rules": rules});
+    plane.post(&format!("{RBAC}/namespaces/default/roles"), role).await.expect(201);
     let binding = json!({"metadata": {"name": user},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]});

@@ -36,8 +36,8 @@ fn program(place: &str, build: &[&str]) -> PathBuf {
     if !program.exists() {
         let release: &[&str] = if cfg!(debug_assertions) { &[] } else { &["--release"] };
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let built = Command::new(cargo).arg("build").args(build).args(release).status().unwrap();
-        assert!(built.success(), "{place} does not build");
+        let outcome = Command::new(cargo).arg("build").args(build).args(release).status().unwrap();
+        assert!(outcome.success(), "{place} does not build");
     }
     program
 }
