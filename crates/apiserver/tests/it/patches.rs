@@ -116,12 +116,12 @@ async fn no_patch_nests_an_object_too_deep() {
     let body = json!({"metadata": {"name": "a"}, "revision": 1, "data": {"x": {}}});
     plane.post(revision.strip_suffix("/a").unwrap(), body.clone()).await.expect(201);
     let doubling = |times: usize| {
-        let mut place = "/data/x".to_owned();
+        let mut target = "/data/x".to_owned();
         let mut operations = Vec::new();
         for _ in 0..times {
-            operations.push(json!({"op": "copy", "from": "/data/x", "path": format!("{place}/x")}));
-            let depth = place.matches('x').count();
-            place = format!("/data{}", "/x".repeat(depth * 2));
+            operations.push(json!({"op": "copy", "from": "/data/x", "path": format!("{target}/x")}));
+            let depth = target.matches('x').count();
+            target = format!("/data{}", "/x".repeat(depth * 2));
         }
         Value::Array(operations)
     };
