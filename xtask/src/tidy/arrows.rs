@@ -42,12 +42,27 @@ const TABLE: &[Row] = &[
         optional: &[STORE, APISERVER, WORKLOADS, SIM, CONSOLE],
         tests: &[STORE, APISERVER, SIM],
     },
-    Row { package: "homeostat-cli", always: EVERYTHING, optional: EVERYTHING, tests: EVERYTHING },
+    Row { package: "homeostat-cli", always: EVERYTHING_AND_DEMO, optional: EVERYTHING, tests: EVERYTHING },
     Row { package: "homeostat-bench", always: EVERYTHING, optional: EVERYTHING, tests: EVERYTHING },
     Row { package: "xtask", always: &[], optional: &[], tests: &[] },
 ];
 
 const EVERYTHING: &[&str] = &[CORE, STORE, APISERVER, RUNTIME, WORKLOADS, SIM, CONSOLE, FACADE];
+
+/// What `homeostat demo` shows.
+const EVERYTHING_AND_DEMO: &[&str] = &[
+    CORE,
+    STORE,
+    APISERVER,
+    RUNTIME,
+    WORKLOADS,
+    SIM,
+    CONSOLE,
+    FACADE,
+    "homeostat-example-at",
+    "homeostat-example-database",
+    "homeostat-example-shapes",
+];
 
 /// An example is a user: it sees the façade, and the simulator only to test itself.
 const EXAMPLE: Row = Row { package: "an example", always: &[FACADE], optional: &[], tests: &[SIM] };
