@@ -5,9 +5,9 @@
 //!          ├─ owns ─▶ Service      a stable name
 //!          └─ owns ─▶ StatefulSet ──▶ Pod: `prepare` makes the data folder, `postgres` serves it
 //! ```
-//! Reading order: [`database`] (what people write and read), [`reconcile`] (the loop: children, then status),
-//! [`children`] (what should be, built from the spec), [`observe`] (what is), [`problem`] (which errors are worth a retry),
-//! [`cleanup`] (the data folder's end), [`settings`] (what the operator's user decides).
+//! Reading order: `database` (what people write and read), `reconcile` (the loop: children, then status),
+//! `children` (what should be, built from the spec), `observe` (what is), `problem` (which errors are worth a retry),
+//! `cleanup` (the data folder's end), `settings` (what the operator's user decides).
 
 mod children;
 mod cleanup;
