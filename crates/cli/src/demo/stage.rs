@@ -26,6 +26,10 @@ use crate::folder::TemporaryFolder;
 /// PostgreSQL is another user when this one is root, and must be able to pass through to its data.
 const PASSABLE: u32 = 0o711;
 
+/// How long the cloud may take to show what was made: it is in this process, and a shape deleted this soon after it was
+/// made counts as not shown yet.
+const SETTLE_SECONDS: u64 = 1;
+
 /// Everything that runs.
 pub(super) struct Stage {
     plane: ControlPlane,
@@ -55,7 +59,8 @@ impl Stage {
         let mut stage = Self { plane, cloud, operators, stop, _folders: [home, databases] };
         stage.run(homeostat_example_at::operator());
         stage.run(homeostat_example_database::operator(settings));
-        stage.run(homeostat_example_shapes::operator(&stage.cloud.url(), &Options::default()));
+        let options = Options { settle: SETTLE_SECONDS, ..Options::default() };
+        stage.run(homeostat_example_shapes::operator(&stage.cloud.url(), &options));
         stage.served::<At>().await;
         stage.served::<Database>().await;
         stage.served::<Shape>().await;
