@@ -244,10 +244,11 @@ pub fn strategy(resource: &Resource) -> &'static Strategy {
 }
 
 /// Kinds that tell an API server what to refuse or to change, and that this one only keeps. Their writers are warned.
+/// Webhook configurations are not among them: their recorded answers carry no warning, and tools install them by the dozen.
 pub(crate) fn is_unenforced(resource: &Resource) -> bool {
     match (&*resource.group, &*resource.kind) {
         ("", kind) => matches!(kind, "ResourceQuota" | "LimitRange"),
-        ("admissionregistration.k8s.io", _) => true,
+        ("admissionregistration.k8s.io", kind) => kind.contains("Policy"),
         _ => false,
     }
 }
