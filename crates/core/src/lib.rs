@@ -1,6 +1,6 @@
 //! The vocabulary every other crate speaks: what an object is called ([`Key`]), when it changed ([`Revision`]),
 //! which one it is ([`Uid`]), which ones are meant ([`selector`]), what time it is ([`clock`]), what chance gives
-//! ([`entropy`]) and what happened ([`journal`]).
+//! ([`entropy`]), what happened ([`journal`]) and which log is meant ([`log`]).
 //!
 //! **Invariant:** no I/O and no tasks here. Time and chance enter the system only through [`clock`] and
 //! [`entropy`], so the simulator owns both.
@@ -9,6 +9,7 @@ pub mod clock;
 pub mod entropy;
 pub mod journal;
 pub mod key;
+pub mod log;
 pub mod revision;
 pub mod selector;
 pub mod uid;

@@ -1,5 +1,6 @@
 //! `pods/log`: which container is meant, which options go together, then whoever runs the Pod reads.
 
+use homeostat_core::log::{LogRefusal, LogRequest};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -7,7 +8,6 @@ use super::{Answer, Call};
 use crate::backend::key_of;
 use crate::body::Body;
 use crate::field::{Error, Path};
-use crate::logs::{LogRefusal, LogRequest};
 use crate::object::encode;
 use crate::object::meta;
 use crate::request::Query;

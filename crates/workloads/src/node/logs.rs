@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, StreamExt as _};
+use homeostat_core::log::{LogRefusal, LogRequest};
 use jiff::Timestamp;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
@@ -23,42 +24,6 @@ use super::link::Link;
 /// How soon a follower sees a new line.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
 
-/// Which part of which log.
-#[derive(Clone, Debug, Default)]
-pub struct LogQuery {
-    /// The Pod's uid.
-    pub pod: String,
-    /// The container's name.
-    pub container: String,
-    /// The run before the current one.
-    pub previous: bool,
-    /// Go on as long as the container runs.
-    pub follow: bool,
-    /// Each line begins with its time.
-    pub timestamps: bool,
-    /// Only lines from this time on.
-    pub since: Option<Timestamp>,
-    /// Only this many of the last lines.
-    pub tail: Option<u64>,
-    /// No more than this.
-    pub limit_bytes: Option<u64>,
-}
-
-/// Why there is no log.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LogError {
-    /// The container was not started yet.
-    #[error("waiting to start")]
-    NotStarted,
-    /// There is no earlier run.
-    #[error("not found")]
-    NoPrevious,
-    /// The file cannot be read.
-    #[error("cannot read the log: {0}")]
-    Unreadable(String),
-}
-
 /// The logs of a node's containers. Cheap to clone.
 #[derive(Clone)]
 pub struct Logs {
@@ -68,7 +33,7 @@ pub struct Logs {
 
 impl Logs {
     /// The log as a stream of pieces. It ends at the end of what stands, or with the run that is followed.
-    pub async fn read(&self, query: LogQuery) -> Result<BoxStream<'static, Vec<u8>>, LogError> {
+    pub async fn read(&self, query: LogRequest) -> Result<BoxStream<'static, Vec<u8>>, LogRefusal> {
         let id = RunId { pod: query.pod.clone(), container: query.container.clone() };
         let attempt = self.attempt(&id, query.previous)?;
         let mut reader = Reader::open(self.layout.log(&id, attempt), &query).await?;
@@ -77,16 +42,16 @@ impl Logs {
         Ok(limited(standing, follow(reader, watch), query.limit_bytes))
     }
 
-    fn attempt(&self, id: &RunId, previous: bool) -> Result<u32, LogError> {
+    fn attempt(&self, id: &RunId, previous: bool) -> Result<u32, LogRefusal> {
         let runs = self.link.runs(&id.pod);
-        let runs = runs.get(&id.container).ok_or(LogError::NotStarted)?;
+        let runs = runs.get(&id.container).ok_or(LogRefusal::NotStarted)?;
         if previous {
-            return runs.previous.as_ref().map(|run| run.attempt).ok_or(LogError::NoPrevious);
+            return runs.previous.as_ref().map(|run| run.attempt).ok_or(LogRefusal::NoPrevious);
         }
         match (&runs.current.state, &runs.previous) {
             // The next run has said nothing yet: the last one is what people want to see.
             (State::Starting, Some(previous)) => Ok(previous.attempt),
-            (State::Starting, None) => Err(LogError::NotStarted),
+            (State::Starting, None) => Err(LogRefusal::NotStarted),
             _ => Ok(runs.current.attempt),
         }
     }
@@ -125,14 +90,14 @@ struct Shape {
 }
 
 impl Reader {
-    async fn open(path: PathBuf, query: &LogQuery) -> Result<Self, LogError> {
+    async fn open(path: PathBuf, query: &LogRequest) -> Result<Self, LogRefusal> {
         let (file, inode) = open(&path).await?;
         let shape = Shape { since: query.since, timestamps: query.timestamps, is_inside_line: false };
         Ok(Self { path, file, inode, begun: Vec::new(), shape })
     }
 
     /// Everything up to now, cut to the last lines.
-    async fn standing(&mut self, tail: Option<u64>) -> Result<Vec<u8>, LogError> {
+    async fn standing(&mut self, tail: Option<u64>) -> Result<Vec<u8>, LogRefusal> {
         let older = tokio::fs::read(set_aside(&self.path)).await.unwrap_or_default();
         let mut bytes = older;
         self.file.read_to_end(&mut bytes).await.map_err(unreadable)?;
@@ -160,7 +125,7 @@ impl Reader {
     }
 }
 
-async fn open(path: &std::path::Path) -> Result<(File, u64), LogError> {
+async fn open(path: &std::path::Path) -> Result<(File, u64), LogRefusal> {
     let mut file = File::open(path).await.map_err(unreadable)?;
     let inode = file.metadata().await.map_err(unreadable)?.ino();
     file.seek(SeekFrom::Start(0)).await.map_err(unreadable)?;
@@ -168,8 +133,8 @@ async fn open(path: &std::path::Path) -> Result<(File, u64), LogError> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape map_err wants")]
-fn unreadable(error: std::io::Error) -> LogError {
-    LogError::Unreadable(error.to_string())
+fn unreadable(error: std::io::Error) -> LogRefusal {
+    LogRefusal::Unreadable(error.to_string())
 }
 
 impl Shape {

@@ -420,12 +420,6 @@ pub(super) fn qualified_name(node: &IdedExpr) -> Option<String> {
 /// Names that stand for types, as in `type(self) == string`.
 fn type_named(name: &str) -> Option<Type> {
     let kind = match name {
-        "bool" => Type::Bool,
-        "int" => Type::Int,
-        "uint" => Type::Uint,
-        "double" => Type::Double,
-        "string" => Type::String,
-        "bytes" => Type::Bytes,
         "null_type" => Type::Null,
         "list" => Type::list(Type::Dyn),
         "map" => Type::map(Type::Dyn, Type::Dyn),
@@ -439,7 +433,7 @@ fn type_named(name: &str) -> Option<Type> {
         | "net.CIDR" => Type::Dyn,
         "google.protobuf.Timestamp" => Type::Timestamp,
         "google.protobuf.Duration" => Type::Duration,
-        _ => return None,
+        word => Type::primitive(word)?,
     };
     Some(Type::Meta(kind.into()))
 }

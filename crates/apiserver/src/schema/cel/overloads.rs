@@ -85,12 +85,6 @@ fn read_type(rest: &mut &'static str) -> Type {
 fn simple_type(word: &str) -> Type {
     match word {
         "dyn" => Type::Dyn,
-        "bool" => Type::Bool,
-        "int" => Type::Int,
-        "uint" => Type::Uint,
-        "double" => Type::Double,
-        "string" => Type::String,
-        "bytes" => Type::Bytes,
         "timestamp" => Type::Timestamp,
         "duration" => Type::Duration,
         "url" => Type::Library("kubernetes.URL"),
@@ -99,7 +93,7 @@ fn simple_type(word: &str) -> Type {
         "quantity" => Type::Library("kubernetes.Quantity"),
         "semver" => Type::Library("kubernetes.Semver"),
         "format" => Type::Library("kubernetes.NamedFormat"),
-        other => unreachable!("the table names the type {other}"),
+        word => Type::primitive(word).expect("the table names types of the language"),
     }
 }
 

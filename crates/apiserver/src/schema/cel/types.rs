@@ -52,6 +52,19 @@ pub(super) enum Type {
 }
 
 impl Type {
+    /// The type without parts that is spelled so everywhere.
+    pub(super) fn primitive(name: &str) -> Option<Self> {
+        Some(match name {
+            "bool" => Self::Bool,
+            "int" => Self::Int,
+            "uint" => Self::Uint,
+            "double" => Self::Double,
+            "string" => Self::String,
+            "bytes" => Self::Bytes,
+            _ => return None,
+        })
+    }
+
     pub(super) fn list(of: Type) -> Self {
         Self::List(Arc::new(of))
     }

@@ -52,14 +52,20 @@ async fn short_readable_long_compressed_longest_in_a_secret() {
     assert_eq!(lab.version::<Gadget>("c").await, version);
 }
 
-#[tokio::test(start_paused = true)]
-async fn while_it_cannot_be_written_nothing_is_repeated() {
+/// An object with two handlers, whose record cannot be written.
+async fn unwritable() -> (Lab, Log) {
     let mut lab = lab().await;
     let log = lab.log.clone();
     run(&mut lab, handlers(&log).on_create("second", says(&log, "second"))).await;
     lab.faults
         .set(|request| (request.method() == http::Method::PATCH).then_some(Breakage::Refuse(500, "later")));
     gadget(&lab, "g", 1).await;
+    (lab, log)
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_it_cannot_be_written_nothing_is_repeated() {
+    let (lab, log) = unwritable().await;
     lab.pass(100).await;
     assert_eq!(log.take(), ["create"], "and nothing is called before it is written");
     lab.faults.clear();
@@ -69,12 +75,7 @@ async fn while_it_cannot_be_written_nothing_is_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn what_another_process_wrote_meanwhile_is_newer() {
-    let mut lab = lab().await;
-    let log = lab.log.clone();
-    run(&mut lab, handlers(&log).on_create("second", says(&log, "second"))).await;
-    lab.faults
-        .set(|request| (request.method() == http::Method::PATCH).then_some(Breakage::Refuse(500, "later")));
-    gadget(&lab, "g", 1).await;
+    let (lab, log) = unwritable().await;
     assert_eq!(log.take(), ["create"]);
     let record = json!({"marks": {"create": {"seen": "once"}, "second": {"seen": "once"}}}).to_string();
     lab.patch::<Gadget>("g", json!({"metadata": {"annotations": {ANNOTATION: record}}})).await;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use homeostat_apiserver::ApiServer;
 use homeostat_core::Clock;
+use homeostat_core::log::{LogRefusal, LogRequest};
 use homeostat_runtime::CancellationToken;
 use homeostat_store::Memory;
-use homeostat_workloads::node::logs::{LogError, LogQuery};
 use homeostat_workloads::node::{Logs, Node, NodeOptions, RestartBackoff};
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
@@ -171,12 +171,12 @@ impl Lab {
     pub(crate) async fn said(
         &self,
         pod: &Pod,
-        change: impl FnOnce(&mut LogQuery),
-    ) -> Result<String, LogError> {
-        let mut query = LogQuery {
+        change: impl FnOnce(&mut LogRequest),
+    ) -> Result<String, LogRefusal> {
+        let mut query = LogRequest {
             pod: pod.metadata.uid.clone().unwrap(),
             container: "main".to_owned(),
-            ..LogQuery::default()
+            ..LogRequest::default()
         };
         change(&mut query);
         let pieces = self.logs.read(query).await?.collect::<Vec<_>>().await;

@@ -1,6 +1,6 @@
 //! What containers said: whole, in part, as it comes, of the run before.
 
-use homeostat_workloads::node::logs::LogError;
+use homeostat_core::log::LogRefusal;
 use serde_json::json;
 
 use super::lab::{Lab, main_status};
@@ -42,7 +42,7 @@ async fn the_run_before_can_be_read() {
     assert_eq!(lab.said(&pod, |query| query.previous = true).await.unwrap(), "run\n");
     let once = lab.shell("once", "sleep 1000", "Always").await;
     lab.until_ready("once").await;
-    assert_eq!(lab.said(&once, |query| query.previous = true).await, Err(LogError::NoPrevious));
+    assert_eq!(lab.said(&once, |query| query.previous = true).await, Err(LogRefusal::NoPrevious));
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn a_container_that_did_not_start_has_no_log() {
     let lab = Lab::new().await;
     let pod = lab.pod("idle", json!({"containers": [{"name": "main", "image": "nginx"}]})).await;
     lab.until_event("idle", "ErrImageNeverPull", "").await;
-    assert_eq!(lab.said(&pod, |_| ()).await, Err(LogError::NotStarted));
+    assert_eq!(lab.said(&pod, |_| ()).await, Err(LogRefusal::NotStarted));
 }
 
 /// What is written faster than it is read is still bounded on disk, and the newest of it is there.
