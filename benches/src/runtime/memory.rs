@@ -6,6 +6,7 @@ use std::process::Command;
 
 use kube::Client;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use tokio::time::Instant;
 
 use super::first::counting;
 use super::report::{Row, Target};
@@ -13,7 +14,7 @@ use super::side::{Setup, Side};
 use crate::server::{Process, SHARDS, resident_kilobytes};
 
 /// The label of every object.
-const MANY: &str = "app=bench";
+pub(super) const MANY: &str = "app=bench";
 
 /// Few are the objects of this many shards: enough to fill what has a fixed size, such as the journal.
 const FEW_SHARDS: usize = 20;
@@ -37,39 +38,52 @@ pub(super) fn measure(process: &Process, objects: usize) -> Result<Row, Box<dyn 
     let selector = format!("shard in ({})", shards.join(","));
     let mut figures = [0.0; 2];
     for (side, figure) in Side::BOTH.into_iter().zip(&mut figures) {
-        let kilobytes = child(side, process, MANY, objects)? - child(side, process, &selector, few)?;
+        let many = child(side, process, MANY, objects)?.kilobytes;
+        let kilobytes = many - child(side, process, &selector, few)?.kilobytes;
         *figure = kilobytes * 1024.0 / f64::from(u32::try_from(objects - few)?);
     }
     Ok(Row::beside("memory per cached object", "bytes", figures, Target::TimesLess(1.0)))
 }
 
-/// The resident memory of a process that has reconciled and caches these objects.
-fn child(
+/// What a process says that has reconciled and caches these objects.
+pub(super) struct Held {
+    kilobytes: f64,
+    /// From the start of the controller to its last first reconcile.
+    pub(super) milliseconds: f64,
+}
+
+/// Starts a process that reconciles these objects, and hears what it says.
+pub(super) fn child(
     side: Side,
     process: &Process,
     labels: &str,
     objects: usize,
-) -> Result<f64, Box<dyn std::error::Error>> {
+) -> Result<Held, Box<dyn std::error::Error>> {
     let side = if side == Side::Ours { "ours" } else { "theirs" };
     let output = Command::new(std::env::current_exe()?)
         .args(["hold", "--side", side, "--labels", labels, "--objects", &objects.to_string(), "--kubeconfig"])
         .arg(process.kubeconfig())
         .output()?;
     let text = String::from_utf8(output.stdout)?;
-    text.trim()
-        .parse()
-        .map_err(|_| format!("the child said: {}", String::from_utf8_lossy(&output.stderr)).into())
+    let figures = text.split_whitespace().map(str::parse).collect::<Result<Vec<f64>, _>>();
+    match figures.as_deref() {
+        Ok(&[kilobytes, milliseconds]) => Ok(Held { kilobytes, milliseconds }),
+        _ => Err(format!("the child said: {}", String::from_utf8_lossy(&output.stderr)).into()),
+    }
 }
 
-/// The child: caches the objects and says how much memory it has.
+/// The child: caches the objects and says how much memory it has and how long it took.
 pub(crate) async fn hold(options: &Hold) -> Result<(), Box<dyn std::error::Error>> {
     let kubeconfig = Kubeconfig::read_from(&options.kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let (deed, all) = counting(options.objects);
     let setup = Setup { labels: Some(&options.labels), ..Setup::default() };
-    let running = options.side.start(Client::try_from(config)?, setup, deed);
+    let client = Client::try_from(config)?;
+    let start = Instant::now();
+    let running = options.side.start(client, setup, deed);
     all.notified().await;
-    println!("{}", resident_kilobytes(std::process::id())?);
+    let elapsed = start.elapsed();
+    println!("{} {}", resident_kilobytes(std::process::id())?, elapsed.as_secs_f64() * 1000.0);
     running.end().await;
     Ok(())
 }

@@ -101,6 +101,12 @@ impl Watch {
         Ok(batch)
     }
 
+    /// About how many watches follow the same resource, this one included.
+    pub fn companions(&self) -> usize {
+        // The table of topics holds one more, and a watch that is being polled two.
+        Arc::strong_count(&self.topic) - 1
+    }
+
     /// Everything up to this revision was delivered. It moves with commits to any resource, so it is what a bookmark
     /// may say.
     pub fn progress(&self) -> Revision {

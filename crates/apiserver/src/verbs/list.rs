@@ -20,8 +20,8 @@ use crate::status::Status;
 use crate::table::ListMeta;
 
 /// Bytes gathered before a piece is handed to the connection: large enough that few writes are made, small enough
-/// that a list of any size costs one such buffer.
-const PIECE_BYTES: usize = 256 * 1024;
+/// that the client reads the first while the next is made, and that a list of any size costs one such buffer.
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// Lists what the path and the selectors mean.
 pub(super) fn list(call: &Call) -> Result<Answer, Status> {

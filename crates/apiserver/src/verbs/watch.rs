@@ -1,8 +1,10 @@
 //! Watch: a stream of events, first what is there if asked for, then what happens.
 //!
-//! Events that wait together are written as one piece, so a busy watch costs few writes. A watcher that history has
-//! left behind gets a 410 event and the end of the stream; nobody else notices.
+//! Events that wait together are written as one piece, so a busy watch costs few writes; in a crowd of watchers a
+//! piece follows the one before it only after a moment in which more can gather. A watcher that history has left
+//! behind gets a 410 event and the end of the stream; nobody else notices.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use futures::stream;
 use homeostat_core::{Prefix, Revision};
 use homeostat_store::{Entry, Error as StoreError, Event, Snapshot, Watch};
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 use super::get::too_large;
 use super::select::Selection;
@@ -32,6 +34,11 @@ const LAST_BOOKMARK_LEAD: Duration = Duration::from_secs(2);
 const UNLIMITED_S_MIN: u64 = 1800;
 /// Initial events gathered before a piece is handed to the connection.
 const PIECE_BYTES: usize = 256 * 1024;
+/// So many watches of one resource are a crowd: telling each of every event at once would cost more than the writes
+/// they are told of. Fewer are told at once.
+const CROWD: usize = 16;
+/// How long events gather for a watch of a crowd that was told something just now.
+const GATHER: Duration = Duration::from_millis(4);
 
 /// Opens the stream.
 pub(super) fn watch(call: Call) -> Result<Answer, Status> {
@@ -54,6 +61,8 @@ pub(super) fn watch(call: Call) -> Result<Answer, Status> {
         Err(other) => return Err(Status::internal(&other.to_string())),
     };
     let now = Instant::now();
+    let ends_at = now + timeout;
+    let bookmark_at = now + BOOKMARK_PERIOD.min(timeout.saturating_sub(LAST_BOOKMARK_LEAD));
     let stream = Stream {
         has_bookmarks: call.query.flag("allowWatchBookmarks"),
         changes: matches!(call.resource.source, Source::Custom(_)).then(|| call.backend.registry.changes()),
@@ -63,8 +72,10 @@ pub(super) fn watch(call: Call) -> Result<Answer, Status> {
         initial: start.sends_initial.then_some(Initial { snapshot, prefix, after: String::new() }),
         marks_initial_end: start.marks_end,
         refused,
-        ends_at: now + timeout,
-        bookmark_at: now + BOOKMARK_PERIOD.min(timeout.saturating_sub(LAST_BOOKMARK_LEAD)),
+        ends_at,
+        bookmark_at,
+        alarm: Box::pin(tokio::time::sleep_until(ends_at.min(bookmark_at))),
+        told_at: now,
         sent: from,
         has_columns: false,
     };
@@ -165,6 +176,10 @@ struct Stream {
     has_bookmarks: bool,
     ends_at: Instant,
     bookmark_at: Instant,
+    /// Goes off at the end or at the next bookmark, whichever is first.
+    alarm: Pin<Box<Sleep>>,
+    /// When the last events were handed to the connection.
+    told_at: Instant,
     /// The revision the client surely knows of.
     sent: Revision,
     /// Were the columns of a table sent already?
@@ -191,8 +206,15 @@ impl Stream {
             let watch = self.watch.as_mut()?;
             tokio::select! {
                 biased;
-                () = tokio::time::sleep_until(self.ends_at) => return None,
-                events = watch.next() => {
+                () = &mut self.alarm => {
+                    if Instant::now() >= self.ends_at {
+                        return None;
+                    }
+                    if let Some(piece) = self.periodic_bookmark() {
+                        return Some(piece);
+                    }
+                }
+                events = gathered(watch, self.told_at) => {
                     let piece = match events {
                         Ok(events) => self.piece(&events),
                         Err(StoreError::Compacted { asked, oldest }) => error_piece(&self.cut_off(asked, oldest)),
@@ -205,11 +227,6 @@ impl Stream {
                 () = changed(&mut self.changes) => {
                     if self.is_withdrawn() {
                         return None;
-                    }
-                }
-                () = tokio::time::sleep_until(self.bookmark_at) => {
-                    if let Some(piece) = self.periodic_bookmark() {
-                        return Some(piece);
                     }
                 }
             }
@@ -272,6 +289,7 @@ impl Stream {
             }
             self.sent = event.revision;
         }
+        self.told_at = Instant::now();
         piece.into()
     }
 
@@ -301,6 +319,7 @@ impl Stream {
         let last = self.ends_at.checked_sub(LAST_BOOKMARK_LEAD).unwrap_or(self.ends_at);
         self.bookmark_at =
             if now < last { (now + BOOKMARK_PERIOD).min(last) } else { self.ends_at + BOOKMARK_PERIOD };
+        self.alarm.as_mut().reset(self.ends_at.min(self.bookmark_at));
         if !self.has_bookmarks {
             return None;
         }
@@ -321,6 +340,15 @@ impl Stream {
         self.formed_into(piece, &object);
         piece.extend_from_slice(b"}\n");
     }
+}
+
+/// The next events; in a crowd not before the moment after those told at `told_at` is over. Dropping the future loses
+/// nothing.
+async fn gathered(watch: &mut Watch, told_at: Instant) -> Result<Vec<Arc<Event>>, StoreError> {
+    if watch.companions() >= CROWD && told_at.elapsed() < GATHER {
+        tokio::time::sleep_until(told_at + GATHER).await;
+    }
+    watch.next().await
 }
 
 /// Waits for the next change of what is served; for ever if it cannot change.

@@ -93,6 +93,31 @@ async fn a_watch_tells_everything_after_its_version_in_order() {
     assert_eq!(events.names(3).await, ["ADDED m10", "MODIFIED m00", "DELETED m10"]);
 }
 
+/// Events gather for a moment in a crowd; none may be lost, doubled or out of order by it.
+#[tokio::test]
+async fn a_crowd_of_watches_is_told_everything_in_order() {
+    const WATCHES: usize = 40;
+    let plane = filled(0).await;
+    let from = plane.get(MAPS).await.expect(200);
+    let path = format!("{MAPS}?watch=1&resourceVersion={}", version(&from));
+    let mut crowd = Vec::new();
+    for _ in 0..WATCHES {
+        crowd.push(plane.watch(&path).await);
+    }
+    let first = &mut crowd[0];
+    let mut told = Vec::new();
+    for at in 0..20 {
+        plane.post(MAPS, json!({"metadata": {"name": format!("m{at:02}")}})).await.expect(201);
+        // One follows at once, so pieces of all sizes are sent.
+        told.extend(first.names(1).await);
+    }
+    let expected = (0..20).map(|at| format!("ADDED m{at:02}")).collect::<Vec<_>>();
+    assert_eq!(told, expected);
+    for events in &mut crowd[1..] {
+        assert_eq!(events.names(20).await, expected);
+    }
+}
+
 #[tokio::test]
 async fn a_watch_with_a_selector_sees_objects_come_and_go() {
     let plane = filled(2).await;
