@@ -213,11 +213,11 @@ impl Load {
             let share = updates / UPDATERS + usize::from(at < updates % UPDATERS);
             tokio::spawn(update(self.maps.clone(), object, share))
         });
-        let updated = try_join_all(writing).await?.into_iter().collect::<kube::Result<_>>()?;
+        let written = try_join_all(writing).await?.into_iter().collect::<kube::Result<_>>()?;
         for counter in counting {
             counter.await?.map_err(|error| -> Box<dyn Error> { error })?;
         }
-        Ok(updated)
+        Ok(written)
     }
 }
 
