@@ -86,6 +86,16 @@ impl<K: Kind> Entry<K> {
         self.seen = None;
     }
 
+    /// The server went back to `revision`: what we wrote after it is no longer so. Returns whether there was any.
+    pub(super) fn disown_after(&mut self, revision: Revision) -> bool {
+        let is_lost =
+            matches!(self.overlay.as_deref(), Some(Overlay::Wrote { revision: own, .. }) if *own > revision);
+        if is_lost {
+            self.overlay = None;
+        }
+        is_lost
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.seen.is_none() && !matches!(self.overlay.as_deref(), Some(Overlay::Wrote { .. }))
     }

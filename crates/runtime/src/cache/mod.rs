@@ -71,6 +71,18 @@ struct State<K: Kind> {
     revision: Revision,
 }
 
+impl<K: Kind> State<K> {
+    /// A list shows this revision of an object: if we know a newer one, it is of a history that the server has lost.
+    fn admit_older(&mut self, key: &Key, revision: Revision) {
+        if let Some(entry) = self.objects.get_mut(key)
+            && revision < entry.revision
+        {
+            entry.disown_after(revision);
+            entry.revision = Revision::ZERO;
+        }
+    }
+}
+
 /// An object that does not decode, and the list that last mentioned it.
 struct Poison {
     error: String,
@@ -198,12 +210,16 @@ impl<K: Kind> Cache<K> {
         self.write().epoch += 1;
     }
 
-    /// The list is complete as of `revision`. Returns what was deleted while nobody watched.
+    /// The list is complete as of `revision`. Returns what was deleted (or undone) while nobody watched. A list that is older
+    /// than what is known comes from a server that went back in time (the watch's `machine` says why no other is
+    /// possible), and is the truth all the same.
     pub(crate) fn end_list(&self, revision: Revision) -> Vec<Delta<K>> {
         let missed = {
             let mut state = self.write();
             let epoch = state.epoch;
-            state.revision = state.revision.max(revision);
+            let is_rewound = revision != Revision::ZERO && revision < state.revision;
+            state.revision = revision.max(if is_rewound { Revision::ZERO } else { state.revision });
+            let mut missed = if is_rewound { self.disown(&mut state, revision) } else { Vec::new() };
             state.poison.retain(|_, poison| poison.epoch == epoch);
             let mut keys: Vec<Key> = state
                 .objects
@@ -212,7 +228,8 @@ impl<K: Kind> Cache<K> {
                 .map(|(key, _)| key.clone())
                 .collect();
             keys.sort_unstable();
-            keys.into_iter().filter_map(|key| self.sweep(&mut state, key, revision)).collect::<Vec<_>>()
+            missed.extend(keys.into_iter().filter_map(|key| self.sweep(&mut state, key, revision)));
+            missed
         };
         for delta in &missed {
             self.tell(delta);
@@ -239,6 +256,9 @@ impl<K: Kind> Cache<K> {
             state.poison.remove(&key);
             // In a later list a new object was created while nobody watched: that is news.
             let is_first = is_list && !self.0.freshness.borrow().is_synced;
+            if is_list {
+                state.admit_older(&key, revision);
+            }
             self.change(&mut state, key, Some(Arc::new(object)), revision, is_first)?
         };
         self.tell(&delta);
@@ -332,6 +352,25 @@ impl<K: Kind> Cache<K> {
         self.follow(state, &key, before.as_deref(), after.as_deref());
         let change = sort_of(old.is_some(), new.is_some(), is_list);
         Some(Delta { key, old, new, change, revision, is_echo })
+    }
+
+    /// What we wrote after `revision` was written in a history that the server has lost.
+    fn disown(&self, state: &mut State<K>, revision: Revision) -> Vec<Delta<K>> {
+        let mut undone = Vec::new();
+        let mut objects = std::mem::take(&mut state.objects);
+        objects.retain(|key, entry| {
+            let old = entry.visible().cloned();
+            if entry.disown_after(revision) {
+                let new = entry.visible().cloned();
+                self.follow(state, key, old.as_deref(), new.as_deref());
+                let change = sort_of(old.is_some(), new.is_some(), false);
+                undone.push(Delta { key: key.clone(), old, new, change, revision, is_echo: false });
+            }
+            !entry.is_empty()
+        });
+        state.objects = objects;
+        undone.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+        undone
     }
 
     /// Removes an object that a complete list did not mention.

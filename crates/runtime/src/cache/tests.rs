@@ -66,6 +66,27 @@ fn a_relist_finds_what_changed_and_what_is_gone() {
 }
 
 #[test]
+fn a_list_of_a_server_that_went_back_is_the_truth() {
+    let cache = Cache::new();
+    let told = told(&cache);
+    listed(&cache, vec![map("x", 16, "one"), map("y", 40, ""), map("w", 30, ""), map("u", 9, "")], 52);
+    cache.wrote(map("w", 53, ""));
+    cache.wrote(map("u", 53, ""));
+    cache.wrote(map("v", 54, ""));
+    told.lock().unwrap().clear();
+    listed(&cache, vec![map("x", 12, "two"), map("w", 11, ""), map("u", 9, "")], 13);
+    let expected =
+        ["Modified x 16->12", "Modified w 30->11", "Modified u 53->9", "Deleted v 54->0", "Missed y 40->0"];
+    assert_eq!(*told.lock().unwrap(), expected);
+    let now = |name| at(cache.get(&key::<ConfigMap>("a", name)));
+    assert_eq!((now("x"), now("w"), now("v"), cache.len()), (Some(12), Some(11), None, 3));
+    assert_eq!((cache.owned_by("one").len(), cache.owned_by("two").len()), (0, 1));
+    assert_eq!(cache.revision(), Revision::new(13));
+    cache.observe(map("x", 14, ""), false);
+    assert_eq!(at(cache.get(&key::<ConfigMap>("a", "x"))), Some(14), "and the watch goes on from there");
+}
+
+#[test]
 fn own_writes_are_seen_at_once_and_until_the_watch_has_them() {
     let cache = Cache::new();
     let told = told(&cache);

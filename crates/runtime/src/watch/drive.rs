@@ -66,6 +66,7 @@ pub(crate) async fn drive<K: Kind>(feed: Feed<K>) {
         match request {
             Request::Pause(pause) => tokio::time::sleep(pause).await,
             Request::List { continue_token } => feed.list(&mut machine, continue_token).await,
+            Request::Newest => feed.ask_newest(&mut machine).await,
             Request::StreamList => feed.watch(&mut machine, "", true).await,
             Request::Watch { revision } => feed.watch(&mut machine, &revision, false).await,
         }
@@ -77,7 +78,7 @@ struct Trouble(Signal);
 
 impl<K: Kind> Feed<K> {
     async fn list(&self, machine: &mut Machine, continue_token: Option<String>) {
-        let signal = match self.read_page(continue_token).await {
+        let signal = match self.read_page(PAGE_OBJECTS, continue_token).await {
             Ok(page) => {
                 page.items.into_iter().for_each(|item| self.take(item, true));
                 Signal::Page { revision: page.revision, continue_token: page.continue_token }
@@ -87,9 +88,18 @@ impl<K: Kind> Feed<K> {
         self.obey(machine.on(signal));
     }
 
-    async fn read_page(&self, continue_token: Option<String>) -> Result<wire::Page<K>, Trouble> {
+    /// The revision of the smallest list is the server's newest; its object is not taken, for it is no whole list.
+    async fn ask_newest(&self, machine: &mut Machine) {
+        let signal = match self.read_page(1, None).await {
+            Ok(page) => Signal::Newest { revision: page.revision },
+            Err(Trouble(signal)) => signal,
+        };
+        self.obey(machine.on(signal));
+    }
+
+    async fn read_page(&self, limit: u32, continue_token: Option<String>) -> Result<wire::Page<K>, Trouble> {
         let params = ListParams {
-            limit: Some(PAGE_OBJECTS),
+            limit: Some(limit),
             continue_token,
             label_selector: self.scope.labels.clone(),
             ..ListParams::default()
@@ -141,6 +151,9 @@ impl<K: Kind> Feed<K> {
             lines.feed(chunk);
             while let Some(text) = lines.next() {
                 match self.read_line(&text, is_list) {
+                    Ok(signal) if machine.is_behind(&signal) => {
+                        return failed("the server sent an older revision than before").0;
+                    }
                     Ok(signal) => {
                         is_list &= !matches!(signal, Signal::Bookmark { ends_initial: true, .. });
                         self.obey(machine.on(signal));
@@ -215,6 +228,13 @@ impl<K: Kind> Feed<K> {
                     self.note(Some(delta));
                 }
                 self.note_state(WatchState::Fresh);
+            }
+            Effect::Rewound { known, newest } => {
+                let resource = resource_of::<K>();
+                tracing::warn!(
+                    %resource, %known, %newest,
+                    "the server went back in time (restored from a backup?); what it has now is read again"
+                );
             }
             Effect::Resumed => {
                 self.cache.set_state(WatchState::Fresh);

@@ -2,13 +2,20 @@
 //! that means for the cache. The shell in `drive` moves the bytes.
 //!
 //! It asks for a streaming list first (one request, no paging, consistent), and for pages when the server refuses.
-//! An expired revision begins again with a list. Lists ask for the newest state, so the cache never goes back in time.
-//! Every failure of this watch is paid by this watch alone: its own backoff, its own state.
+//! An expired revision begins again with a list. Every failure of this watch is paid by this watch alone: its own
+//! backoff, its own state.
+//!
+//! Lists ask for the newest state (no resourceVersion), which every server must answer consistently: a replica that
+//! lags waits until it has caught up. So a list is the truth however old it is, and one that is older than what we know
+//! means that the server itself went back in time (restored from a backup). A watch cannot tell: from a revision the
+//! server has not reached yet it is silent. Therefore a watch that failed or went silent is resumed only after asking
+//! for the newest revision.
 
 use std::time::Duration;
 
-use homeostat_core::Entropy;
+use homeostat_core::{Entropy, Revision};
 
+use super::wire::revision as number;
 use crate::queue::Backoff;
 
 /// Half a second up to half a minute: a restarted server is found again quickly, a missing kind costs two requests a
@@ -28,6 +35,8 @@ pub(crate) enum Request {
     List { continue_token: Option<String> },
     /// A watch that begins with the whole state.
     StreamList,
+    /// The newest revision of the server, by the smallest list there is.
+    Newest,
     /// A watch from here.
     Watch { revision: String },
 }
@@ -41,6 +50,8 @@ pub(crate) enum Signal {
     Silent,
     /// A page, and whether more follow.
     Page { revision: String, continue_token: Option<String> },
+    /// The server's newest revision.
+    Newest { revision: String },
     /// An object event.
     Event { revision: String },
     /// A bookmark.
@@ -64,6 +75,8 @@ pub(crate) enum Effect {
     ListBegins,
     /// The list is complete as of this revision.
     ListEnds { revision: String },
+    /// The server is older than what we know of it: it was restored from a backup. A list follows.
+    Rewound { known: String, newest: String },
     /// The watch goes on where it was cut off.
     Resumed,
     /// This watch is cut off and tries again after this time.
@@ -92,12 +105,15 @@ pub(crate) struct Machine {
     broken_streams: u32,
     /// Something came over the present watch, so its end is no failure.
     is_alive: bool,
+    /// The watch was cut off: before it is resumed, the server is asked whether it is still the one we know.
+    is_in_doubt: bool,
     entropy: Entropy,
 }
 
 impl Machine {
     pub(crate) fn new(entropy: Entropy) -> Self {
-        Self { state: State::Start, pause: None, failures: 0, broken_streams: 0, is_alive: false, entropy }
+        let (state, failures, broken_streams) = (State::Start, 0, 0);
+        Self { state, pause: None, failures, broken_streams, is_alive: false, is_in_doubt: false, entropy }
     }
 
     /// What to do now, and whether a list begins with it.
@@ -119,6 +135,7 @@ impl Machine {
                 (Request::List { continue_token: continue_token.clone() }, Effect::None)
             }
             State::Streaming => unreachable!("a streaming list that ended left this state in `on`"),
+            State::Watching { .. } if self.is_in_doubt => (Request::Newest, Effect::None),
             State::Watching { revision } => (Request::Watch { revision: revision.clone() }, Effect::None),
         }
     }
@@ -135,12 +152,16 @@ impl Machine {
             Signal::Bookmark { revision, ends_initial: true } if self.state == State::Streaming => {
                 self.complete(revision)
             }
+            Signal::Newest { revision } => self.compare(revision),
             Signal::Event { revision } | Signal::Bookmark { revision, .. } => self.advance(revision),
             Signal::Opened if self.failures > 0 && matches!(self.state, State::Watching { .. }) => {
                 Effect::Resumed
             }
             Signal::Opened => Effect::None,
-            Signal::Silent if self.state != State::Streaming => Effect::None,
+            Signal::Silent if self.state != State::Streaming => {
+                self.is_in_doubt = true;
+                Effect::None
+            }
             Signal::Silent => self.fail("the streaming list stalled".to_owned(), None),
             Signal::Ended if self.is_alive && self.state != State::Streaming => Effect::None,
             Signal::Ended => self.fail("the server ended the watch without a word".to_owned(), None),
@@ -154,9 +175,32 @@ impl Machine {
         }
     }
 
+    /// Does this revision lie behind what this watch has shown already? No server sends that in one history.
+    pub(crate) fn is_behind(&self, signal: &Signal) -> bool {
+        match (&self.state, signal) {
+            (
+                State::Watching { revision: known },
+                Signal::Event { revision } | Signal::Bookmark { revision, .. },
+            ) => is_older(revision, known),
+            _ => false,
+        }
+    }
+
+    fn compare(&mut self, newest: String) -> Effect {
+        self.is_in_doubt = false;
+        let State::Watching { revision: known } = &self.state else { return Effect::None };
+        if !is_older(&newest, known) {
+            return Effect::None;
+        }
+        let known = known.clone();
+        self.state = State::Start;
+        Effect::Rewound { known, newest }
+    }
+
     fn complete(&mut self, revision: String) -> Effect {
         self.failures = 0;
         self.is_alive = true;
+        self.is_in_doubt = false;
         self.state = State::Watching { revision: revision.clone() };
         Effect::ListEnds { revision }
     }
@@ -187,11 +231,18 @@ impl Machine {
         if !matches!(self.state, State::Watching { .. }) {
             self.state = State::Start;
         }
+        self.is_in_doubt = true;
         self.failures = self.failures.saturating_add(1);
         let retry = BACKOFF.delay(self.failures, &self.entropy).max(retry_after.unwrap_or_default());
         self.pause = Some(retry);
         Effect::Failing { error, retry }
     }
+}
+
+/// What is no number is compared with nothing.
+fn is_older(revision: &str, known: &str) -> bool {
+    let revision = number(revision);
+    revision != Revision::ZERO && revision < number(known)
 }
 
 #[cfg(test)]
@@ -285,6 +336,7 @@ mod tests {
             pauses.push(retry.as_secs_f64().round());
         }
         assert!(pauses[..7].is_sorted() && (30.0..=33.0).contains(&pauses[7]), "{pauses:?}");
+        reassure(&mut machine);
         assert_eq!(machine.request().0, watch("5"));
         machine.on(Signal::Event { revision: "6".into() });
         machine.request();
@@ -305,14 +357,41 @@ mod tests {
         let mut machine = watching();
         machine.on(failed());
         machine.request();
+        reassure(&mut machine);
         machine.request();
         assert_eq!(machine.on(Signal::Opened), Effect::Resumed);
+    }
+
+    /// The server is asked for its newest revision, and it is one we know.
+    fn reassure(machine: &mut Machine) {
+        assert_eq!(machine.request().0, Request::Newest);
+        assert_eq!(machine.on(Signal::Newest { revision: "5".into() }), Effect::None);
+    }
+
+    #[test]
+    fn a_server_that_went_back_is_listed_again() {
+        let mut machine = watching();
+        machine.on(failed());
+        machine.request();
+        assert_eq!(machine.request().0, Request::Newest);
+        let rewound = Effect::Rewound { known: "5".into(), newest: "4".into() };
+        assert_eq!(machine.on(Signal::Newest { revision: "4".into() }), rewound);
+        assert_eq!(machine.request(), (Request::StreamList, Effect::ListBegins));
+    }
+
+    #[test]
+    fn only_a_watch_knows_what_lies_behind() {
+        let bookmark = |revision: &str| Signal::Bookmark { revision: revision.into(), ends_initial: false };
+        assert!(watching().is_behind(&bookmark("4")));
+        assert!(!watching().is_behind(&bookmark("5")) && !watching().is_behind(&bookmark("odd")));
+        assert!(!machine().is_behind(&bookmark("1")));
     }
 
     #[test]
     fn silence_reopens_a_watch_and_breaks_a_list() {
         let mut machine = watching();
         assert_eq!(machine.on(Signal::Silent), Effect::None);
+        reassure(&mut machine);
         assert_eq!(machine.request().0, watch("5"));
         let mut machine = self::machine();
         machine.request();

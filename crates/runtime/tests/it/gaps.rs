@@ -1,6 +1,7 @@
 //! What happens while nobody watches: deletions in a gap, expired revisions, a server that goes away.
 
 use homeostat_core::journal::{Cause, Change, Entry};
+use homeostat_runtime::changed;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
@@ -78,6 +79,51 @@ async fn a_server_that_returns_is_followed_from_where_it_was() {
     lab.pass(60).await;
     assert_eq!(lab.log.take(), ["w"]);
     assert_eq!(running.metric(fresh).await, 1);
+}
+
+/// The server comes back from a backup that is older than what the operator knows: fewer revisions, other objects.
+async fn restored(lab: &Lab, refuse_streams: bool) -> Lab {
+    let restored = Lab::new().await;
+    restored.widget("w").await;
+    restored.widget("forgotten").await;
+    lab.faults.set(|_| Some(Breakage::Unreachable));
+    lab.faults.cut();
+    lab.pass(3).await;
+    lab.faults.replace_server(&restored.client);
+    lab.faults.set(move |request| {
+        let query = request.uri().query().unwrap_or_default();
+        let is_refused = refuse_streams && query.contains("sendInitialEvents");
+        is_refused.then_some(Breakage::Refuse(422, "sendInitialEvents is forbidden"))
+    });
+    restored
+}
+
+async fn check_restored(refuse_streams: bool) {
+    let mut lab = Lab::new().await;
+    let running = lab.run_logging(|controller| controller.when(changed::generation())).await;
+    lab.widget("w").await;
+    lab.widget("gone").await;
+    for size in 1..20 {
+        lab.patch::<Widget>("w", json!({"spec": {"size": size}})).await;
+    }
+    lab.log.take();
+    let restored = restored(&lab, refuse_streams).await;
+    lab.pass(60).await;
+    assert_eq!(lab.log.take(), ["forgotten", "w"], "what it holds now is the truth");
+    assert_eq!(entries(&running, "gone", causes).last(), Some(&vec![Cause::Deleted]));
+    restored.patch::<Widget>("w", json!({"spec": {"size": 7}})).await;
+    restored.widget("new").await;
+    assert_eq!(lab.log.take(), ["w", "new"], "and what happens there is seen");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_restored_from_an_older_backup_is_believed() {
+    check_restored(false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restored_server_without_streaming_lists_is_believed() {
+    check_restored(true).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -42,6 +42,7 @@ struct FaultState {
     rule: Option<Rule>,
     cut: CancellationToken,
     is_mute: bool,
+    elsewhere: Option<Client>,
 }
 
 impl Faults {
@@ -57,6 +58,11 @@ impl Faults {
     /// Watches stay open and say nothing: what happens from now on is lost without a trace.
     pub(crate) fn mute(&self) {
         self.0.lock().unwrap().is_mute = true;
+    }
+
+    /// Another server stands at the same address from now on.
+    pub(crate) fn replace_server(&self, server: &Client) {
+        self.0.lock().unwrap().elsewhere = Some(server.clone());
     }
 
     /// Ends every open answer: the watches break off.
@@ -134,7 +140,9 @@ impl Wire {
         let hold = self.is_remote.then(Hold::new);
         let query = request.uri().query().unwrap_or_default();
         let (is_watch, is_list) = (query.contains("watch=true"), query.contains("sendInitialEvents=true"));
-        let response = self.server.send(request).await.map_err(std::io::Error::other)?;
+        let elsewhere = self.faults.0.lock().unwrap().elsewhere.clone();
+        let server = elsewhere.as_ref().unwrap_or(&self.server);
+        let response = server.send(request).await.map_err(std::io::Error::other)?;
         self.count();
         // A plain watch may be silent for ever; everything else ends, and time waits for it.
         let hold = if is_watch && !is_list { None } else { hold };
