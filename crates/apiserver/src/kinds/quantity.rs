@@ -25,7 +25,7 @@ pub(crate) fn parse(text: &str) -> Option<i128> {
     }
     let digits = format!("{whole}{fraction}").parse::<i128>().ok()?;
     let (numerator, exponent) = multiplier(unit)?;
-    let exponent = exponent + 9 - i32::try_from(fraction.len()).ok()?;
+    let exponent = exponent.saturating_add(9 - i32::try_from(fraction.len()).ok()?);
     Some(sign * scaled(digits.checked_mul(numerator)?, exponent)?)
 }
 
@@ -88,6 +88,8 @@ mod tests {
             ("x", None),
             ("1.2.3", None),
             ("1Zi", None),
+            ("1e2147483647", None),
+            ("1e-2147483648", Some(1)),
         ];
         for (text, expected) in rows {
             assert_eq!(parse(text), expected, "{text}");

@@ -262,14 +262,14 @@ fn mark(backend: &Backend, resource: &Resource, object: &mut Value, grace_s: i64
     let old_grace_s = object["metadata"]["deletionGracePeriodSeconds"].as_i64();
     if !was_deleting || old_grace_s.is_some_and(|old| grace_s < old) {
         let birth = if was_deleting { requested_at(object, old_grace_s) } else { None };
-        let at = birth.unwrap_or_else(|| backend.clock.now()) + SignedDuration::from_secs(grace_s);
+        let at = later(birth.unwrap_or_else(|| backend.clock.now()), grace_s);
         meta::set(object, "deletionTimestamp", Some(meta::time(at).into()));
         // Namespaces and definitions end by their content, not by a period.
         if !namespace::is_namespace(resource) && !is_definition(resource) {
             meta::set(object, "deletionGracePeriodSeconds", Some(grace_s.into()));
         }
         if meta::generation(object) > 0 && !was_deleting {
-            let generation = meta::generation(object) + 1;
+            let generation = meta::generation(object).saturating_add(1);
             meta::set_generation(object, generation);
         }
     }
@@ -279,10 +279,19 @@ fn mark(backend: &Backend, resource: &Resource, object: &mut Value, grace_s: i64
     namespace::mark_terminating(resource, object);
 }
 
-/// When the first deletion was asked for: the mark minus its grace.
+/// That many seconds later, or the last time there is: a period may be any number a client can write.
+fn later(at: Timestamp, seconds: i64) -> Timestamp {
+    at.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
+}
+
+/// When the first deletion was asked for: the mark minus its grace. `None`: the mark stands at the end of time, and
+/// does not tell.
 fn requested_at(object: &Value, grace_s: Option<i64>) -> Option<Timestamp> {
     let at = meta::text(object, "deletionTimestamp").parse::<Timestamp>().ok()?;
-    Some(at - SignedDuration::from_secs(grace_s.unwrap_or_default()))
+    if at.as_second() == Timestamp::MAX.as_second() {
+        return None;
+    }
+    at.checked_sub(SignedDuration::from_secs(grace_s.unwrap_or_default())).ok()
 }
 
 /// Does something run that must be told to end first?

@@ -53,7 +53,10 @@ fn options(query: &Query, pod: &str, now: Timestamp) -> Result<LogRequest, Statu
         return Err(Status::invalid("", "PodLogOptions", pod, &errors));
     }
     let since = match since_seconds {
-        Some(seconds) => i64::try_from(seconds).ok().map(|seconds| now - SignedDuration::from_secs(seconds)),
+        // Before all time is no limit.
+        Some(seconds) => i64::try_from(seconds)
+            .ok()
+            .and_then(|seconds| now.checked_sub(SignedDuration::from_secs(seconds)).ok()),
         None => time(query)?,
     };
     Ok(LogRequest {

@@ -32,6 +32,11 @@ const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
 const LAST_BOOKMARK_LEAD: Duration = Duration::from_secs(2);
 /// The shortest time an unlimited watch is kept open; the longest is twice that. Kubernetes spreads reconnects so.
 const UNLIMITED_S_MIN: u64 = 1800;
+/// The longest time a watch can ask for: ten years, which is as good as for ever and can be added to any instant.
+const TIMEOUT_S_MAX: u64 = 10 * 365 * 24 * 3600;
+/// How long a watch from a revision that does not exist yet is left in silence before it is refused. Kubernetes waits
+/// as long for its cache to become that fresh.
+const FUTURE_PATIENCE: Duration = Duration::from_secs(3);
 /// Initial events gathered before a piece is handed to the connection.
 const PIECE_BYTES: usize = 256 * 1024;
 /// So many watches of one resource are a crowd: telling each of every event at once would cost more than the writes
@@ -54,6 +59,9 @@ pub(super) fn watch(call: Call) -> Result<Answer, Status> {
     }
     let prefix = call.prefix();
     let from = start.from.unwrap_or_else(|| snapshot.revision());
+    if from > snapshot.revision() {
+        return Ok(from_the_future(from, snapshot.revision(), timeout));
+    }
     let opened = call.backend.store.watch(&prefix, from);
     let (watch, refused) = match opened {
         Ok(watch) => (Some(watch), None),
@@ -151,7 +159,19 @@ fn timeout(call: &Call) -> Result<Duration, Status> {
     let seconds = text
         .parse::<i64>()
         .map_err(|_| Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))?;
-    Ok(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
+    Ok(Duration::from_secs(u64::try_from(seconds).unwrap_or_default().min(TIMEOUT_S_MAX)))
+}
+
+/// The answer to a watch from a revision this history has not reached. Whoever holds one learned it from another
+/// history (the server was restored from an older copy); no event of this one would mean to it what it says, so the
+/// client is told to list again.
+fn from_the_future(asked: Revision, current: Revision, timeout: Duration) -> Answer {
+    let refusal = Status::expired(format!("Too large resource version: {asked}, current: {current}"));
+    let pieces = stream::once(async move {
+        tokio::time::sleep(FUTURE_PATIENCE.min(timeout)).await;
+        if timeout > FUTURE_PATIENCE { error_piece(&refusal) } else { Bytes::new() }
+    });
+    Answer::body(200, "application/json", Body::stream(pieces))
 }
 
 fn too_old(asked: Revision, oldest: Revision) -> Status {

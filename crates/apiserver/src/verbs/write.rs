@@ -257,7 +257,7 @@ fn prepare(call: &Call, new: &mut Value, old: &Value) -> Result<(), Status> {
     }
     let is_main = call.path.subresource.is_empty() || call.path.subresource == "scale";
     if is_main && call.strategy().generation.rises(new, old) {
-        meta::set_generation(new, meta::generation(old) + 1);
+        meta::set_generation(new, meta::generation(old).saturating_add(1));
     }
     if &*resource.group == "rbac.authorization.k8s.io" {
         let authorizer = &call.backend.authorizer;

@@ -156,6 +156,23 @@ async fn a_state_that_is_not_there_yet_is_not_shown() {
     plane.get(&format!("{MAPS}?resourceVersion=99999")).await.expect(504);
 }
 
+/// A client that followed a server which was then restored from an older copy.
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_a_revision_that_never_was_is_told_to_list_again() {
+    let plane = filled(1).await;
+    let mut events = plane.watch(&format!("{MAPS}?watch=1&resourceVersion=99999")).await;
+    plane.post(MAPS, json!({"metadata": {"name": "n"}})).await.expect(201);
+    let refused = events.next().await.unwrap();
+    assert_eq!(refused["type"], "ERROR");
+    assert_eq!((&refused["object"]["code"], &refused["object"]["reason"]), (&json!(410), &json!("Expired")));
+    let message = refused["object"]["message"].as_str().unwrap();
+    assert!(message.starts_with("Too large resource version: 99999, current: "), "{message}");
+    assert_eq!(events.next().await, None);
+    // Whoever asks for less time than it takes to be sure hears nothing, as recorded.
+    let mut events = plane.watch(&format!("{MAPS}?watch=1&resourceVersion=99999&timeoutSeconds=1")).await;
+    assert_eq!(events.next().await, None);
+}
+
 #[tokio::test]
 async fn tables_and_metadata_are_other_views_of_the_same_objects() {
     let plane = filled(1).await;

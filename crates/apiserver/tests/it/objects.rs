@@ -240,3 +240,51 @@ async fn what_is_not_enforced_is_said() {
     assert_eq!(made.headers["warning"], expected);
     made.expect(201);
 }
+
+#[tokio::test]
+async fn no_grace_period_is_too_long_to_count() {
+    let plane = Plane::start().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = |name: &str, grace: i64| {
+        json!({"metadata": {"name": name}, "spec": {"nodeName": "n", "terminationGracePeriodSeconds": grace,
+            "containers": [{"name": "c", "image": "i"}]}})
+    };
+    for (name, grace, asked) in
+        [("own", i64::MAX, json!({})), ("asked", 30, json!({"gracePeriodSeconds": i64::MAX}))]
+    {
+        plane.post(pods, pod(name, grace)).await.expect(201);
+        let path = format!("{pods}/{name}");
+        let dying = plane.ask("DELETE", &path, asked).await.expect(200);
+        assert_eq!(dying["metadata"]["deletionGracePeriodSeconds"], i64::MAX);
+        assert_eq!(dying["metadata"]["deletionTimestamp"], "9999-12-30T22:00:00Z");
+        let sooner = plane.delete(&format!("{path}?gracePeriodSeconds=5")).await.expect(200);
+        assert!(sooner["metadata"]["deletionTimestamp"].as_str() < Some("2999"), "{sooner}");
+        plane.delete(&format!("{path}?gracePeriodSeconds=0")).await.expect(200);
+        plane.get(&path).await.expect(404);
+    }
+    plane.post(pods, pod("hurried", 30)).await.expect(201);
+    let dying = plane.delete(&format!("{pods}/hurried?gracePeriodSeconds=-3")).await.expect(200);
+    assert_eq!(dying["metadata"]["deletionGracePeriodSeconds"], 1, "less than nothing is one second");
+}
+
+#[tokio::test]
+async fn no_number_a_client_can_write_stops_the_server() {
+    let plane = Plane::start().await;
+    let events = plane.watch(&format!("{MAPS}?watch=1&timeoutSeconds={}", i64::MAX)).await;
+    drop(events);
+    let huge = json!({"metadata": {"name": "g", "generation": i64::MAX, "finalizers": ["demo.dev/x"]}});
+    plane.post(MAPS, huge).await.expect(201);
+    plane.delete(&format!("{MAPS}/g")).await.expect(200);
+    let set = json!({"metadata": {"name": "d",
+        "annotations": {"deprecated.daemonset.template.generation": i64::MAX.to_string()}},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1e2147483647"}}}]}}}});
+    let sets = "/apis/apps/v1/namespaces/default/daemonsets";
+    plane.post(sets, set).await.expect(201);
+    let other = json!({"spec": {"template": {"metadata": {"annotations": {"x": "y"}}}}});
+    plane.patch(&format!("{sets}/d"), MERGE, other).await.expect(200);
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    plane.post("/api/v1/namespaces/default/pods", pod).await.expect(201);
+    let log = format!("/api/v1/namespaces/default/pods/p/log?sinceSeconds={}", i64::MAX);
+    assert!(plane.get(&log).await.code < 500);
+}

@@ -21,6 +21,9 @@ pub(super) fn pod(object: &mut Fields) {
     let Some(spec) = made(object, "spec") else { return };
     pod_spec(spec);
     fill(spec, "enableServiceLinks", true);
+    if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
+        spec.insert("terminationGracePeriodSeconds".into(), 1.into());
+    }
     let on_host = spec.get("hostNetwork") == Some(&Value::Bool(true));
     for list in CONTAINER_LISTS {
         for container in each(spec, list) {

@@ -47,7 +47,7 @@ pub(super) fn daemon_set_updated(set: &mut Fields, old: &Value) {
     let before = before.as_str().and_then(|text| text.parse::<i64>().ok()).unwrap_or(1);
     let template = set.get("spec").map_or(&Value::Null, |spec| at(spec, &["template"]));
     let changed = template != at(old, &["spec", "template"]);
-    count(set, before + i64::from(changed));
+    count(set, before.saturating_add(i64::from(changed)));
 }
 
 fn count(set: &mut Fields, generation: i64) {

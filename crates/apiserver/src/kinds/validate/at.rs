@@ -147,6 +147,13 @@ impl<'a> At<'a> {
         }
     }
 
+    /// It must be a qualified name; complaints stand at `place`.
+    pub(super) fn must_be_qualified(&self, place: &At<'_>, errors: &mut Errors) {
+        for complaint in names::qualified(self.text()) {
+            errors.push(Error::invalid(&place.path, &json!(self.text()), &complaint));
+        }
+    }
+
     /// It may not differ from what is stored.
     pub(super) fn must_stay(&self, old: &Value, errors: &mut Errors) {
         if self.value != old && !(self.is_zero() && is_zero(Some(old))) {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::at::{At, Errors};
+use super::security;
 use crate::field::Error;
 use crate::kinds::{names, quantity};
 
@@ -21,19 +22,21 @@ pub(super) struct Pod<'a> {
     pub(super) volumes: BTreeSet<&'a str>,
     /// Names of containers seen so far.
     pub(super) names: BTreeSet<&'a str>,
+    /// Seconds it may take to end; no container may sleep longer when it is stopped.
+    pub(super) grace_s: Option<i64>,
 }
 
 /// A regular container.
 pub(super) fn regular<'a>(container: &At<'a>, pod: &mut Pod<'a>, errors: &mut Errors) {
     any(container, pod, errors);
-    running(container, errors);
+    running(container, pod, errors);
 }
 
 /// An init container: without a restart policy of its own it ends before anything could probe it.
 pub(super) fn init<'a>(container: &At<'a>, pod: &mut Pod<'a>, errors: &mut Errors) {
     any(container, pod, errors);
     if container.field("restartPolicy").text() == "Always" {
-        running(container, errors);
+        running(container, pod, errors);
         return;
     }
     for name in PROBES.into_iter().chain(["lifecycle"]) {
@@ -68,9 +71,10 @@ fn any<'a>(container: &At<'a>, pod: &mut Pod<'a>, errors: &mut Errors) {
     environment(container, errors);
     mounts(&container.field("volumeMounts"), pod, errors);
     resources(&container.field("resources"), errors);
+    security::of_container(container, errors);
 }
 
-fn running(container: &At<'_>, errors: &mut Errors) {
+fn running(container: &At<'_>, pod: &Pod<'_>, errors: &mut Errors) {
     for name in PROBES {
         let probe = container.field(name);
         if probe.is_set() {
@@ -82,6 +86,7 @@ fn running(container: &At<'_>, errors: &mut Errors) {
         let handler = lifecycle.field(name);
         if handler.is_set() {
             check_handler(&handler, errors);
+            check_sleep(&handler.field("sleep"), pod.grace_s, errors);
         }
     }
 }
@@ -190,7 +195,20 @@ fn check_probe(probe: &At<'_>, name: &str, errors: &mut Errors) {
     if name != "readinessProbe" && probe.field("successThreshold").number() != 1 {
         probe.field("successThreshold").invalid("must be 1", errors);
     }
-    probe.field("terminationGracePeriodSeconds").must_be_positive(errors);
+    let grace = probe.field("terminationGracePeriodSeconds");
+    grace.must_be_positive(errors);
+    if name == "readinessProbe" && grace.is_set() {
+        grace.invalid("must not be set for readinessProbes", errors);
+    }
+}
+
+fn check_sleep(sleep: &At<'_>, grace_s: Option<i64>, errors: &mut Errors) {
+    let (Some(grace_s), true) = (grace_s, sleep.is_set()) else { return };
+    let seconds = sleep.field("seconds").number();
+    if !(0..=grace_s).contains(&seconds) {
+        let detail = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace_s})");
+        errors.push(Error::invalid(&sleep.path, &json!(seconds), &detail));
+    }
 }
 
 fn check_handler(handler: &At<'_>, errors: &mut Errors) {
@@ -238,6 +256,9 @@ pub(super) fn resources(resources: &At<'_>, errors: &mut Errors) {
     let requests = resources.field("requests");
     for (name, request) in requests.entries() {
         let limit = limits.key(name);
+        if !limit.is_set() && !may_overcommit(name) {
+            limits.required("Limit must be set for non overcommitable resources", errors);
+        }
         let (Some(wanted), Some(allowed)) = (nanos(request.value), nanos(limit.value)) else { continue };
         let detail = if wanted != allowed && !may_overcommit(name) {
             format!("must be equal to {name} limit of {}", limit.text())

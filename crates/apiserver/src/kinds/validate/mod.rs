@@ -14,6 +14,7 @@ mod event;
 mod network;
 mod pod;
 mod schedule;
+mod security;
 mod selector;
 mod service;
 mod storage;

@@ -5,13 +5,16 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::at::{At, Errors};
-use super::{container, volume};
+use super::{container, security, volume};
 use crate::field::Error;
 use crate::kinds::fill::{items, same, text};
 use crate::kinds::names;
 
 const DNS_POLICIES: [&str; 4] = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
 const CHANGEABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+/// What the resolver of Linux can take.
+const NAME_SERVERS_MAX: usize = 3;
+const SEARCH_PATHS_MAX: usize = 32;
 const TOKEN_TEXT: &str = "must not be specified when serviceAccountName is not set";
 
 /// A Pod, new or changed.
@@ -62,7 +65,8 @@ pub(super) fn template(template: &At<'_>, errors: &mut Errors) {
 fn pod_spec(spec: &At<'_>, errors: &mut Errors) {
     let volumes_list = spec.field("volumes");
     let volumes = volume::all(&volumes_list, errors);
-    let mut pod = container::Pod { volumes, names: BTreeSet::new() };
+    let grace_s = spec.value["terminationGracePeriodSeconds"].as_i64();
+    let mut pod = container::Pod { volumes, names: BTreeSet::new(), grace_s };
     let containers = spec.field("containers");
     if containers.len() == 0 {
         containers.required("", errors);
@@ -75,9 +79,14 @@ fn pod_spec(spec: &At<'_>, errors: &mut Errors) {
         container::init(&At { value: one.value, path: one.path }, &mut pod, errors);
     }
     host_ports(&containers, errors);
+    if spec.field("hostNetwork").value == true {
+        host_network(&containers, errors);
+    }
     container::resources(&spec.field("resources"), errors);
     policies(spec, errors);
+    security::of_pod(spec, errors);
     names_in(spec, errors);
+    resolving(spec, errors);
     tolerations(&spec.field("tolerations"), errors);
     spread(&spec.field("topologySpreadConstraints"), errors);
 }
@@ -100,6 +109,32 @@ fn policies(spec: &At<'_>, errors: &mut Errors) {
     }
 }
 
+/// How names are resolved inside: servers, search paths and names of the Pod's own.
+fn resolving(spec: &At<'_>, errors: &mut Errors) {
+    let config = spec.field("dnsConfig");
+    for (list, max, what) in
+        [("nameservers", NAME_SERVERS_MAX, "nameservers"), ("searches", SEARCH_PATHS_MAX, "search paths")]
+    {
+        if config.field(list).len() > max {
+            config.field(list).invalid(&format!("must not have more than {max} {what}"), errors);
+        }
+    }
+    for server in config.field("nameservers").items() {
+        server.must_be_address(errors);
+    }
+    for option in config.field("options").items().filter(|option| option.field("name").is_zero()) {
+        option.required("must not be empty", errors);
+    }
+    for alias in spec.field("hostAliases").items() {
+        alias.field("ip").must_be_address(errors);
+        for name in alias.field("hostnames").items() {
+            for complaint in names::subdomain(name.text()) {
+                name.invalid(&complaint, errors);
+            }
+        }
+    }
+}
+
 fn names_in(spec: &At<'_>, errors: &mut Errors) {
     spec.field("nodeSelector").must_be_labels(errors);
     for name in ["serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"] {
@@ -111,8 +146,28 @@ fn names_in(spec: &At<'_>, errors: &mut Errors) {
     for secret in spec.field("imagePullSecrets").items() {
         secret.field("name").must_be_set(errors);
     }
+    for gate in spec.field("readinessGates").items() {
+        gate.field("conditionType").must_be_qualified(&gate.field("conditionType"), errors);
+    }
+    let mut seen = BTreeSet::new();
     for gate in spec.field("schedulingGates").items() {
-        gate.field("name").must_pass(names::qualified, errors);
+        let name = gate.field("name");
+        name.must_be_qualified(&gate, errors);
+        if !seen.insert(name.text().to_owned()) {
+            errors.push(Error::duplicate(&gate.path, &json!(name.text())));
+        }
+    }
+}
+
+/// On the host's network a port is the host's port.
+fn host_network(containers: &At<'_>, errors: &mut Errors) {
+    for one in containers.items() {
+        for port in one.field("ports").items() {
+            let number = port.field("hostPort");
+            if !number.is_zero() && number.number() != port.field("containerPort").number() {
+                number.invalid("must match `containerPort` when `hostNetwork` is true", errors);
+            }
+        }
     }
 }
 
@@ -158,7 +213,12 @@ fn tolerations(list: &At<'_>, errors: &mut Errors) {
                 errors.push(Error::invalid(&operator.path, &value, detail));
             }
             "Exists" => {}
-            "" | "Equal" => one.field("value").must_pass(names::label_value, errors),
+            "" | "Equal" => {
+                let complaints = names::label_value(one.field("value").text()).join(";");
+                if !complaints.is_empty() {
+                    errors.push(Error::invalid(&operator.path, one.field("value").value, &complaints));
+                }
+            }
             _ => operator.must_be_one_of(&["Equal", "Exists"], errors),
         }
         if !effect.is_zero() {
@@ -226,7 +286,9 @@ fn tolerations_update(spec: &At<'_>, old: &Value, errors: &mut Errors) {
 fn gates_update(spec: &At<'_>, old: &Value, errors: &mut Errors) {
     for gate in spec.field("schedulingGates").items() {
         if !items(old, "schedulingGates").contains(gate.value) {
-            gate.forbidden("only deletion is allowed, but found new scheduling gate", errors);
+            let name = gate.field("name");
+            let detail = format!("only deletion is allowed, but found new scheduling gate '{}'", name.text());
+            name.forbidden(&detail, errors);
         }
     }
 }
@@ -252,6 +314,7 @@ pub(super) fn ephemeral_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     let mut pod = container::Pod {
         volumes: items(spec.value, "volumes").iter().map(|volume| text(volume, "name")).collect(),
         names: items(spec.value, "containers").iter().map(|one| text(one, "name")).collect(),
+        grace_s: None,
     };
     for one in list.items() {
         container::ephemeral(&At { value: one.value, path: one.path }, &mut pod, errors);
