@@ -3,7 +3,9 @@
 //! Figures of this machine are only comparable within one run: the ratios are what counts.
 
 mod figure;
+mod handlers;
 mod pods;
+mod report;
 mod runtime;
 mod server;
 mod world;
@@ -25,6 +27,11 @@ enum Command {
     Pods(pods::Options),
     /// The runtime: dispatch, cache and latency, beside kube-runtime
     Runtime(runtime::Options),
+    /// Handlers: objects handled to the end, beside Kopf
+    Handlers(handlers::Options),
+    /// Handles objects and says when: a child of `handlers`
+    #[command(hide = true)]
+    Handle(handlers::child::Handle),
     /// Caches objects and says how much memory that takes: a child of `runtime`
     #[command(hide = true)]
     Hold(runtime::memory::Hold),
@@ -35,6 +42,8 @@ enum Command {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     match Arguments::parse().command {
+        Command::Handlers(options) => handlers::run(&options).await,
+        Command::Handle(options) => handlers::child::handle(&options).await,
         Command::Pods(options) => pods::run(&options).await,
         Command::Server(options) => server::run(options).await,
         Command::Runtime(options) => runtime::run(&options).await,

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::fake::Fake;
-use super::report::{Row, Target};
+use crate::report::{Row, Target};
 
 /// Few, many, and more than any operator should have: the rate must not fall. Each with how often it is measured: a
 /// thousand keys are through in a millisecond, of which nobody can tell the rate.

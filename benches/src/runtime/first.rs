@@ -8,8 +8,8 @@ use futures::FutureExt;
 use tokio::sync::Notify;
 
 use super::memory;
-use super::report::{Row, Target};
 use super::side::{Deed, Reply, Side};
+use crate::report::{Row, Target};
 use crate::server::{Load, Process};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;

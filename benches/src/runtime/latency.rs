@@ -9,8 +9,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::fake::Fake;
-use super::report::{Row, Target};
 use super::side::{Deed, Reply, Setup, Side};
+use crate::report::{Row, Target};
 
 const OBJECTS: usize = 10_000;
 

@@ -9,8 +9,8 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tokio::time::Instant;
 
 use super::first::counting;
-use super::report::{Row, Target};
 use super::side::{Setup, Side};
+use crate::report::{Row, Target};
 use crate::server::{Process, SHARDS, resident_kilobytes};
 
 /// The label of every object.

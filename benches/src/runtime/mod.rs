@@ -8,11 +8,12 @@ mod fake;
 mod first;
 mod latency;
 pub(crate) mod memory;
-mod report;
 mod side;
 mod trouble;
 
 use clap::Args;
+
+use crate::report;
 
 /// What to measure and how to print it.
 #[derive(Args)]
@@ -40,6 +41,6 @@ pub(crate) async fn run(options: &Options) -> Result<(), Box<dyn std::error::Err
     if is_wanted("trouble") {
         rows.extend(trouble::measure().await);
     }
-    report::print(&rows, options.json);
+    report::print(&rows, "kube-runtime", options.json);
     Ok(())
 }

@@ -10,8 +10,8 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::fake::Fake;
-use super::report::{Row, Target};
 use super::side::{Deed, Reply, Setup, Side};
+use crate::report::{Row, Target};
 
 /// Objects beside the one that panics.
 const BYSTANDERS: usize = 1_000;

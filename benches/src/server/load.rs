@@ -17,7 +17,7 @@ use kube::client::Body;
 use kube::{Api, Client};
 use tokio::time::Instant;
 
-const NAMESPACE: &str = "bench";
+pub(crate) const NAMESPACE: &str = "bench";
 /// Text in each object, so that it is about a kilobyte when stored.
 const PAYLOAD_BYTES: usize = 530;
 /// Where in an answer a continue token stands at the latest.
@@ -66,6 +66,12 @@ impl Load {
             maps.create(&PostParams::default(), &object(prefix, at)).await.map(|_| ())
         })
         .await
+    }
+
+    /// Creates one object.
+    pub(crate) async fn create_one(&self, prefix: &str, at: usize) -> Outcome<()> {
+        self.maps.create(&PostParams::default(), &object(prefix, at)).await?;
+        Ok(())
     }
 
     /// Reads objects of the many, by `clients` at once.

@@ -14,11 +14,13 @@ use homeostat_store::Memory;
 use kube::Client;
 
 use crate::figure::{Figure, Target, print};
-pub(crate) use load::{Load, SHARDS};
+pub(crate) use load::{Load, NAMESPACE, SHARDS};
 pub(crate) use process::{Process, resident_kilobytes};
 
 /// Clients that write or read at once.
 const CLIENTS: usize = 64;
+/// A server is at rest when its controllers have started and looked around.
+const REST: Duration = Duration::from_secs(3);
 
 /// How to measure the server.
 #[derive(clap::Args)]
@@ -40,6 +42,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn std::error::Erro
     let process = Process::start()?;
     let client = process.client().await?;
     eprintln!("server {} is up, measuring over TLS", process.url);
+    tokio::time::sleep(REST).await;
     let at_rest = process.memory_mb()?;
     figures
         .push(Figure::new("start until ready", ms(process.started_in), "ms").target(Target::AtMost(100.0)));

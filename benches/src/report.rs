@@ -4,20 +4,20 @@ use serde::Serialize;
 
 /// One line of a report: the same thing measured on ours and on the other.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Row {
-    pub(super) name: String,
-    pub(super) unit: &'static str,
-    pub(super) ours: f64,
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) unit: &'static str,
+    pub(crate) ours: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) theirs: Option<f64>,
-    pub(super) target: Target,
+    pub(crate) theirs: Option<f64>,
+    pub(crate) target: Target,
     is_reached: bool,
 }
 
 /// What ours must reach.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// At least this many times theirs: more is better.
     TimesMore(f64),
     /// At most theirs divided by this: less is better.
@@ -27,8 +27,8 @@ pub(super) enum Target {
 }
 
 impl Row {
-    /// A line beside kube-runtime.
-    pub(super) fn beside(
+    /// A line beside the other.
+    pub(crate) fn beside(
         name: impl Into<String>,
         unit: &'static str,
         figures: [f64; 2],
@@ -39,7 +39,7 @@ impl Row {
     }
 
     /// A line of ours alone.
-    pub(super) fn alone(name: impl Into<String>, unit: &'static str, ours: f64, target: Target) -> Self {
+    pub(crate) fn alone(name: impl Into<String>, unit: &'static str, ours: f64, target: Target) -> Self {
         Self::new(name.into(), unit, ours, None, target)
     }
 
@@ -73,12 +73,13 @@ impl Row {
     }
 }
 
-pub(super) fn print(rows: &[Row], as_json: bool) {
+/// Prints the lines under the names of the two.
+pub(crate) fn print(rows: &[Row], other: &str, as_json: bool) {
     if as_json {
         println!("{}", serde_json::to_string_pretty(rows).expect("rows are plain data"));
         return;
     }
-    println!("{:<58} {:>10} {:>12}  {:<13} {:>8}", "", "homeostat", "kube-runtime", "unit", "target");
+    println!("{:<58} {:>10} {:>12}  {:<13} {:>8}", "", "homeostat", other, "unit", "target");
     for row in rows {
         println!("{}", row.line());
     }

@@ -1,0 +1,37 @@
+//! The handler of the comparison, as we have it, in a process of its own: says which object was handled and when.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use homeostat_runtime::{CancellationToken, Controller, Handlers, Operator};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::{Client, ResourceExt};
+
+/// How the child process is called.
+#[derive(clap::Args)]
+pub(crate) struct Handle {
+    #[arg(long)]
+    kubeconfig: PathBuf,
+}
+
+pub(crate) async fn handle(options: &Handle) -> Result<(), Box<dyn std::error::Error>> {
+    let kubeconfig = Kubeconfig::read_from(&options.kubeconfig)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let handlers = Handlers::<ConfigMap>::new().on_create("create", |map: Arc<ConfigMap>, _| async move {
+        println!("{} {}", map.name_any(), now_ns());
+        Ok(())
+    });
+    let control = Controller::new().labels("app=bench").handlers(handlers);
+    let operator = Operator::new("handlers.bench.homeostat.dev").control(control);
+    // Ended by its parent.
+    operator.run_on(Client::try_from(config)?, CancellationToken::new()).await?;
+    Ok(())
+}
+
+/// The time both sides can tell: that of the machine.
+#[expect(clippy::disallowed_methods, reason = "two processes compare their clocks")]
+pub(super) fn now_ns() -> u128 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos()
+}
