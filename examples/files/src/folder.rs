@@ -1,35 +1,39 @@
-//! A directory as a world. Every write is atomic: a file is written beside its place and linked or renamed into it, so
-//! nobody reads half of it and a crash leaves at most a hidden file.
+//! A directory as a world: what a file should be, what it is, and what the kernel's errors mean. `tree` does the work on
+//! the disk.
 //!
-//! Hidden files are not seen, links are not followed, empty directories are left behind.
+//! Hidden files are not seen, links are not followed, empty directories are left behind. Files that are not ours are never
+//! written; those we may not read are passed over.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{BoxStream, StreamExt};
 use homeostat::prelude::*;
 use homeostat::world::{Answer, Change, Difference, Failure, Mark, Page, Push, World};
+use rustix::fs::Mode;
 
 use crate::file::{File, FileSpec};
+use crate::tree::{self, Found, Placing, Trace};
 
 /// How often the directory is looked at for changes: a `stat` per file.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The bits of a mode that are ours to set.
-const MODE_BITS: u32 = 0o7777;
-
 /// What a file holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Content {
-    /// The bytes, as text as far as they are.
-    pub content: String,
+    /// Its text; none when it is no text, no regular file, or not ours to read.
+    pub content: Option<String>,
     /// The mode in octal.
     pub mode: String,
+}
+
+impl From<Found> for Content {
+    fn from(found: Found) -> Self {
+        Self { content: found.content, mode: octal(found.mode) }
+    }
 }
 
 /// A directory of files.
@@ -44,24 +48,33 @@ impl Folder {
         Self { root: root.into() }
     }
 
-    /// Runs `work` with the path of a name where it may block.
-    async fn at<T: Send + 'static>(
+    /// Runs `work` on the directory where it may block.
+    async fn on<T: Send + 'static>(
         &self,
-        name: &str,
         work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
     ) -> Answer<T> {
-        let path = self.root.join(name);
-        tokio::task::spawn_blocking(move || work(&path)).await?.map_err(told)
+        let root = self.root.clone();
+        tokio::task::spawn_blocking(move || work(&root)).await?.map_err(told)
+    }
+
+    async fn put(&self, name: &str, want: &FileSpec, placing: Placing) -> Answer<()> {
+        let (name, want) = (name.to_owned(), want.clone());
+        let mode = mode(&want.mode).map_err(Failure::refused)?;
+        self.on(move |root| tree::put(root, &name, &want.content, mode, placing)).await
     }
 }
 
-/// What the kernel's errors mean.
+/// What the kernel's errors mean: a no to this file, or trouble that concerns all.
 fn told(error: io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::AlreadyExists => Failure::Exists,
-        io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => {
-            Failure::refused(error)
-        }
+        io::ErrorKind::PermissionDenied
+        | io::ErrorKind::IsADirectory
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::InvalidFilename
+        | io::ErrorKind::InvalidInput
+        | io::ErrorKind::FileTooLarge
+        | io::ErrorKind::NotFound => Failure::refused(error),
         _ => error.into(),
     }
 }
@@ -74,71 +87,56 @@ impl World for Folder {
 
     fn want(&self, file: &File) -> Result<BTreeMap<String, FileSpec>> {
         let spec = &file.spec;
-        let is_plain = |part: Component<'_>| matches!(part, Component::Normal(name) if !name.to_string_lossy().starts_with('.'));
-        if spec.path.is_empty() || !Path::new(&spec.path).components().all(is_plain) {
-            return Err(terminal(format!(
-                "{:?} does not lead below the directory, or to a hidden file",
-                spec.path
-            )));
-        }
-        u32::from_str_radix(&spec.mode, 8).map_err(|_| terminal(format!("{:?} is not a mode", spec.mode)))?;
+        tree::check_path(&spec.path).map_err(|why| terminal(format!("the path {:?} {why}", spec.path)))?;
+        mode(&spec.mode).map_err(terminal)?;
         Ok([(spec.path.clone(), spec.clone())].into())
     }
 
     fn diff(&self, want: &FileSpec, have: &Content) -> Vec<Difference> {
         let mut differences = Vec::new();
-        if want.content != have.content {
-            let bytes = |text: &str| format!("{} bytes", text.len());
-            differences.push(Difference::new("/content", bytes(&want.content), bytes(&have.content)));
+        if have.content.as_ref() != Some(&want.content) {
+            let bytes = |text: &String| format!("{} bytes", text.len());
+            let found = have.content.as_ref().map_or_else(|| "no text we can read".to_owned(), bytes);
+            differences.push(Difference::new("/content", bytes(&want.content), found));
         }
-        if mode(want) != u32::from_str_radix(&have.mode, 8).unwrap_or_default() {
+        if mode(&want.mode).map(octal).as_ref() != Ok(&have.mode) {
             differences.push(Difference::new("/mode", &want.mode, &have.mode));
         }
         differences
     }
 
     async fn list(&self, _: Option<&str>) -> Answer<Page<Content>> {
-        let things = self.at("", |root| {
-            let names = scan(root)?.into_keys();
-            let files = names.filter_map(|name| Some((read(&root.join(&name)).transpose()?, name)));
-            files.map(|(content, name)| Ok((name, content?))).collect::<io::Result<Vec<_>>>()
+        let things = self.on(|root| {
+            let names = tree::scan(root)?.into_keys();
+            // What cannot be looked at now is passed over: each of ours is looked at by itself, too.
+            let found = names.filter_map(|name| Some((tree::look(root, &name).ok()??.into(), name)));
+            Ok(found.map(|(content, name)| (name, content)).collect())
         });
         Ok(Page { things: things.await?, next: None })
     }
 
     async fn get(&self, name: &str) -> Answer<Option<Content>> {
-        self.at(name, read).await
+        let name = name.to_owned();
+        Ok(self.on(move |root| tree::look(root, &name)).await?.map(Content::from))
     }
 
     async fn create(&self, name: &str, want: &FileSpec, _: &Mark) -> Answer<()> {
-        let want = want.clone();
-        self.at(name, move |path| {
-            let draft = write_beside(path, &want)?;
-            // A link fails where a file is; a rename would replace it.
-            let linked = fs::hard_link(&draft, path);
-            fs::remove_file(&draft)?;
-            linked
-        })
-        .await
+        self.put(name, want, Placing::New).await
     }
 
     async fn update(&self, name: &str, change: Change<'_, Self>) -> Answer<()> {
-        let want = change.want.clone();
-        self.at(name, move |path| fs::rename(write_beside(path, &want)?, path)).await
+        self.put(name, change.want, Placing::Over).await
     }
 
     async fn delete(&self, name: &str, _: &Content) -> Answer<()> {
-        self.at(name, |path| match fs::remove_file(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed,
-        })
-        .await
+        let name = name.to_owned();
+        self.on(move |root| tree::remove(root, &name)).await
     }
 
     fn watch(&self) -> Option<BoxStream<'static, Answer<Push>>> {
         let looks = futures::stream::unfold((self.clone(), None), |(folder, before)| async move {
             tokio::time::sleep(LOOK).await;
-            let after = folder.at("", scan).await.unwrap_or_default();
+            let after = folder.on(tree::scan).await.unwrap_or_default();
             let pushes = changed(before.as_ref(), &after);
             Some((futures::stream::iter(pushes), (folder, Some(after))))
         });
@@ -146,59 +144,21 @@ impl World for Folder {
     }
 }
 
-fn mode(want: &FileSpec) -> u32 {
-    u32::from_str_radix(&want.mode, 8).unwrap_or_default() & MODE_BITS
-}
-
-/// Writes the file to a hidden place beside its own.
-fn write_beside(path: &Path, want: &FileSpec) -> io::Result<PathBuf> {
-    let parent = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(parent)?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let draft = parent.join(format!(".{name}.draft"));
-    fs::write(&draft, &want.content)?;
-    fs::set_permissions(&draft, fs::Permissions::from_mode(mode(want)))?;
-    Ok(draft)
-}
-
-fn read(path: &Path) -> io::Result<Option<Content>> {
-    let found = || io::Result::Ok((fs::read(path)?, fs::symlink_metadata(path)?));
-    match found() {
-        Ok((bytes, meta)) => Ok(Some(Content {
-            content: String::from_utf8_lossy(&bytes).into_owned(),
-            mode: format!("{:04o}", meta.mode() & MODE_BITS),
-        })),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+/// The mode in octal digits. One that its owner may not read could not be looked after.
+fn mode(text: &str) -> Result<Mode, String> {
+    const BITS_MAX: u32 = 0o7777;
+    let is_octal = !text.is_empty() && text.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
+    let bits = u32::from_str_radix(text, 8).ok().filter(|bits| is_octal && *bits <= BITS_MAX);
+    let bits = bits.ok_or_else(|| format!("{text:?} is no mode: write octal digits, such as 0644"))?;
+    let mode = Mode::from_raw_mode(bits);
+    if mode.contains(Mode::RUSR) {
+        return Ok(mode);
     }
+    Err(format!("the mode {text} does not let the owner read: the file could not be looked after; add 0400"))
 }
 
-/// What tells a file from its former self without reading it.
-type Trace = (i64, i64, u64, u32, u64);
-
-/// Every file below a directory that is not hidden; a directory that is not there has none.
-fn scan(root: &Path) -> io::Result<BTreeMap<String, Trace>> {
-    let mut found = BTreeMap::new();
-    let mut folders = vec![root.to_owned()];
-    while let Some(folder) = folders.pop() {
-        let entries = match fs::read_dir(&folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            entries => entries?,
-        };
-        for entry in entries {
-            let path = entry?.path();
-            let is_hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
-            // It may be gone between the two looks.
-            let Ok(meta) = fs::symlink_metadata(&path) else { continue };
-            if meta.is_dir() && !is_hidden {
-                folders.push(path);
-            } else if meta.is_file() && !is_hidden {
-                let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
-                found.insert(name, (meta.mtime(), meta.mtime_nsec(), meta.len(), meta.mode(), meta.ino()));
-            }
-        }
-    }
-    Ok(found)
+fn octal(mode: Mode) -> String {
+    format!("{:04o}", mode.as_raw_mode())
 }
 
 /// The names that came, went or changed. The first look tells nothing.
@@ -207,4 +167,30 @@ fn changed(before: Option<&BTreeMap<String, Trace>>, after: &BTreeMap<String, Tr
     let gone = before.keys().filter(|name| !after.contains_key(*name));
     let other = after.iter().filter(|(name, trace)| before.get(*name) != Some(trace)).map(|(name, _)| name);
     gone.chain(other).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_mode_is_octal_and_lets_its_owner_read() {
+        for text in ["0644", "644", "0400", "4755", "07777"] {
+            assert!(mode(text).is_ok(), "{text:?}");
+        }
+        for text in ["", "+644", "0x1ff", "0888", "10644", "0000", "0200", "rw-r--r--", "-1"] {
+            assert!(mode(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn bad_values_are_no_outage() {
+        for errno in [Errno::NAMETOOLONG, Errno::INVAL, Errno::NOTDIR, Errno::ISDIR] {
+            assert!(matches!(told(errno.into()), Failure::Refused(_)), "{errno:?}");
+        }
+        assert!(matches!(told(Errno::NOSPC.into()), Failure::Unavailable(_)));
+        assert!(matches!(told(Errno::IO.into()), Failure::Unavailable(_)));
+    }
 }

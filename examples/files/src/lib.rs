@@ -6,6 +6,7 @@
 
 mod file;
 mod folder;
+mod tree;
 
 pub use file::{File, FileSpec, FileStatus};
 pub use folder::{Content, Folder};

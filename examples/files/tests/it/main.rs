@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fall over its own mistakes")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::Duration;
 
 use homeostat::embedded::ControlPlane;
@@ -46,7 +46,14 @@ impl Desk {
     }
 
     async fn make(&self, name: &str, path: &str, content: &str) {
-        let spec = FileSpec { path: path.into(), content: content.into(), mode: "0640".into() };
+        self.create(name, FileSpec { path: path.into(), content: content.into(), mode: "0640".into() }).await;
+    }
+
+    async fn make_with_mode(&self, name: &str, path: &str, mode: &str) {
+        self.create(name, FileSpec { path: path.into(), content: String::new(), mode: mode.into() }).await;
+    }
+
+    async fn create(&self, name: &str, spec: FileSpec) {
         self.files.create(&PostParams::default(), &File::new(name, spec)).await.unwrap();
         self.pass().await;
     }
@@ -124,4 +131,55 @@ async fn what_happened_while_the_operator_was_down_is_made_up_for() {
     assert!(!b.finalizers().is_empty(), "its cleanup is owed");
     desk.run().await;
     assert_eq!((desk.read("a").as_deref(), desk.read("b")), (Some("one"), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_leads_nowhere() {
+    let desk = Desk::new().await;
+    let outside = TempDir::new().unwrap();
+    symlink(outside.path(), desk.folder.path().join("way")).unwrap();
+    fs::write(outside.path().join("victim"), "theirs").unwrap();
+    // Where drafts once were.
+    symlink(outside.path().join("victim"), desk.folder.path().join(".mine.draft")).unwrap();
+    desk.make("pwn", "way/pwn", "x").await;
+    desk.make("mine", "mine", "x").await;
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1, "nothing is written through the link");
+    assert_eq!(fs::read_to_string(outside.path().join("victim")).unwrap(), "theirs");
+    assert_eq!(desk.reason("mine").await, "Synced=InSync");
+    assert!(!desk.reason("pwn").await.contains("InSync"), "{}", desk.reason("pwn").await);
+    desk.files.delete("pwn", &DeleteParams::default()).await.unwrap();
+    desk.pass().await;
+    assert!(desk.files.get_opt("pwn").await.unwrap().is_none(), "what never was there is no hindrance");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_values_are_refused_and_stop_nobody_else() {
+    let desk = Desk::new().await;
+    for number in 0..8 {
+        desk.make(&format!("bad{number}"), &"x".repeat(300), "x").await;
+    }
+    for (name, path) in [("slash", "a/d/"), ("zero", "a\0b"), ("double", "a//b")] {
+        desk.make(name, path, "x").await;
+        assert_eq!(desk.reason(name).await, "Reconciled=TerminalError", "{path:?}");
+    }
+    desk.make_with_mode("shut", "shut", "0000").await;
+    assert_eq!(desk.reason("shut").await, "Reconciled=TerminalError");
+    desk.make("good", "good", "x").await;
+    assert_eq!(desk.read("good").as_deref(), Some("x"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_takes_the_place_of_our_file_is_replaced_and_removed_with_it() {
+    let desk = Desk::new().await;
+    desk.make("ours", "ours", "x").await;
+    let path = desk.folder.path().join("ours");
+    fs::remove_file(&path).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    desk.pass().await;
+    assert_eq!(desk.read("ours").as_deref(), Some("x"), "a pipe is replaced, not waited for");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    desk.files.delete("ours", &DeleteParams::default()).await.unwrap();
+    desk.pass().await;
+    assert!(!path.exists(), "what cannot be read can be removed");
+    assert!(desk.files.get_opt("ours").await.unwrap().is_none());
 }
