@@ -63,7 +63,15 @@ fn begin(cx: &Context<At>) {
 }
 
 async fn launch(at: &At, cx: &Context<At>) -> Result<()> {
-    let pod: Arc<Pod> = cx.create(pod_of(at)?).await?;
+    let pod: Arc<Pod> = match cx.create(pod_of(at)?).await {
+        Ok(pod) => pod,
+        Err(error) => {
+            let message = format!("its Pod cannot be made: {error}");
+            cx.event(Severity::Warning, "NotStarted", message.as_str());
+            cx.condition(condition("Complete", false, "NotStarted", message));
+            return Err(error.into());
+        }
+    };
     let name = pod.name_any();
     cx.event(Severity::Normal, "Started", format!("runs in Pod {name}"));
     cx.status(|status| status.pod = Some(name));
@@ -82,16 +90,36 @@ fn finish(cx: &Context<At>, ending: Ending) {
 fn pod_of(at: &At) -> Result<Pod> {
     Ok(serde_json::from_value(json!({
         "metadata": {
-            "name": format!("{}-pod", at.name_any()),
-            "labels": {"app.kubernetes.io/managed-by": "at", "app.kubernetes.io/instance": at.name_any()},
+            "name": format!("{}-pod", short_name(at)),
+            "labels": {"app.kubernetes.io/managed-by": "at", "app.kubernetes.io/instance": short_name(at)},
         },
         "spec": {
             "restartPolicy": "Never",
             "containers": [{
                 "name": "command",
                 "image": IMAGE,
-                "command": ["sh", "-c", at.spec.command],
+                "command": ["sh", "-c", literal(&at.spec.command)],
             }],
         },
     }))?)
+}
+
+/// The name, or what fits of it into a label and a Pod's host name, told apart from others by the uid.
+fn short_name(at: &At) -> String {
+    /// A label's 63 letters less `-pod`, which makes it the Pod's name.
+    const LETTERS_MAX: usize = 59;
+    /// Enough of a uid to tell objects of similar names apart.
+    const UID_LETTERS: usize = 8;
+    let (name, uid) = (at.name_any(), at.uid().unwrap_or_default());
+    if name.len() <= LETTERS_MAX {
+        return name;
+    }
+    let head = &name[..LETTERS_MAX - 1 - UID_LETTERS];
+    let uid: String = uid.chars().take(UID_LETTERS).collect();
+    format!("{}-{uid}", head.trim_end_matches(['-', '.']))
+}
+
+/// The shell gets the text as it is written: Kubernetes would replace `$(NAME)` and `$$` before.
+fn literal(text: &str) -> String {
+    text.replace('$', "$$")
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use homeostat::k8s_openapi::api::core::v1::Pod;
 use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::fmt::temporal::Pieces;
 
 use crate::at::{At, Phase};
 
@@ -42,7 +44,7 @@ pub struct Ending {
 pub fn next(at: &At, pod: Option<&Pod>, now: Timestamp) -> Result<Step, jiff::Error> {
     Ok(match phase(at) {
         Phase::Pending => {
-            let due: Timestamp = at.spec.schedule.parse()?;
+            let due = moment(&at.spec.schedule)?;
             match Duration::try_from(due.duration_since(now)) {
                 Ok(left) if !left.is_zero() => Step::Wait(left),
                 _ => Step::Begin,
@@ -53,6 +55,16 @@ pub fn next(at: &At, pod: Option<&Pod>, now: Timestamp) -> Result<Step, jiff::Er
             Some(pod) => ending(pod).map_or(Step::Watch, Step::Finish),
         },
         Phase::Done => Step::Rest,
+    })
+}
+
+/// The moment. The last hours of the year 9999 have no [`Timestamp`]; the last there is will do.
+fn moment(schedule: &str) -> Result<Timestamp, jiff::Error> {
+    schedule.parse().or_else(|error| {
+        let pieces = Pieces::parse(schedule)?;
+        let is_last = pieces.date().year() == Date::MAX.year();
+        let is_moment = pieces.time().is_some() && pieces.offset().is_some();
+        if is_last && is_moment { Ok(Timestamp::MAX) } else { Err(error) }
     })
 }
 
@@ -108,6 +120,9 @@ mod tests {
         check(None, None, "2026-02-10T20:30:00Z", five);
         check(Some("PENDING"), None, "2026-02-10T20:34:59.9Z", Step::Wait(Duration::from_millis(100)));
         check(Some("PENDING"), None, DUE, Step::Begin);
+        for last in ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59-12:00", "9999-12-30T22:00:01Z"] {
+            assert_eq!(moment(last).unwrap(), Timestamp::MAX, "{last}");
+        }
         check(Some("PENDING"), None, "2027-01-01T00:00:00Z", Step::Begin);
     }
 
@@ -138,6 +153,11 @@ mod tests {
         let mut at = At::new("demo", spec);
         let now: Timestamp = DUE.parse().unwrap();
         assert!(next(&at, None, now).is_err());
+        for schedule in ["9999-12-31", "9999-12-31T23:59:59", "9999-13-01T00:00:00Z", "10000-01-01T00:00:00Z"]
+        {
+            at.spec.schedule = schedule.to_owned();
+            assert!(next(&at, None, now).is_err(), "{schedule}");
+        }
         at.status = serde_json::from_value(json!({"phase": "RUNNING"})).unwrap();
         assert_eq!(next(&at, None, now).unwrap(), Step::Launch);
     }

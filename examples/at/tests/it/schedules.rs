@@ -46,10 +46,13 @@ async fn a_schedule_can_be_moved_while_it_waits() {
 async fn a_century_is_not_too_long() {
     let lab = Lab::start().await;
     lab.create("demo", "2126-01-01T00:00:00Z").await;
+    lab.create("last", "9999-12-31T23:59:59Z").await;
     lab.create("offset", "2026-02-10T22:31:00+02:00").await;
     lab.settle().await;
     assert_eq!(lab.phase("demo").await, Some(Phase::Pending));
     assert_eq!(lab.phase("offset").await, Some(Phase::Pending));
+    let (status, _, message) = lab.condition("last", "Scheduled").await.unwrap();
+    assert_eq!((&*status, &*message), ("True", "runs at 9999-12-31T23:59:59Z"));
     lab.pass(Duration::from_secs(61)).await;
     assert_eq!(lab.phase("offset").await, Some(Phase::Running));
 }

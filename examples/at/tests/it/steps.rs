@@ -96,3 +96,32 @@ async fn a_command_edited_while_it_waits_is_the_one_that_runs() {
     let pod = lab.pods().get("demo-pod").await.unwrap();
     assert_eq!(pod.spec.unwrap().containers.remove(0).command.unwrap()[2], "date");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_shell_gets_the_command_as_it_is_written() {
+    let lab = Lab::start().await;
+    lab.create("demo", &lab.after(FIVE_MINUTES)).await;
+    lab.settle().await;
+    lab.edit("demo", json!({"command": "echo pid $$ $(HOSTNAME) $HOME"})).await;
+    lab.pass(FIVE_MINUTES).await;
+    let pod = lab.pods().get("demo-pod").await.unwrap();
+    let command = pod.spec.unwrap().containers.remove(0).command.unwrap().remove(2);
+    assert_eq!(command, "echo pid $$$$ $$(HOSTNAME) $$HOME", "two dollars are how Kubernetes writes one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_name_runs_too() {
+    let lab = Lab::start().await;
+    let names =
+        ["a".repeat(253), format!("{}.b", "a".repeat(62)), format!("{}-{}", "a".repeat(49), "b".repeat(20))];
+    for name in &names {
+        lab.create(name, crate::lab::START).await;
+        lab.settle().await;
+        let pod = lab.ats().get(name).await.unwrap().status.unwrap().pod.unwrap();
+        assert!(pod.len() <= 63, "{pod}");
+        lab.mark(&pod, "Succeeded", Some(0)).await;
+        lab.settle().await;
+        assert_eq!(lab.phase(name).await, Some(Phase::Done));
+    }
+    assert_eq!(lab.pod_names().await.len(), names.len());
+}
