@@ -310,7 +310,7 @@ mod tests {
         as_nobody(|| {
             put(root, "ours", "x", Mode::empty(), Placing::New).unwrap();
             put(root, "shut/in", "x", MODE, Placing::New).unwrap();
-            fs::set_permissions(root.join("shut"), fs::Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(root.join("shut"), fs::Permissions::from_mode(0o000)).unwrap();
             let names: Vec<String> = scan(root).unwrap().into_keys().collect();
             assert_eq!(names, ["ours"]);
             let found = Found { content: None, mode: Mode::empty() };

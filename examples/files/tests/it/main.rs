@@ -177,7 +177,7 @@ async fn what_takes_the_place_of_our_file_is_replaced_and_removed_with_it() {
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
     desk.pass().await;
     assert_eq!(desk.read("ours").as_deref(), Some("x"), "a pipe is replaced, not waited for");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     desk.files.delete("ours", &DeleteParams::default()).await.unwrap();
     desk.pass().await;
     assert!(!path.exists(), "what cannot be read can be removed");
