@@ -62,6 +62,7 @@ pub(crate) fn service(plan: &Plan<'_>) -> Result<Service> {
     Ok(serde_json::from_value(json!({
         "metadata": {"name": plan.database.name_any(), "labels": labels(plan.database)},
         "spec": {
+            "type": "ClusterIP",
             "clusterIP": "None",
             "selector": {LABEL: plan.database.name_any()},
             "ports": [{"name": "postgres", "port": plan.port, "targetPort": plan.port, "protocol": "TCP"}],
@@ -112,7 +113,9 @@ fn arguments(plan: &Plan<'_>) -> Vec<String> {
     let spec = &plan.database.spec;
     let own = [format!("port={}", plan.port), format!("max_connections={}", spec.max_connections)];
     let others = spec.parameters.iter().map(|(name, value)| format!("{name}={value}"));
-    own.into_iter().chain(others).flat_map(|setting| ["-c".to_owned(), setting]).collect()
+    // Kubernetes would replace `$(NAME)` and `$$` in them.
+    let literal = |setting: String| setting.replace('$', "$$");
+    own.into_iter().chain(others.map(literal)).flat_map(|setting| ["-c".to_owned(), setting]).collect()
 }
 
 fn container(plan: &Plan<'_>, name: &str, text: &str) -> Value {

@@ -6,12 +6,17 @@ use homeostat::prelude::*;
 
 use crate::children::{eraser, eraser_name, pod_name};
 use crate::database::Database;
+use crate::problem::check_name;
 use crate::settings::Settings;
 
 /// How often to look whether the last step is done, in case nobody tells.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 pub(crate) async fn cleanup(database: Arc<Database>, cx: Context<Database>) -> Result<Action> {
+    if check_name(&database.name_any()).is_err() {
+        // It never had anything.
+        return Ok(Action::await_change());
+    }
     let settings = cx.state::<Settings>();
     for set in cx.owned::<StatefulSet>()? {
         cx.delete(&*set).await?;

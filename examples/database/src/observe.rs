@@ -8,6 +8,9 @@ use crate::children::PREPARE;
 /// The shell's own code for a command that is not there, and the one of `prepare.sh`.
 const NOT_INSTALLED: i32 = 127;
 
+/// The code of `serve.sh` for a port that another program has (EADDRINUSE).
+const PORT_TAKEN: i32 = 98;
+
 /// What to do without PostgreSQL.
 const HOW_TO_INSTALL: &str = "PostgreSQL is not installed where the Pods run: apt-get install postgresql, \
     dnf install postgresql-server or brew install postgresql; it is found by itself then";
@@ -40,11 +43,31 @@ pub(crate) fn health(pod: Option<&Pod>) -> Health {
             Health { is_ready: true, reason: "Ready", message: "it answers".to_owned() }
         }
         Some(serve) => match failure(serve) {
+            Some(PORT_TAKEN) => not("PortTaken", port_taken_words(pod)),
             Some(code) => not("Crashed", format!("postgres ended with {code}: see kubectl logs")),
             None => not("Starting", "it does not answer yet"),
         },
         None => not("Starting", "its Pod waits to run"),
     }
+}
+
+/// The port of this Pod, if another program has it.
+pub(crate) fn taken_port(pod: &Pod) -> Option<u16> {
+    let serve = named(pod.status.as_ref()?.container_statuses.as_deref(), "postgres")?;
+    failure(serve).filter(|code| *code == PORT_TAKEN)?;
+    port(pod)
+}
+
+fn port(pod: &Pod) -> Option<u16> {
+    let port = pod.spec.as_ref()?.containers.first()?.ports.as_ref()?.first()?.container_port;
+    u16::try_from(port).ok()
+}
+
+fn port_taken_words(pod: &Pod) -> String {
+    let port = port(pod).map_or_else(|| "its port".to_owned(), |port| format!("port {port}"));
+    format!(
+        "{port} is used by another program where its Pod runs: end that, or ask for another port, or for none"
+    )
 }
 
 fn not(reason: &'static str, message: impl Into<String>) -> Health {
@@ -99,6 +122,7 @@ mod tests {
         let serve = |ready, state: Value, last: Value| json!({"containerStatuses": container("postgres", ready, &state, &last)});
         check(&serve(true, json!({"running": {}}), json!({})), "Ready");
         check(&serve(false, json!({"running": {}}), json!({})), "Starting");
-        check(&serve(false, waits, ended(1)), "Crashed");
+        check(&serve(false, waits.clone(), ended(1)), "Crashed");
+        check(&serve(false, waits, ended(98)), "PortTaken");
     }
 }

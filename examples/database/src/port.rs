@@ -1,7 +1,7 @@
 //! The port of a Database: the one asked for, else the one it has, else a free one.
 //!
 //! Pods that are processes share the machine's ports, so a free one is found by asking the machine. Between the asking and
-//! the start of PostgreSQL somebody else may take it; the Pod then says so and starts again.
+//! the start of PostgreSQL somebody else may take it; the Pod then says so, and another is chosen unless it was asked for.
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -10,11 +10,11 @@ use homeostat::prelude::*;
 use crate::database::Database;
 use crate::problem::Problem;
 
-/// The port, and nobody else's.
-pub(crate) fn choose(database: &Database, all: &[Arc<Database>]) -> Result<u16, Problem> {
+/// The port, and nobody else's; `lost` is one that another program was found to have.
+pub(crate) fn choose(database: &Database, all: &[Arc<Database>], lost: Option<u16>) -> Result<u16, Problem> {
     let taken =
         |port: u16| all.iter().find(|other| port_of(other) == Some(port) && !is_same(other, database));
-    let kept = database.status.as_ref().and_then(|status| status.port);
+    let kept = database.status.as_ref().and_then(|status| status.port).filter(|port| Some(*port) != lost);
     match (database.spec.port, kept) {
         (Some(port), _) => match taken(port) {
             Some(other) => Err(Problem::PortTaken { port, by: other.name_any() }),
@@ -68,7 +68,7 @@ mod tests {
         let ours = database("ours", ours.0, ours.1);
         let mut all = vec![ours.clone()];
         all.extend(others.iter().map(|other| database("other", other.0, other.1)));
-        assert_eq!(choose(&ours, &all).ok(), expected);
+        assert_eq!(choose(&ours, &all, None).ok(), expected);
     }
 
     #[test]
@@ -88,6 +88,15 @@ mod tests {
     #[test]
     fn without_any_it_is_a_free_one() {
         let ours = database("ours", None, None);
-        assert!(choose(&ours, &[]).unwrap() > 0);
+        assert!(choose(&ours, &[], None).unwrap() > 0);
+    }
+
+    #[test]
+    fn one_that_was_chosen_and_lost_is_given_up() {
+        let kept = database("ours", None, Some(6000));
+        assert_ne!(choose(&kept, &[], Some(6000)).unwrap(), 6000);
+        assert_eq!(choose(&kept, &[], Some(6001)).unwrap(), 6000);
+        let asked = database("ours", Some(6000), Some(6000));
+        assert_eq!(choose(&asked, &[], Some(6000)).unwrap(), 6000, "who asks for it gets it or nothing");
     }
 }

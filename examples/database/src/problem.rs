@@ -26,6 +26,12 @@ pub(crate) enum Problem {
     /// Permanent: the spec must change.
     #[error("{0:?} is no name of a parameter")]
     NoParameter(String),
+    /// Permanent: there must be another object.
+    #[error(
+        "the children cannot have names made from {0:?}: name it with lower case letters, digits and dashes, \
+        a letter first, at most {NAME_LETTERS_MAX}"
+    )]
+    BadName(String),
 }
 
 impl Problem {
@@ -35,6 +41,7 @@ impl Problem {
             Self::PortTaken { .. } => "PortTaken",
             Self::NoPort(_) => "NoFreePort",
             Self::OwnParameter(_) | Self::NoParameter(_) => "BadParameter",
+            Self::BadName(_) => "BadName",
         }
     }
 
@@ -42,25 +49,52 @@ impl Problem {
     pub(crate) fn fault(self) -> Fault {
         match self {
             Self::PortTaken { .. } | Self::NoPort(_) => retry_after(PORT_RETRY, self),
-            Self::OwnParameter(_) | Self::NoParameter(_) => terminal(self),
+            Self::OwnParameter(_) | Self::NoParameter(_) | Self::BadName(_) => terminal(self),
         }
     }
 }
 
-/// Settings the operator makes itself.
-const OWN_PARAMETERS: [&str; 6] = [
+/// A label of the Pods is this name, a dash and ten letters; labels have 63.
+const NAME_LETTERS_MAX: usize = 52;
+
+/// Settings the operator makes itself, and those that lead out of the data folder: to other files, and to commands. Who
+/// may make a Database may not for that reason run programs.
+const OWN_PARAMETERS: [&str; 22] = [
+    "archive_cleanup_command",
+    "archive_command",
+    "archive_library",
     "config_file",
     "data_directory",
+    "dynamic_library_path",
+    "external_pid_file",
+    "hba_file",
+    "ident_file",
+    "jit_provider",
+    "krb_server_keyfile",
     "listen_addresses",
+    "log_directory",
+    "log_filename",
     "max_connections",
     "port",
+    "recovery_end_command",
+    "restore_command",
+    "ssl_passphrase_command",
     "unix_socket_directories",
+    "unix_socket_group",
+    "unix_socket_permissions",
 ];
 
-/// Are these parameters fit for a command line?
+/// Can the children have names made from this one? The Service's must be a label, the StatefulSet's leaves room for more.
+pub(crate) fn check_name(name: &str) -> Result<(), Problem> {
+    let is_label = name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-');
+    if is_label && name.len() <= NAME_LETTERS_MAX { Ok(()) } else { Err(Problem::BadName(name.to_owned())) }
+}
+
+/// Are these parameters fit for a command line? PostgreSQL does not tell capitals from small letters in their names.
 pub(crate) fn check_parameters<'a>(names: impl Iterator<Item = &'a String>) -> Result<(), Problem> {
     for name in names {
-        if OWN_PARAMETERS.contains(&name.as_str()) {
+        if OWN_PARAMETERS.contains(&&*name.to_ascii_lowercase()) {
             return Err(Problem::OwnParameter(name.clone()));
         }
         let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '.';
@@ -90,9 +124,24 @@ mod tests {
     fn the_operators_own_parameters_are_refused() {
         check("work_mem", Ok(()));
         check("auto_explain.log_min_duration", Ok(()));
-        check("port", Err("BadParameter"));
+        for name in OWN_PARAMETERS {
+            check(name, Err("BadParameter"));
+        }
+        check("Port", Err("BadParameter"));
+        check("LISTEN_ADDRESSES", Err("BadParameter"));
+        check("listen-addresses", Err("BadParameter"));
         check("a b", Err("BadParameter"));
         check("", Err("BadParameter"));
+    }
+
+    #[test]
+    fn names_that_children_cannot_have() {
+        for name in ["orders", "o-1", &"a".repeat(52)] {
+            assert!(check_name(name).is_ok(), "{name}");
+        }
+        for name in ["1st", "a.b", &"a".repeat(53)] {
+            assert_eq!(check_name(name).map_err(|problem| problem.reason()), Err("BadName"), "{name}");
+        }
     }
 
     #[test]

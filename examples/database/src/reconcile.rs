@@ -9,9 +9,9 @@ use serde_json::json;
 use crate::children::{self, LABEL, Plan, pod_name, secret_name};
 use crate::cleanup::cleanup;
 use crate::database::{Database, DeletionPolicy};
-use crate::observe::{Health, health};
+use crate::observe::{Health, health, taken_port};
 use crate::port;
-use crate::problem::{Problem, check_parameters};
+use crate::problem::{Problem, check_name, check_parameters};
 use crate::settings::Settings;
 
 /// The operator, ready to run.
@@ -50,7 +50,10 @@ async fn reconcile(database: Arc<Database>, cx: Context<Database>) -> Result<Act
 /// The port, if the spec can be had at all.
 fn plan_port(database: &Database, cx: &Context<Database>) -> Result<Result<u16, Problem>> {
     let all = cx.list::<Database>()?;
-    Ok(check_parameters(database.spec.parameters.keys()).and_then(|()| port::choose(database, &all)))
+    let lost = cx.get::<Pod>(&*pod_name(database))?.and_then(|pod| taken_port(&pod));
+    Ok(check_name(&database.name_any())
+        .and_then(|()| check_parameters(database.spec.parameters.keys()))
+        .and_then(|()| port::choose(database, &all, lost)))
 }
 
 /// Says what is wrong with the Database; what runs goes on as it was.
@@ -93,23 +96,39 @@ async fn reconcile_secret(
     Ok(cx.patch(&*secret, json!({ "stringData": patch })).await?)
 }
 
-/// The Service. Ports that others put there are replaced first: an apply would leave them beside ours, and two ports of one
-/// name are refused.
+/// The Service. What others put beside our ports and our selector is taken out first: an apply would leave it there, two
+/// ports of one name are refused, and a selector with more in it selects nothing.
 async fn reconcile_service(plan: &Plan<'_>, cx: &Context<Database>) -> Result<()> {
     let wanted = children::service(plan)?;
     if let Some(service) = cx.get::<Service>(&*plan.database.name_any())?
-        && numbers(&service) != numbers(&wanted)
+        && let Some(patch) = without_foreign(&service, &wanted)
     {
-        let ports = wanted.spec.as_ref().and_then(|spec| spec.ports.as_ref());
-        cx.patch(&*service, json!({"spec": {"ports": ports}})).await?;
+        cx.patch(&*service, patch).await?;
     }
     cx.apply(wanted).await?;
     Ok(())
 }
 
-fn numbers(service: &Service) -> Vec<i32> {
+/// The patch that takes out what others put in, if they did.
+fn without_foreign(service: &Service, wanted: &Service) -> Option<serde_json::Value> {
+    let mut patch = json!({});
+    if numbers(service) != numbers(wanted) {
+        patch["ports"] = json!(wanted.spec.as_ref().and_then(|spec| spec.ports.as_ref()));
+    }
+    for key in selector(service).filter(|key| selector(wanted).all(|ours| ours != *key)) {
+        patch["selector"][key] = json!(null);
+    }
+    let is_foreign = patch.as_object().is_some_and(|patch| !patch.is_empty());
+    is_foreign.then(|| json!({ "spec": patch }))
+}
+
+fn numbers(service: &Service) -> Vec<(i32, Option<&str>)> {
     let ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
-    ports.map(|port| port.port).collect()
+    ports.map(|port| (port.port, port.protocol.as_deref())).collect()
+}
+
+fn selector(service: &Service) -> impl Iterator<Item = &String> {
+    service.spec.iter().flat_map(|spec| spec.selector.iter().flatten()).map(|(key, _)| key)
 }
 
 fn update_status(cx: &Context<Database>, port: u16, pod: Option<&Pod>) {
@@ -120,7 +139,7 @@ fn update_status(cx: &Context<Database>, port: u16, pod: Option<&Pod>) {
     if is_ready && !was_ready {
         cx.event(Severity::Normal, "Ready", "it answers");
     }
-    if reason == "PostgresNotInstalled" {
+    if ["PostgresNotInstalled", "PortTaken"].contains(&reason) {
         cx.event(Severity::Warning, reason, message.as_str());
     }
     cx.status(|status| {

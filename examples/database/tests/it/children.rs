@@ -104,6 +104,10 @@ async fn drift_is_repaired() {
     lab.edit::<Service>("orders", json!({"spec": {"ports": ports}})).await;
     let ports = lab.api::<Service>().get("orders").await.unwrap().spec.unwrap().ports.unwrap();
     assert!(ports.iter().any(|port| port.port == 6001), "{ports:?}");
+    lab.edit::<Service>("orders", json!({"spec": {"selector": {"x": "y"}}})).await;
+    let selector = lab.api::<Service>().get("orders").await.unwrap().spec.unwrap().selector.unwrap();
+    let selector: Vec<(String, String)> = selector.into_iter().collect();
+    assert_eq!(selector, [("database.example.com/name".to_owned(), "orders".to_owned())]);
     lab.delete::<StatefulSet>("orders").await;
     lab.delete::<Service>("orders").await;
     assert_eq!(lab.pod_names().await, ["orders-0"]);

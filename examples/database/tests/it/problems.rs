@@ -34,6 +34,69 @@ async fn permanent_only_an_edit_helps() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn capitals_do_not_hide_a_parameter_of_ours() {
+    let lab = Lab::start().await;
+    lab.create("orders", json!({"port": 6001, "parameters": {"Port": "6002"}})).await;
+    assert_eq!(lab.reason("orders").await, "BadParameter");
+    assert!(lab.pod_names().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_the_children_cannot_have_is_refused_and_can_be_deleted() {
+    let lab = Lab::start().await;
+    let long = "a".repeat(64);
+    for name in ["1st", "a.b", &long] {
+        lab.create(name, json!({})).await;
+        assert_eq!(lab.reason(name).await, "BadName", "{name}");
+        lab.delete::<Database>(name).await;
+        assert!(lab.api::<Database>().get_opt(name).await.unwrap().is_none(), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_port_that_another_program_has_is_said_and_given_up_unless_asked_for() {
+    let lab = Lab::start().await;
+    lab.create("asked", json!({"port": 6001})).await;
+    lab.create("chosen", json!({})).await;
+    let port = lab.status("chosen").await.port.unwrap();
+    for name in ["asked", "chosen"] {
+        let taken = container("postgres", false, &json!({"terminated": {"exitCode": 98}}));
+        let status = json!({"phase": "Running", "podIP": "127.0.0.1", "containerStatuses": [taken]});
+        lab.mark(&format!("{name}-0"), status).await;
+    }
+    let (reason, message) = lab.condition("asked", "Ready").await;
+    assert_eq!((&*reason, lab.status("asked").await.port), ("PortTaken", Some(6001)));
+    assert!(message.contains("port 6001 is used by another program"), "{message}");
+    let chosen = lab.status("chosen").await.port.unwrap();
+    assert_ne!(chosen, port);
+    assert!(lab.arguments("chosen").await.contains(&format!("port={chosen}")));
+    assert_eq!(lab.reason("chosen").await, "Starting", "a Pod with another port took its place");
+}
+
+#[test]
+fn the_script_sees_who_listens_on_the_port() {
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/bin/true", folder.path().join("postgres")).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/src/scripts/serve.sh");
+    let check = |address: &str, is_held: bool, expected: i32| {
+        let held = std::net::TcpListener::bind(format!("{address}:0")).unwrap();
+        let port = held.local_addr().unwrap().port().to_string();
+        let held = is_held.then_some(held);
+        let environment =
+            [("PATH", &*path), ("DATA", "/nowhere"), ("POD_IP", "127.0.0.1"), ("PORT", &port), ("as", "")];
+        let ended =
+            std::process::Command::new("sh").args(["-eu", script]).envs(environment).status().unwrap();
+        assert_eq!(ended.code(), Some(expected), "{address}, held: {is_held}");
+        drop(held);
+    };
+    check("127.0.0.1", false, 0);
+    check("127.0.0.1", true, 98);
+    check("0.0.0.0", true, 98);
+    check("127.0.0.2", true, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn transient_time_may_help() {
     let lab = Lab::start().await;
     lab.create("first", json!({"port": 6001, "deletionPolicy": "Retain"})).await;
