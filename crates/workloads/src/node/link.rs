@@ -25,7 +25,7 @@ use tokio::time::{sleep, timeout};
 use super::error::Error;
 use super::keeper::layout::Layout;
 use super::keeper::protocol::{Ask, Executed, Exit, Owner, Process, RunId, Runs, Tell};
-use super::keeper::{KEEP, is_mistaken, system};
+use super::keeper::{GUARD, is_mistaken, system};
 
 /// Requests waiting to be written: more than a thousand Pods ask for at once.
 const ASKED_MAX: usize = 8192;
@@ -249,11 +249,11 @@ impl Wire {
         }
         let gone = async {
             while let Ok(Some(_)) = self.connection.lines.next_line().await {}
-            match &mut self.connection.child {
-                Some(child) => drop(child.wait().await),
-                // Not our child: its lock tells.
-                None => unlocked(&self.recipe.layout).await,
+            if let Some(guard) = &mut self.connection.child {
+                let _ = guard.wait().await;
             }
+            // Not our child, or a guard that was killed: the keeper's lock tells.
+            unlocked(&self.recipe.layout).await;
         };
         if timeout(grace + ANSWER_SLACK, gone).await.is_err() {
             tracing::warn!("the keeper did not end in time");
@@ -312,7 +312,7 @@ fn spawn(recipe: &Recipe) -> io::Result<Child> {
     let log = File::options().create(true).append(true).open(recipe.layout.keeper_log())?;
     let mut command = std::process::Command::new(&recipe.program);
     command
-        .arg(KEEP)
+        .arg(GUARD)
         .arg(recipe.layout.root())
         .arg(recipe.outlives_server.as_millis().to_string())
         .arg(if recipe.is_ephemeral { "remove" } else { "keep" })

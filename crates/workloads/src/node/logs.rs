@@ -1,11 +1,11 @@
 //! Reading what containers said: the server's `pods/log` comes down to this.
 //!
-//! A log is two files of bounded size at most (see `keeper::log`), so what stands is read whole; what follows is read as it
-//! comes, also across the moment a full file is set aside.
+//! A log is two files of bounded size at most (see `keeper::log`), so what stands is read whole. What follows is read as the
+//! client takes it; a task beside it opens every new file as soon as there is one, so that a client slower than the container
+//! loses nothing: a file that is open can be read when its name is gone.
 
-use std::io::SeekFrom;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +13,10 @@ use futures::stream::{self, BoxStream, StreamExt as _};
 use homeostat_core::log::{LogRefusal, LogRequest};
 use jiff::Timestamp;
 use tokio::fs::File;
-use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
-use tokio::time::sleep;
+use tokio::io::AsyncReadExt as _;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::keeper::layout::Layout;
 use super::keeper::log::set_aside;
@@ -23,6 +25,10 @@ use super::link::Link;
 
 /// How soon a follower sees a new line.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
+/// Files kept open for a client that is slower than the container: 320 MiB. Beyond that it loses lines.
+const FILES_MAX: usize = 32;
+/// A log that is set aside while its files are opened is looked at again; nothing can be this fast for long.
+const OPEN_TRIES_MAX: u32 = 8;
 
 /// The logs of a node's containers. Cheap to clone.
 #[derive(Clone)]
@@ -36,10 +42,17 @@ impl Logs {
     pub async fn read(&self, query: LogRequest) -> Result<BoxStream<'static, Vec<u8>>, LogRefusal> {
         let id = RunId { pod: query.pod.clone(), container: query.container.clone() };
         let attempt = self.attempt(&id, query.previous)?;
-        let mut reader = Reader::open(self.layout.log(&id, attempt), &query).await?;
-        let standing = reader.standing(query.tail).await?;
-        let watch = query.follow.then(|| Watch { link: Arc::clone(&self.link), id, attempt });
-        Ok(limited(standing, follow(reader, watch), query.limit_bytes))
+        let path = self.layout.log(&id, attempt);
+        let (older, newest) = open_both(&path).await?;
+        let inode = newest.inode;
+        // From here on no file is missed.
+        let files = query.follow.then(|| {
+            let watch = Watch { link: Arc::clone(&self.link), id, attempt, path, newest: inode };
+            Files::of(watch)
+        });
+        let mut reader = Reader::new(newest.file, &query);
+        let standing = reader.standing(older, query.tail).await?;
+        Ok(limited(standing, follow(reader, files), query.limit_bytes))
     }
 
     fn attempt(&self, id: &RunId, previous: bool) -> Result<u32, LogRefusal> {
@@ -57,11 +70,13 @@ impl Logs {
     }
 }
 
-/// The run whose end ends the stream.
+/// The run whose end ends the stream, and the newest of its files that we know.
 struct Watch {
     link: Arc<Link>,
     id: RunId,
     attempt: u32,
+    path: PathBuf,
+    newest: u64,
 }
 
 impl Watch {
@@ -70,14 +85,83 @@ impl Watch {
         runs.get(&self.id.container)
             .is_none_or(|runs| runs.current.attempt != self.attempt || runs.current.is_over())
     }
+
+    /// Files that are new, the oldest first.
+    async fn new_files(&mut self) -> Vec<File> {
+        let Ok((older, newest)) = open_both(&self.path).await else { return Vec::new() };
+        let known = std::mem::replace(&mut self.newest, newest.inode);
+        if newest.inode == known {
+            return Vec::new();
+        }
+        // If the one before is new as well, two were begun since the last look.
+        let older = older.filter(|older| older.inode != known);
+        older.into_iter().chain([newest]).map(|opened| opened.file).collect()
+    }
+
+    /// Hands on new files until the run is over and the last of them is known.
+    async fn run(mut self, files: mpsc::Sender<File>) {
+        loop {
+            // Asked before looking: what was written before the end is found after it.
+            let is_over = self.is_over();
+            for file in self.new_files().await {
+                if files.send(file).await.is_err() {
+                    return;
+                }
+            }
+            if is_over {
+                return;
+            }
+            sleep(FOLLOW_PAUSE).await;
+        }
+    }
+}
+
+/// The files of a log that come after the one being read; closed when there will be no more.
+struct Files {
+    receiver: mpsc::Receiver<File>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Files {
+    fn of(watch: Watch) -> Self {
+        let (sender, receiver) = mpsc::channel(FILES_MAX);
+        Self { receiver, _task: AbortOnDropHandle::new(tokio::spawn(watch.run(sender))) }
+    }
+}
+
+/// A file, and what tells it from others of its name.
+struct Opened {
+    file: File,
+    inode: u64,
+}
+
+/// The file set aside, if there is one, and the newest one.
+async fn open_both(path: &Path) -> Result<(Option<Opened>, Opened), LogRefusal> {
+    let mut newest = open(path).await;
+    for _ in 0..OPEN_TRIES_MAX {
+        let older = open(&set_aside(path)).await.ok();
+        let again = open(path).await;
+        if let (Ok(before), Ok(after)) = (&newest, &again)
+            && before.inode == after.inode
+            && older.as_ref().is_none_or(|older| older.inode != after.inode)
+        {
+            return Ok((older, newest.map_err(unreadable)?));
+        }
+        // A new file was begun meanwhile: what was opened does not belong together.
+        newest = again;
+    }
+    Ok((None, newest.map_err(unreadable)?))
+}
+
+async fn open(path: &Path) -> std::io::Result<Opened> {
+    let file = File::open(path).await?;
+    let inode = file.metadata().await?.ino();
+    Ok(Opened { file, inode })
 }
 
 /// Reads records of one log and shapes them.
 struct Reader {
-    path: PathBuf,
     file: File,
-    /// The file being read, if it is still the newest one.
-    inode: u64,
     begun: Vec<u8>,
     shape: Shape,
 }
@@ -90,16 +174,17 @@ struct Shape {
 }
 
 impl Reader {
-    async fn open(path: PathBuf, query: &LogRequest) -> Result<Self, LogRefusal> {
-        let (file, inode) = open(&path).await?;
+    fn new(file: File, query: &LogRequest) -> Self {
         let shape = Shape { since: query.since, timestamps: query.timestamps, is_inside_line: false };
-        Ok(Self { path, file, inode, begun: Vec::new(), shape })
+        Self { file, begun: Vec::new(), shape }
     }
 
     /// Everything up to now, cut to the last lines.
-    async fn standing(&mut self, tail: Option<u64>) -> Result<Vec<u8>, LogRefusal> {
-        let older = tokio::fs::read(set_aside(&self.path)).await.unwrap_or_default();
-        let mut bytes = older;
+    async fn standing(&mut self, older: Option<Opened>, tail: Option<u64>) -> Result<Vec<u8>, LogRefusal> {
+        let mut bytes = Vec::new();
+        if let Some(mut older) = older {
+            older.file.read_to_end(&mut bytes).await.map_err(unreadable)?;
+        }
         self.file.read_to_end(&mut bytes).await.map_err(unreadable)?;
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         self.begun = bytes.split_off(whole);
@@ -111,25 +196,35 @@ impl Reader {
     async fn more(&mut self) -> Vec<u8> {
         // A failed read shows nothing more, which is all a follower can use.
         let _ = self.file.read_to_end(&mut self.begun).await;
-        let is_newest = tokio::fs::metadata(&self.path).await.is_ok_and(|meta| meta.ino() == self.inode);
-        if !is_newest && let Ok((file, inode)) = open(&self.path).await {
-            // Set aside: what we hold was read to its end, the rest is in the new file.
-            let _ = self.file.read_to_end(&mut self.begun).await;
-            (self.file, self.inode) = (file, inode);
-            let _ = self.file.read_to_end(&mut self.begun).await;
-        }
         let whole = self.begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let rest = self.begun.split_off(whole);
         let records = std::mem::replace(&mut self.begun, rest);
         self.shape.show(&records)
     }
+
+    /// Waits a moment for the next file and goes on with it: nothing is added to the one before any more.
+    async fn advance(&mut self, files: &mut Files) -> Advance {
+        match timeout(FOLLOW_PAUSE, files.receiver.recv()).await {
+            Err(_) => Advance::Wait,
+            Ok(next) => {
+                let last = self.more().await;
+                match next {
+                    Some(file) => {
+                        self.file = file;
+                        Advance::Next(last)
+                    }
+                    None => Advance::End(last),
+                }
+            }
+        }
+    }
 }
 
-async fn open(path: &std::path::Path) -> Result<(File, u64), LogRefusal> {
-    let mut file = File::open(path).await.map_err(unreadable)?;
-    let inode = file.metadata().await.map_err(unreadable)?.ino();
-    file.seek(SeekFrom::Start(0)).await.map_err(unreadable)?;
-    Ok((file, inode))
+/// What became of an attempt to go on; with what the file said last.
+enum Advance {
+    Wait,
+    Next(Vec<u8>),
+    End(Vec<u8>),
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape map_err wants")]
@@ -200,22 +295,21 @@ fn last_lines(records: &[u8], lines: u64) -> usize {
     from
 }
 
-/// What comes after what stands, until the run is over; nothing without a run to watch.
-fn follow(reader: Reader, watch: Option<Watch>) -> BoxStream<'static, Vec<u8>> {
-    let Some(watch) = watch else { return stream::empty().boxed() };
-    stream::unfold(Some((reader, watch)), |state| async move {
-        let (mut reader, watch) = state?;
+/// What comes after what stands, until there is no more; nothing without files to follow.
+fn follow(reader: Reader, files: Option<Files>) -> BoxStream<'static, Vec<u8>> {
+    let Some(files) = files else { return stream::empty().boxed() };
+    stream::unfold(Some((reader, files)), |state| async move {
+        let (mut reader, mut files) = state?;
         loop {
-            // Asked before reading: what was written before the end is read after it.
-            let is_over = watch.is_over();
             let more = reader.more().await;
-            if is_over {
-                return Some((more, None));
-            }
             if !more.is_empty() {
-                return Some((more, Some((reader, watch))));
+                return Some((more, Some((reader, files))));
             }
-            sleep(FOLLOW_PAUSE).await;
+            match reader.advance(&mut files).await {
+                Advance::Wait => {}
+                Advance::Next(last) => return Some((last, Some((reader, files)))),
+                Advance::End(last) => return Some((last, None)),
+            }
         }
     })
     .boxed()

@@ -13,22 +13,39 @@ use tokio::process::{Child, Command};
 use super::launch::Orders;
 use super::protocol::{Exit, Process};
 use super::table::Keeper;
-use super::{LAUNCH, MARK, RUN_MARK, system};
+use super::{LAUNCH, MARK, RUN_MARK, brand, system};
 
 /// A process that runs the command, and the pipe it writes to.
-pub(super) struct Started {
+pub(super) struct Started<'a> {
     pub(super) child: Child,
     pub(super) pid: i32,
     pub(super) output: pipe::Receiver,
+    pub(super) awaited: Awaited<'a>,
 }
 
-/// Starts the process for a run; when this returns well, the command itself runs. Whoever waits for its end takes its pid
-/// out of [`Keeper::started`].
-pub(super) async fn start(keeper: &Keeper, mut process: Process, run: &str) -> Result<Started, String> {
+/// While somebody waits for a process, nobody else shall. Dropping it, and the [`Child`] with it, gives up the process.
+pub(super) struct Awaited<'a> {
+    keeper: &'a Keeper,
+    pid: i32,
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        self.keeper.started().remove(&self.pid);
+    }
+}
+
+/// Starts the process for a run; when this returns well, the command itself runs.
+pub(super) async fn start<'a>(
+    keeper: &'a Keeper,
+    mut process: Process,
+    run: &str,
+) -> Result<Started<'a>, String> {
     process.environment.push((MARK.to_owned(), keeper.layout.root().display().to_string()));
     process.environment.push((RUN_MARK.to_owned(), run.to_owned()));
-    let (started, socket) = spawn(keeper).map_err(|error| format!("cannot start a process: {error}"))?;
-    let orders = Orders { process, keeper_pid: keeper.pid, open_files: keeper.open_files };
+    let (started, socket) = spawn(keeper, run).map_err(|error| format!("cannot start a process: {error}"))?;
+    let brand = brand::of_run(keeper.layout.root(), run);
+    let orders = Orders { process, keeper_pid: keeper.pid, open_files: keeper.open_files, brand };
     let words =
         tell(socket, &orders).await.map_err(|error| format!("cannot talk to the launcher: {error}"))?;
     if words.is_empty() {
@@ -37,22 +54,24 @@ pub(super) async fn start(keeper: &Keeper, mut process: Process, run: &str) -> R
     let mut child = started.child;
     // It said its last words; its end follows.
     let _ = child.wait().await;
-    keeper.started().remove(&started.pid);
     Err(words)
 }
 
-fn spawn(keeper: &Keeper) -> io::Result<(Started, UnixStream)> {
+fn spawn<'a>(keeper: &'a Keeper, run: &str) -> io::Result<(Started<'a>, UnixStream)> {
     let (reader, writer) = io::pipe()?;
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     let mut command = Command::new(system::this_program()?);
-    command.arg0(LAUNCH).arg(LAUNCH).env_clear().env(MARK, keeper.layout.root()).kill_on_drop(true);
+    command.arg0(LAUNCH).arg(LAUNCH).env_clear().kill_on_drop(true);
+    // Told from its first moment, before it gets its orders.
+    command.env(MARK, keeper.layout.root()).env(RUN_MARK, run);
     command.stdin(OwnedFd::from(theirs)).stdout(writer.try_clone()?).stderr(Stdio::from(writer));
     let child = command.spawn()?;
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).ok_or(io::ErrorKind::NotFound)?;
-    keeper.started().insert(pid);
+    keeper.started().insert(pid, run.to_owned());
+    let awaited = Awaited { keeper, pid };
     let output = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
-    Ok((Started { child, pid, output }, UnixStream::from_std(ours)?))
+    Ok((Started { child, pid, output, awaited }, UnixStream::from_std(ours)?))
 }
 
 /// Gives the orders; what comes back are words of failure, or nothing.

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::child::{self, exit_of};
+use super::child::{self, Awaited, exit_of};
 use super::log::{self, LogFile};
 use super::process::{signal_group, started_ticks};
 use super::protocol::{Exit, Launch, Process, RunId, State};
@@ -46,19 +46,20 @@ pub(super) async fn run(keeper: Arc<Keeper>, launch: Launch, stop: watch::Receiv
     keeper.settle(&id);
 }
 
-struct Running {
+struct Running<'a> {
     child: Child,
     pid: i32,
     copy: JoinHandle<()>,
+    awaited: Awaited<'a>,
 }
 
-async fn start(keeper: &Keeper, launch: &Launch) -> Result<Running, String> {
+async fn start<'a>(keeper: &'a Keeper, launch: &Launch) -> Result<Running<'a>, String> {
     let path = keeper.layout.log(&launch.id, launch.attempt);
     let log = LogFile::create(path).map_err(|error| format!("cannot write its log: {error}"))?;
     drop_old_logs(keeper, launch);
     let started = child::start(keeper, launch.process.clone(), &run_name(&launch.id)).await?;
     let copy = tokio::spawn(log::copy(started.output, log, keeper.clock));
-    Ok(Running { child: started.child, pid: started.pid, copy })
+    Ok(Running { child: started.child, pid: started.pid, copy, awaited: started.awaited })
 }
 
 /// The run before the last is nobody's previous one.
@@ -70,7 +71,7 @@ fn drop_old_logs(keeper: &Keeper, launch: &Launch) {
     }
 }
 
-impl Running {
+impl Running<'_> {
     /// From the first moment to the last: hooks, stops, and what is left behind.
     async fn live(
         mut self,
@@ -95,8 +96,8 @@ impl Running {
         // Children that did not end with the command. The number cannot belong to others yet: the kernel hands out all
         // other numbers first.
         signal_group(self.pid, Signal::KILL);
-        keeper.started().remove(&self.pid);
-        strays::end(keeper, &run_name(&id));
+        drop(self.awaited);
+        strays::end(keeper, &run_name(&id), self.pid).await;
         if timeout(LAST_WORDS, &mut self.copy).await.is_err() {
             self.copy.abort();
         }

@@ -15,7 +15,7 @@ use super::table::Keeper;
 /// As much as an event shows.
 const OUTPUT_BYTES_MAX: usize = 1024;
 
-/// Runs the command for at most this long. Dropping it leaves the process to end with the keeper.
+/// Runs the command for at most this long. Dropping it kills the process; what that left ends with the container.
 pub(super) async fn run(keeper: &Keeper, process: Process, limit: Duration, run: &str) -> Executed {
     let mut started = match child::start(keeper, process, run).await {
         Ok(started) => started,
@@ -24,14 +24,12 @@ pub(super) async fn run(keeper: &Keeper, process: Process, limit: Duration, run:
     let both = async { tokio::join!(started.child.wait(), beginning(&mut started.output)) };
     let ended = timeout(limit, both).await;
     signal_group(started.pid, Signal::KILL);
-    let outcome = if let Ok((status, output)) = ended {
+    if let Ok((status, output)) = ended {
         Executed { exit: exit_of(&status), output }
     } else {
         let _ = started.child.wait().await;
         Executed { exit: Exit::TimedOut, output: format!("timed out after {limit:?}") }
-    };
-    keeper.started().remove(&started.pid);
-    outcome
+    }
 }
 
 async fn beginning(pipe: &mut pipe::Receiver) -> String {

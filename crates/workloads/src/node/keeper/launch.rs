@@ -3,7 +3,7 @@
 //!
 //! It reads its orders from stdin to the end, and answers on the same socket: nothing and a closed socket when the command
 //! runs, words when it does not. **Invariant:** it dies with its keeper, and so does the command (`PR_SET_PDEATHSIG` survives
-//! the exec); nothing is left behind by a keeper that is killed.
+//! the exec). Children of the command do not: the guard kills them.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -27,6 +27,8 @@ pub(super) struct Orders {
     pub(super) keeper_pid: i32,
     /// How many files the command may open: the keeper raised its own limit.
     pub(super) open_files: u64,
+    /// What the command and its descendants are told by.
+    pub(super) brand: u64,
 }
 
 /// Becomes the command, or says why not.
@@ -114,6 +116,7 @@ fn change_user(process: &Process) -> io::Result<()> {
 }
 
 fn limit(orders: &Orders) -> io::Result<()> {
+    system::set_brand(orders.brand);
     let files = rustix::process::getrlimit(Resource::Nofile);
     let open_files = Rlimit { current: Some(orders.open_files), ..files };
     rustix::process::setrlimit(Resource::Nofile, open_files)?;

@@ -1,4 +1,4 @@
-//! What a killed keeper left: records of runs that nobody watches, and perhaps processes that escaped its death.
+//! What a killed keeper left: records of runs that nobody watches, and processes, if its guard was killed with it.
 //!
 //! **Invariant:** when the next keeper serves, no process of an earlier one is alive and no record claims to run.
 
@@ -7,14 +7,14 @@ use rustix::process::Signal;
 
 use super::MARK;
 use super::layout::Layout;
-use super::process::{signal, signal_group, started_ticks, with_mark};
+use super::process::{all, has_mark, signal_group, started_ticks};
 use super::protocol::{Exit, Run, Runs, State};
-use super::record;
+use super::{brand, record, strays, system};
 
 /// Kills what is left and gives the records as they are true then.
-pub(super) fn settle(layout: &Layout, now: Timestamp) -> Vec<Runs> {
-    let mut all = record::load_all(layout);
-    for runs in &mut all {
+pub(super) async fn settle(layout: &Layout, now: Timestamp) -> Vec<Runs> {
+    let mut known = record::load_all(layout);
+    for runs in &mut known {
         if runs.current.is_over() {
             continue;
         }
@@ -23,8 +23,8 @@ pub(super) fn settle(layout: &Layout, now: Timestamp) -> Vec<Runs> {
             eprintln!("cannot write the record of {}: {error}", runs.id.container);
         }
     }
-    kill_marked(layout);
-    all
+    kill_marked(layout).await;
+    known
 }
 
 fn end(run: &mut Run, now: Timestamp) {
@@ -38,12 +38,13 @@ fn end(run: &mut Run, now: Timestamp) {
     run.state = State::Ended { started_at: began, finished_at: now, exit: Exit::Lost };
 }
 
-/// Processes that left their group and outlived their parents still carry the node's mark.
-fn kill_marked(layout: &Layout) {
+/// Everything that carries the node's brand, or its mark.
+async fn kill_marked(layout: &Layout) {
     let own = i32::try_from(std::process::id()).unwrap_or_default();
-    for pid in with_mark(MARK, layout.root()).unwrap_or_default() {
-        if pid != own {
-            signal(pid, Signal::KILL);
-        }
-    }
+    let mark = format!("{MARK}={}", layout.root().display());
+    let is_ours = |pid: i32| {
+        system::brand_of(pid).is_some_and(|brand| brand::is_of_folder(brand, layout.root()))
+            || has_mark(pid, &mark)
+    };
+    strays::until_none(|| all().into_iter().filter(|pid| *pid != own && is_ours(*pid)).collect()).await;
 }

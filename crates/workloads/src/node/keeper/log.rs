@@ -35,12 +35,25 @@ impl LogFile {
 
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         if self.bytes + lines.len() as u64 > FILE_BYTES_MAX && self.bytes > 0 {
-            fs::rename(&self.path, set_aside(&self.path))?;
-            self.file = open(&self.path)?;
+            self.file = self.replace()?;
             self.bytes = 0;
         }
         self.bytes += lines.len() as u64;
         self.file.write_all(lines)
+    }
+
+    /// Sets the file aside and begins a fresh one. Once there are two names, there is a file under each at every moment; for
+    /// a moment it is the same.
+    fn replace(&self) -> io::Result<File> {
+        let (full, fresh) = (self.path.with_extension("log.full"), self.path.with_extension("log.new"));
+        // Of a keeper that was killed just here.
+        let _ = fs::remove_file(&full);
+        // Without hard links there is a moment without a file; readers try again.
+        let full = if fs::hard_link(&self.path, &full).is_ok() { &full } else { &self.path };
+        fs::rename(full, set_aside(&self.path))?;
+        let file = open(&fresh)?;
+        fs::rename(fresh, &self.path)?;
+        Ok(file)
     }
 }
 
@@ -133,6 +146,28 @@ mod tests {
         let long = "x".repeat(LINE_BYTES_MAX + 1);
         let expected = format!("T stdout P {}\nT stdout F x\n", &long[1..]);
         check(&[&long, "\n"], &expected);
+    }
+
+    #[test]
+    fn there_is_a_log_at_every_moment() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("0.log");
+        let mut log = LogFile::create(path.clone()).unwrap();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    File::open(&path).unwrap();
+                }
+            });
+            for _ in 0..2000 {
+                log.write(b"x").unwrap();
+                log.bytes = FILE_BYTES_MAX;
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            reader.join().unwrap();
+        });
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[test]

@@ -3,12 +3,15 @@
 //!
 //! One keeper serves one node folder. It is this program started again with a word of its own as the first argument
 //! ([`act_if_asked`]), and starts each container through a launcher, which is the same program once more and becomes the
-//! command. **Invariants:** a container dies with its keeper; a keeper whose node is gone for longer than it was told to
-//! wait ends its containers and itself. So whoever is killed, nothing runs for ever.
+//! command. Its own parent is a `guard`, again the same program. **Invariants:** a container ends with all its processes, and
+//! dies with its keeper; a keeper whose node is gone for longer than it was told to wait ends its containers and itself. So
+//! whoever is killed, nothing runs for ever; only who kills keeper and guard together leaves processes to the next keeper.
 
+mod brand;
 mod child;
 mod container;
 mod execute;
+mod guard;
 mod launch;
 pub(crate) mod layout;
 mod leftovers;
@@ -32,8 +35,10 @@ mod table;
 
 use std::process::ExitCode;
 
+/// First argument of a guard; then what its keeper gets.
+pub(crate) const GUARD: &str = "homeostat-node-guard";
 /// First argument of a keeper; then the folder, the milliseconds it outlives its node, and `keep` or `remove`.
-pub(crate) const KEEP: &str = "homeostat-node-keeper";
+const KEEP: &str = "homeostat-node-keeper";
 /// First argument of a launcher.
 const LAUNCH: &str = "homeostat-node-launch";
 /// In the environment of every process of a node: the folder of the node.
@@ -41,18 +46,20 @@ const MARK: &str = "HOMEOSTAT_NODE";
 /// In the environment of every process of a container: which run it belongs to.
 const RUN_MARK: &str = "HOMEOSTAT_RUN";
 
-/// Acts as a node's keeper or launcher if this process was started as one. A program that embeds a node calls this first
+/// Acts as a node's guard, keeper or launcher if this process was started as one. A program that embeds a node calls this first
 /// in its `main` and ends with the code it gets.
 pub fn act_if_asked() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let word = arguments.next()?;
-    if word == KEEP {
-        return Some(serve::main(&arguments.collect::<Vec<_>>()));
+    match word.to_str()? {
+        GUARD => Some(guard::main(&arguments.collect::<Vec<_>>())),
+        KEEP => Some(serve::main(&arguments.collect::<Vec<_>>())),
+        LAUNCH => Some(launch::main()),
+        _ => None,
     }
-    (word == LAUNCH).then(launch::main)
 }
 
 /// Was this process started as a keeper and did not act as one? Then it must not start another.
 pub(crate) fn is_mistaken() -> bool {
-    std::env::args_os().nth(1).is_some_and(|word| word == KEEP || word == LAUNCH)
+    std::env::args_os().nth(1).is_some_and(|word| word == GUARD || word == KEEP || word == LAUNCH)
 }

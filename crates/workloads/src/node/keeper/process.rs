@@ -1,7 +1,6 @@
-//! What the kernel says about processes: when one started, which belong to a node, and signals to whole groups.
+//! What the kernel says about processes: when one started, who belongs to whom, and signals to whole groups.
 
 use std::fs;
-use std::io;
 use std::path::Path;
 
 use rustix::process::{Pid, Signal};
@@ -30,20 +29,31 @@ pub(super) fn signal(pid: i32, signal: Signal) {
     }
 }
 
-/// Every process of this machine whose environment holds `name=value`, as far as we may look.
-pub(super) fn with_mark(name: &str, value: &Path) -> io::Result<Vec<i32>> {
-    let mark = format!("{name}={}", value.display());
+/// Every process of this machine.
+pub(super) fn all() -> Vec<i32> {
+    numbered(Path::new("/proc"))
+}
+
+/// The children of a process, those of its threads too.
+pub(super) fn children(pid: i32) -> Vec<i32> {
+    let threads = Path::new("/proc").join(pid.to_string()).join("task");
     let mut found = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        let Ok(entry) = entry else { continue };
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
-            continue;
-        };
-        if has_mark(pid, &mark) {
-            found.push(pid);
-        }
+    for thread in numbered(&threads) {
+        let text = fs::read_to_string(threads.join(thread.to_string()).join("children")).unwrap_or_default();
+        found.extend(text.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
     }
-    Ok(found)
+    found
+}
+
+/// The entries of a folder that are numbers.
+fn numbered(folder: &Path) -> Vec<i32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The session a process belongs to, named by its first process.
+pub(super) fn session(pid: i32) -> Option<i32> {
+    rustix::process::getsid(Pid::from_raw(pid)).ok().map(Pid::as_raw_pid)
 }
 
 /// Does the environment of the process hold this entry?

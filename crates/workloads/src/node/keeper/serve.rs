@@ -19,10 +19,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::child::lock;
 use super::layout::Layout;
-use super::leftovers;
 use super::protocol::{Ask, Tell};
-use super::system;
 use super::table::Keeper;
+use super::{leftovers, strays, system};
 
 /// A new keeper waits this long for the node that started it.
 const FIRST_CONTACT: Duration = Duration::from_secs(20);
@@ -72,12 +71,15 @@ async fn keep(orders: Orders) -> io::Result<()> {
     if !take(&locked).await {
         return Err(io::Error::other("another keeper has this folder"));
     }
-    let known = leftovers::settle(&layout, Clock::system().now());
+    let known = leftovers::settle(&layout, Clock::system().now()).await;
     let socket = layout.root().join(Layout::socket_name());
     let _ = std::fs::remove_file(&socket);
     let listener = listen(&layout)?;
     let keeper = Arc::new(Keeper::new(layout, open_files, known));
-    let grace = serve(&keeper, &listener, orders.outlives_node).await?;
+    let grace = tokio::select! {
+        grace = serve(&keeper, &listener, orders.outlives_node) => grace?,
+        harvested = strays::harvest(&keeper) => return harvested,
+    };
     // No node finds us from here on; the next one starts a keeper, which waits for our lock.
     drop(listener);
     let _ = std::fs::remove_file(&socket);

@@ -1,11 +1,11 @@
 //! What only Linux gives: death signals, adoption of orphans, files named by their descriptors.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal};
 
 /// From now on this process is killed when its parent ends, whatever it becomes by exec.
 pub(super) fn die_with_parent() -> io::Result<()> {
@@ -15,6 +15,22 @@ pub(super) fn die_with_parent() -> io::Result<()> {
 /// From now on descendants whose parents end are ours.
 pub(super) fn adopt_orphans() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+}
+
+/// Marks this process and all its descendants (see `brand`).
+pub(super) fn set_brand(brand: u64) {
+    // A brand that cannot be had leaves the other signs: inside a container of another node, without rights, the limit may
+    // be lower already.
+    let _ =
+        rustix::process::setrlimit(Resource::Locks, Rlimit { current: Some(brand), maximum: Some(brand) });
+}
+
+/// The brand of a process, if it has one.
+pub(super) fn brand_of(pid: i32) -> Option<u64> {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max file locks"))?;
+    // Of the soft and the hard limit the second: the first may have been lowered.
+    line.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// This program, by the file that runs and not by its name: an upgrade may have replaced it.

@@ -3,7 +3,7 @@
 //! **Invariant:** whatever changes here is on disk and told to the node, in this order and under one lock, so that a node
 //! that connects gets the whole state and then every change after it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use super::container::{self, Deadline};
 use super::execute;
 use super::layout::Layout;
-use super::protocol::{Ask, Exit, Launch, Process, Run, RunId, Runs, State, Tell};
+use super::protocol::{Ask, Executed, Exit, Launch, Process, Run, RunId, Runs, State, Tell};
 use super::{record, strays};
 
 /// Changes waiting for the node. A node further behind is cut off and gets the whole state when it comes back.
@@ -32,8 +32,8 @@ pub(super) struct Keeper {
     /// The limit of open files the keeper itself was started with.
     pub(super) open_files: u64,
     table: Mutex<Table>,
-    /// Processes that somebody here waits for.
-    started: Mutex<HashSet<i32>>,
+    /// Processes that somebody here waits for, and the run each is of.
+    started: Mutex<HashMap<i32, String>>,
     is_ending: AtomicBool,
     tasks: TaskTracker,
 }
@@ -127,6 +127,12 @@ impl Keeper {
     }
 
     fn execute(self: &Arc<Self>, ticket: u64, id: &RunId, process: Process, limit: Duration) {
+        if self.lock().entries.get(id).is_some_and(|entry| entry.runs.current.is_over()) {
+            // Nothing is left of it, and nothing shall come.
+            let words = "the container does not run".to_owned();
+            let outcome = Executed { exit: Exit::NotStarted(words.clone()), output: words };
+            return self.lock().tell(Tell::Executed { ticket, outcome });
+        }
         let keeper = Arc::clone(self);
         let run = container::run_name(id);
         self.tasks.spawn(async move {
@@ -182,8 +188,8 @@ impl Keeper {
         }
     }
 
-    /// The processes that somebody here waits for.
-    pub(super) fn started(&self) -> MutexGuard<'_, HashSet<i32>> {
+    /// The processes that somebody here waits for, and the run each is of.
+    pub(super) fn started(&self) -> MutexGuard<'_, HashMap<i32, String>> {
         self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -200,7 +206,7 @@ impl Keeper {
         }
         self.tasks.close();
         self.tasks.wait().await;
-        strays::end_all(self);
+        strays::end_all(self).await;
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {

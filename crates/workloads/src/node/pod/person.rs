@@ -30,12 +30,13 @@ impl Person {
     pub(crate) fn of(pod: &Pod, container: &Container) -> Result<Self, Refusal> {
         let of_pod = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
         let own = container.security_context.as_ref();
-        let number = |id: Option<i64>| id.and_then(|id| u32::try_from(id).ok());
         let user = own.and_then(|own| own.run_as_user).or_else(|| of_pod.and_then(|pod| pod.run_as_user));
+        let user = user.map(|id| number("runAsUser", id)).transpose()?;
         let group = own.and_then(|own| own.run_as_group).or_else(|| of_pod.and_then(|pod| pod.run_as_group));
+        let group = group.map(|id| number("runAsGroup", id)).transpose()?;
         let must_not_be_root =
             own.and_then(|own| own.run_as_non_root).or_else(|| of_pod.and_then(|pod| pod.run_as_non_root));
-        let person = Self { user: number(user), group: number(group).or(number(user)) };
+        let person = Self { user, group: group.or(user) };
         if must_not_be_root == Some(true) && person.user.unwrap_or_else(own_user) == 0 {
             let message = "container has runAsNonRoot and would run as root: set runAsUser".to_owned();
             return Err(config_error(message));
@@ -47,6 +48,14 @@ impl Person {
     fn is_other(&self) -> bool {
         self.user.is_some_and(|user| user != own_user())
     }
+}
+
+/// A user or group by number. One that there cannot be is refused: it must never come to mean the node's own.
+fn number(field: &str, id: i64) -> Result<u32, Refusal> {
+    /// Kubernetes' own bound.
+    const ID_MAX: u32 = 2_147_483_647;
+    let known = u32::try_from(id).ok().filter(|id| *id <= ID_MAX);
+    known.ok_or_else(|| config_error(format!("{field} {id}: must be between 0 and {ID_MAX}, inclusive")))
 }
 
 fn own_user() -> u32 {
@@ -80,5 +89,39 @@ impl Place {
             |source: PathBuf, target: &str| Mount { source, target: target.into(), is_read_only: false };
         let mounts = vec![mount(home, HOME), mount(volumes, VOLUMES)];
         Ok(Self { home: HOME.into(), volumes: VOLUMES.into(), mounts })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[track_caller]
+    fn check(of_pod: &Value, own: &Value, expected: Result<(Option<u32>, Option<u32>), &str>) {
+        let container = json!({"name": "main", "securityContext": own});
+        let pod: Pod = serde_json::from_value(
+            json!({"metadata": {}, "spec": {"securityContext": of_pod, "containers": [container]}}),
+        )
+        .unwrap();
+        let person = Person::of(&pod, &pod.spec.as_ref().unwrap().containers[0]);
+        match (person, expected) {
+            (Ok(person), Ok(expected)) => assert_eq!((person.user, person.group), expected),
+            (Err(refusal), Err(words)) => assert!(refusal.message.contains(words), "{}", refusal.message),
+            (person, _) => panic!("{:?}", person.map(|person| (person.user, person.group))),
+        }
+    }
+
+    #[test]
+    fn an_id_that_cannot_be_is_nobody() {
+        let none = json!({});
+        check(&none, &none, Ok((None, None)));
+        check(&json!({"runAsUser": 5}), &none, Ok((Some(5), Some(5))));
+        check(&json!({"runAsUser": 5, "runAsGroup": 6}), &json!({"runAsUser": 7}), Ok((Some(7), Some(6))));
+        check(&none, &json!({"runAsUser": 2_147_483_647}), Ok((Some(2_147_483_647), Some(2_147_483_647))));
+        for id in [-1_i64, 2_147_483_648, 4_294_967_295, 99_999_999_999] {
+            check(&none, &json!({"runAsUser": id}), Err("runAsUser"));
+            check(&json!({"runAsGroup": id}), &json!({"runAsUser": 1}), Err("runAsGroup"));
+        }
     }
 }

@@ -176,6 +176,20 @@ async fn a_container_runs_as_the_user_it_names() {
     }
 }
 
+/// Whoever asks for a user there cannot be does not become the node's own.
+#[tokio::test]
+async fn a_user_that_cannot_be_is_refused() {
+    let lab = Lab::new().await;
+    let container = json!({"name": "main", "image": "none", "command": ["id"]});
+    let pod: k8s_openapi::api::core::v1::Pod = serde_json::from_value(json!({"metadata": {"name": "nobody"},
+        "spec": {"securityContext": {"runAsUser": 99_999_999_999_i64}, "containers": [container]}}))
+    .unwrap();
+    // A server that checks refuses it first.
+    if lab.api().create(&kube::api::PostParams::default(), &pod).await.is_ok() {
+        lab.until("nobody", "refused", |pod| waiting(pod) == Some("CreateContainerConfigError")).await;
+    }
+}
+
 /// A command that takes more memory than its limit is refused it by the system.
 #[tokio::test]
 async fn memory_is_bounded() {

@@ -7,7 +7,7 @@ use kube::api::PatchParams;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::lab::{Lab, PATIENCE, is_alive, main_status, pid, until_dead};
+use super::lab::{Lab, PATIENCE, is_alive, main_status, pid, until_count, until_dead, with_word};
 
 #[tokio::test]
 async fn a_process_is_told_and_may_clean_up() {
@@ -60,6 +60,54 @@ async fn nothing_is_left_of_a_family_of_processes() {
     for pid in pids {
         until_dead(pid).await;
     }
+}
+
+/// A number no other test sleeps for.
+fn seconds(number: u32) -> String {
+    format!("{}.{number}", 100_000 + std::process::id())
+}
+
+/// Daemons of daemons, with an environment of their own, with children in sessions of their own.
+fn hiding(time: &str) -> String {
+    format!(
+        "setsid env -i sleep {time} & setsid sh -c 'sleep {time}; true' & \
+         (setsid sh -c 'setsid sh -c \"setsid env -i sleep {time}; true\"; true' &); \
+         (env -i setsid sh -c 'sleep {time} & sleep {time}' &) ; exec sleep {time}"
+    )
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_processes_that_hide() {
+    let lab = Lab::new().await;
+    let time = seconds(1);
+    lab.shell("hides", &hiding(&time), "Always").await;
+    until_count(&time, 6).await;
+    lab.delete("hides", Some(1)).await;
+    lab.until_gone("hides").await;
+    assert!(with_word(&time).is_empty(), "when the Pod is gone, its processes are");
+}
+
+/// The same when the command ends by itself: the run is over when nothing is left.
+#[tokio::test]
+async fn a_run_that_ended_has_no_processes() {
+    let lab = Lab::new().await;
+    let (time, go) = (seconds(2), lab.folder().join("go"));
+    let wait = format!("sh -c 'while ! test -e {}; do sleep 0.02; done'", go.display());
+    lab.shell("ended", &hiding(&time).replace(&format!("exec sleep {time}"), &wait), "Never").await;
+    until_count(&time, 5).await;
+    std::fs::write(go, "").unwrap();
+    lab.until_phase("ended", "Succeeded").await;
+    assert!(with_word(&time).is_empty());
+}
+
+#[tokio::test]
+async fn a_clean_stop_leaves_nothing_that_hides() {
+    let mut lab = Lab::new().await;
+    let time = seconds(3);
+    lab.shell("hides", &hiding(&time), "Always").await;
+    until_count(&time, 6).await;
+    lab.stop_node().await;
+    assert!(with_word(&time).is_empty());
 }
 
 #[tokio::test]

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::lab::{Lab, is_alive, main_status, pid, until_dead};
+use super::lab::{
+    Lab, eventually, field, is_alive, kill, main_status, parent, pid, until_count, until_dead, with_word,
+};
 
 #[tokio::test]
 async fn a_new_node_finds_the_processes_of_the_old_one() {
@@ -58,10 +60,7 @@ async fn a_killed_keeper_takes_its_processes_along_and_they_are_started_again() 
     let lab = Lab::new().await;
     lab.shell("again", "exec sleep 1000", "Always").await;
     let before = pid(&lab.until_ready("again").await);
-    let status = std::fs::read_to_string(format!("/proc/{before}/status")).unwrap();
-    let keeper = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().parse().unwrap();
-    let keeper = rustix::process::Pid::from_raw(keeper).unwrap();
-    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
+    kill(parent(before));
     until_dead(before).await;
     let pod = lab.until("again", "restarted", |pod| {
         main_status(pod).is_some_and(|one| one.restart_count == 1 && one.ready)
@@ -70,6 +69,69 @@ async fn a_killed_keeper_takes_its_processes_along_and_they_are_started_again() 
     assert!(is_alive(super::lab::pid(&pod)));
     let last = main_status(&pod).unwrap().last_state.clone().unwrap().terminated.unwrap();
     assert_eq!(last.reason.as_deref(), Some("ContainerStatusUnknown"));
+}
+
+/// Children of the command do not die with the keeper by themselves: the guard sees to it, with no node in sight.
+#[tokio::test]
+async fn a_killed_keeper_and_server_leave_no_children() {
+    let mut lab = Lab::with(|options| options.outlives_server(Duration::from_secs(60))).await;
+    let time = format!("{}.11", 100_000 + std::process::id());
+    lab.shell(
+        "family",
+        &format!("setsid env -i sleep {time} & env -i sleep {time} & sleep {time}"),
+        "Always",
+    )
+    .await;
+    let keeper = parent(pid(&lab.until_ready("family").await));
+    until_count(&time, 3).await;
+    lab.abort_node().await;
+    kill(keeper);
+    until_count(&time, 0).await;
+}
+
+/// Who kills the guard too leaves processes to the next keeper, which ends them before it starts any.
+#[tokio::test]
+async fn the_next_keeper_ends_what_nobody_could() {
+    let mut lab = Lab::with(|options| options.outlives_server(Duration::from_secs(60))).await;
+    let time = format!("{}.12", 100_000 + std::process::id());
+    lab.shell(
+        "family",
+        &format!("setsid env -i sleep {time} & env -i sleep {time} & sleep {time}"),
+        "Always",
+    )
+    .await;
+    let keeper = parent(pid(&lab.until_ready("family").await));
+    let before = until_count(&time, 3).await;
+    lab.abort_node().await;
+    kill(parent(keeper));
+    kill(keeper);
+    until_dead(keeper).await;
+    lab.start_node(|options| options).await;
+    lab.until("family", "restarted", |pod| {
+        main_status(pod).is_some_and(|one| one.restart_count == 1 && one.ready)
+    })
+    .await;
+    let after = until_count(&time, 3).await;
+    assert!(before.iter().all(|pid| !after.contains(pid)), "{before:?} {after:?}");
+    lab.stop_node().await;
+    assert!(with_word(&time).is_empty());
+}
+
+/// A container that makes orphans all the time: the keeper lets them go as they end.
+#[tokio::test]
+async fn ended_orphans_do_not_pile_up() {
+    let lab = Lab::new().await;
+    let script = "for i in $(seq 300); do (true &); done; echo made; exec sleep 1000";
+    let pod = lab.shell("busy", script, "Always").await;
+    let keeper = parent(pid(&lab.until_ready("busy").await));
+    lab.until_said(&pod, "made").await;
+    let zombies = || {
+        let children = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap();
+        let children = children.split_whitespace().map(|pid| pid.parse::<i32>().unwrap());
+        children.filter(|pid| field(*pid, "State").starts_with('Z')).count()
+    };
+    eventually("no zombies", || async { (zombies() == 0).then_some(()) }, || async { zombies().to_string() })
+        .await;
 }
 
 #[tokio::test]

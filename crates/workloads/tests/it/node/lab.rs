@@ -254,6 +254,44 @@ pub(crate) fn pid(pod: &Pod) -> i32 {
     id.strip_prefix("process://").unwrap().parse().unwrap()
 }
 
+/// The processes whose command line holds this word.
+pub(crate) fn with_word(word: &str) -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let has_word = |pid: &i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).split('\0').any(|argument| argument == word)
+    };
+    pids.filter(has_word).filter(|pid| is_alive(*pid)).collect()
+}
+
+/// Waits until so many processes have the word.
+pub(crate) async fn until_count(word: &str, count: usize) -> Vec<i32> {
+    eventually(
+        &format!("{count} processes with {word}"),
+        || async { Some(with_word(word)).filter(|found| found.len() == count) },
+        || async { format!("{:?}", with_word(word)) },
+    )
+    .await
+}
+
+/// A field of what the kernel says of a process.
+pub(crate) fn field(pid: i32, name: &str) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_default().trim().to_owned()
+}
+
+/// The parent of a process.
+pub(crate) fn parent(pid: i32) -> i32 {
+    field(pid, "PPid").parse().unwrap()
+}
+
+pub(crate) fn kill(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
 /// Is there such a process, other than as a zombie?
 pub(crate) fn is_alive(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

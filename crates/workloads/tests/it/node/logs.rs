@@ -1,6 +1,7 @@
 //! What containers said: whole, in part, as it comes, of the run before.
 
-use homeostat_core::log::LogRefusal;
+use futures::StreamExt as _;
+use homeostat_core::log::{LogRefusal, LogRequest};
 use serde_json::json;
 
 use super::lab::{Lab, main_status};
@@ -32,6 +33,34 @@ async fn a_log_is_followed_to_its_end() {
     let whole = lab.said(&pod, |query| query.follow = true);
     let (whole, ()) = tokio::join!(whole, async { std::fs::write(go, "").unwrap() });
     assert_eq!(whole.unwrap(), "first\nlast\n");
+}
+
+/// A client that takes its time while files are set aside and dropped.
+#[tokio::test]
+async fn a_slow_follower_loses_nothing() {
+    let lab = Lab::new().await;
+    let go = lab.folder().join("go");
+    let script =
+        format!("echo first; while ! test -e {}; do sleep 0.02; done; seq 1000000; echo last", go.display());
+    let pod = lab.shell("slow", &script, "Never").await;
+    lab.until_said(&pod, "first").await;
+    let query = LogRequest {
+        pod: pod.metadata.uid.clone().unwrap(),
+        container: "main".to_owned(),
+        follow: true,
+        ..LogRequest::default()
+    };
+    let mut pieces = lab.logs.read(query).await.unwrap();
+    let mut whole = pieces.next().await.unwrap();
+    std::fs::write(go, "").unwrap();
+    lab.until_phase("slow", "Succeeded").await;
+    while let Some(piece) = pieces.next().await {
+        whole.extend(piece);
+    }
+    let whole = String::from_utf8(whole).unwrap();
+    let numbers = whole.lines().filter_map(|line| line.parse::<u32>().ok());
+    assert!(numbers.eq(1..=1_000_000), "{} lines", whole.lines().count());
+    assert!(whole.ends_with("last\n"));
 }
 
 #[tokio::test]

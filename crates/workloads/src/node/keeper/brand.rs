@@ -1,0 +1,52 @@
+//! The brand: a number that every process of a container carries from its launch to its end, whatever it does.
+//!
+//! It is written into a resource limit that has had no effect since Linux 2.4 (`RLIMIT_LOCKS`). Children inherit it, an exec
+//! keeps it, a new session and an empty environment do not touch it, and who is not root cannot raise it again. Its upper
+//! part names the node's folder, the lower one the container; a hash of each, so that every keeper reckons the same.
+
+use std::path::Path;
+
+/// The lower part: among ten thousand containers the odds of two equal ones are one in ten thousand, and what is at
+/// stake are the daemons of one of them. What is left for the folder tells the few nodes of a machine apart.
+const RUN_BITS: u32 = 39;
+/// All that is used: the sign stays clear, and no brand is `RLIM_INFINITY`.
+const BITS: u32 = 63;
+
+/// The brand of a container's processes.
+pub(super) fn of_run(folder: &Path, run: &str) -> u64 {
+    (folder_part(folder) << RUN_BITS) | (hash(run.as_bytes()) >> (u64::BITS - RUN_BITS))
+}
+
+/// Is this the brand of a process of this folder's node?
+pub(super) fn is_of_folder(brand: u64, folder: &Path) -> bool {
+    brand >> RUN_BITS == folder_part(folder)
+}
+
+fn folder_part(folder: &Path) -> u64 {
+    hash(folder.as_os_str().as_encoded_bytes()) >> (u64::BITS - (BITS - RUN_BITS))
+}
+
+/// FNV-1a, and a last mixing so that its upper bits are good: the same in every release of this program.
+fn hash(bytes: &[u8]) -> u64 {
+    const START: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+    const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
+    let hash = bytes.iter().fold(START, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME));
+    (hash ^ (hash >> 32)).wrapping_mul(MIXER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_brand_tells_folder_and_container() {
+        let (here, there) = (Path::new("/a"), Path::new("/b"));
+        let brand = of_run(here, "uid/main");
+        assert_eq!(brand, of_run(here, "uid/main"));
+        assert!(is_of_folder(brand, here) && !is_of_folder(brand, there));
+        assert_ne!(brand, of_run(here, "uid/side"));
+        assert_ne!(brand, of_run(there, "uid/main"));
+        assert!(brand < 1 << BITS);
+    }
+}

@@ -1,0 +1,54 @@
+//! The guard: the parent of the keeper, which outlives it for a moment.
+//!
+//! A keeper that is killed cannot end its containers. The kernel kills their first processes with it (see `launch`), and gives
+//! what those leave behind to the guard, which kills it. **Invariant:** when a guard has ended, nothing of its keeper's
+//! containers runs. It does nothing else, so that nothing else can end it; if somebody kills both, the next keeper cleans
+//! up (see `leftovers`).
+
+use std::ffi::OsString;
+use std::io;
+use std::process::{Command, ExitCode};
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::process::{Pid, WaitOptions};
+
+use super::process::children;
+use super::strays::kill_families;
+use super::{KEEP, system};
+
+/// Between two looks at what was killed.
+const LOOK_PAUSE: Duration = Duration::from_millis(2);
+
+/// Runs a keeper with these arguments and ends as it does, with nothing left.
+pub(super) fn main(arguments: &[OsString]) -> ExitCode {
+    match guard(arguments) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn guard(arguments: &[OsString]) -> io::Result<ExitCode> {
+    let _ = rustix::process::setsid();
+    system::adopt_orphans()?;
+    let mut keeper = Command::new(system::this_program()?).arg(KEEP).args(arguments).spawn()?;
+    let status = keeper.wait()?;
+    let own = i32::try_from(std::process::id()).unwrap_or_default();
+    loop {
+        let left = children(own);
+        if left.is_empty() {
+            break;
+        }
+        kill_families(left.clone());
+        for pid in left.into_iter().filter_map(Pid::from_raw) {
+            // Not dead yet: the next look finds it.
+            let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
+        }
+        sleep(LOOK_PAUSE);
+    }
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}
