@@ -48,17 +48,22 @@ pub(super) fn pod_create(object: &At<'_>, errors: &mut Errors) {
 
 /// A template: labels and a spec.
 pub(super) fn template(template: &At<'_>, errors: &mut Errors) {
-    let metadata = template.field("metadata");
-    metadata.field("labels").must_be_labels(errors);
-    if metadata.field("annotations").is_set() {
-        let notes = metadata.field("annotations");
-        crate::metadata::validate::validate_annotations(notes.value, &notes.path, errors);
-    }
+    template_metadata(template, errors);
     let spec = template.field("spec");
     pod_spec(&spec, errors);
     if spec.field("ephemeralContainers").len() > 0 {
         spec.field("ephemeralContainers")
             .forbidden("ephemeral containers not allowed in pod template", errors);
+    }
+}
+
+/// Labels and annotations of a template.
+pub(super) fn template_metadata(template: &At<'_>, errors: &mut Errors) {
+    let metadata = template.field("metadata");
+    metadata.field("labels").must_be_labels(errors);
+    if metadata.field("annotations").is_set() {
+        let notes = metadata.field("annotations");
+        crate::metadata::validate::validate_annotations(notes.value, &notes.path, errors);
     }
 }
 

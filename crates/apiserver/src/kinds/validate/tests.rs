@@ -249,6 +249,11 @@ fn other_workloads() {
         );
     }
     create("", "ReplicationController", json!({"spec": {"template": template}}), &[]);
+    let mut claimed = spec.clone();
+    claimed["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] =
+        json!([{"name": "www", "mountPath": "/www"}]);
+    claimed["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "www"}, "spec": {}}]);
+    create("apps", "StatefulSet", claimed, &[]);
     update(
         "apps",
         "StatefulSet",

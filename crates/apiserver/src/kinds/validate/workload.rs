@@ -27,6 +27,13 @@ fn counts(spec: &At<'_>, errors: &mut Errors) {
 
 /// The selector must be there, say something, and match the labels of the template.
 fn selected_template(spec: &At<'_>, kind: &str, errors: &mut Errors) {
+    selected_labels(spec, kind, errors);
+    let template = spec.field("template");
+    pod::template(&template, errors);
+    always_restarts(&template, kind, errors);
+}
+
+fn selected_labels(spec: &At<'_>, kind: &str, errors: &mut Errors) {
     let selector = spec.field("selector");
     if selector.is_set() {
         selector::check(&selector, errors);
@@ -43,8 +50,6 @@ fn selected_template(spec: &At<'_>, kind: &str, errors: &mut Errors) {
     if says_something && !selector::matches(selector.value, labels.value) {
         labels.invalid(MISMATCH, errors);
     }
-    pod::template(&template, errors);
-    always_restarts(&template, kind, errors);
 }
 
 fn always_restarts(template: &At<'_>, kind: &str, errors: &mut Errors) {
@@ -216,7 +221,11 @@ pub(super) fn stateful_set(object: &At<'_>, errors: &mut Errors) {
         let policy = spec.field("persistentVolumeClaimRetentionPolicy");
         policy.field(when).must_be_one_of(&["Retain", "Delete"], errors);
     }
-    selected_template(&spec, "statefulset", errors);
+    selected_labels(&spec, "statefulset", errors);
+    let template = spec.field("template");
+    // Not the Pod itself, as in Kubernetes: its volumes come from the claim templates, one Pod at a time.
+    pod::template_metadata(&template, errors);
+    always_restarts(&template, "statefulset", errors);
 }
 
 /// A changed StatefulSet: few fields may change.
