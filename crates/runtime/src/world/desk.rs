@@ -127,11 +127,10 @@ impl<W: World> Desk<W> {
         let spec = &record.spec;
         let owner =
             Owner { key: key::<W::Kind>(&spec.owner_namespace, &spec.owner), uid: spec.owner_uid.clone() };
-        let is_intended = || {
-            let intended = serde_json::from_str::<W::Want>(&spec.intended);
-            intended.is_ok_and(|want| self.world.diff(&want, have).is_empty())
+        let is_it = |intent: &String| {
+            serde_json::from_str::<W::Want>(intent).is_ok_and(|want| self.world.diff(&want, have).is_empty())
         };
-        if spec.made || is_intended() { Claim::Ours(Some(owner)) } else { Claim::Doubtful(owner) }
+        if spec.made || spec.intents().any(is_it) { Claim::Ours(Some(owner)) } else { Claim::Doubtful(owner) }
     }
 
     /// What a listed thing means.
@@ -163,11 +162,11 @@ impl<W: World> Desk<W> {
             Claim::Ours(Some(owner)) | Claim::Doubtful(owner) if !self.is_in_scope(&owner.key) => {
                 Finding::Foreign
             }
+            Claim::Ours(Some(owner)) if self.is_missing(&owner) => Finding::Leak(Suspicion::OwnerGone(owner)),
             Claim::Ours(Some(owner)) => match self.cache.get(&owner.key) {
-                None => Finding::Leak(Suspicion::OwnerGone(owner.key)),
                 Some(object) if object.meta().deletion_timestamp.is_some() => Finding::Kept,
-                // It is there and no longer wants this, or an object of the same name that never did.
-                Some(_) => Finding::Suspect(vec![owner.key]),
+                // It is there and no longer wants this.
+                _ => Finding::Suspect(vec![owner.key]),
             },
             // The last who wanted it is on its way out, and its cleanup takes the thing along.
             Claim::Ours(None) if !self.wishers(name).is_empty() => Finding::Kept,

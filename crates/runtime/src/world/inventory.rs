@@ -12,11 +12,12 @@ use homeostat_core::Key;
 use homeostat_core::journal::{Entry, Verb, WriteOutcome};
 use jiff::Timestamp;
 use kube::Resource;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request as Path;
 use serde_json::{Value, json};
 
 use super::contract::World;
+use super::decide::Owner;
 use super::desk::Desk;
 use super::record::{OutsideRecord, OutsideRecordSpec, Records};
 use crate::error::Error;
@@ -33,14 +34,33 @@ pub(super) enum Intent {
 impl<W: World> Desk<W> {
     /// The things this object has or may have, and how long ago each was last intended.
     pub(super) fn inventory(&self, object: &W::Kind) -> BTreeMap<String, Duration> {
-        let now = self.ground.clock.now();
-        let age = |at: &str| at.parse::<Timestamp>().map_or(Duration::MAX, |at| elapsed(at, now));
-        match &self.records {
-            None => self.annotation(object).into_iter().map(|(name, at)| (name, age(&at))).collect(),
+        let intents: Vec<(String, String)> = match &self.records {
+            None => self.annotation(object).into_iter().collect(),
             Some(records) => {
                 let ours = records.owned_by(object.meta().uid.as_deref().unwrap_or_default());
-                ours.iter().map(|record| (record.spec.thing.clone(), age(&record.spec.intended_at))).collect()
+                let intent = |record: &Arc<OutsideRecord>| {
+                    (record.spec.thing.clone(), record.spec.intended_at.clone())
+                };
+                ours.iter().map(intent).collect()
             }
+        };
+        let key = key_of(object);
+        intents
+            .into_iter()
+            .map(|(name, at)| {
+                let age = self.age(&key, &name, &at);
+                (name, age)
+            })
+            .collect()
+    }
+
+    /// How long ago a thing was intended. A time to come, by another clock or by an edit, counts from when we first saw
+    /// it: it must not hold the object for longer than any other intent.
+    fn age(&self, key: &Key, name: &str, at: &str) -> Duration {
+        let Ok(intended) = at.parse::<Timestamp>() else { return Duration::MAX };
+        match Duration::try_from(self.ground.clock.now().duration_since(intended)) {
+            Ok(age) => age.max(self.ledger.sighted(key, name, at).unwrap_or_default()),
+            Err(_) => self.ledger.sight(key, name, at),
         }
     }
 
@@ -58,6 +78,8 @@ impl<W: World> Desk<W> {
                 let intended =
                     serde_json::to_string(want).map_err(|error| Error::Invalid(error.to_string()))?;
                 let spec = OutsideRecordSpec { intended_at: now, intended, ..self.blank(object, name) };
+                let known = records.of(name);
+                let spec = known.map_or(spec.clone(), |known| known.spec.intend_anew(spec));
                 self.record(records, object, spec).await
             }
         }
@@ -79,7 +101,7 @@ impl<W: World> Desk<W> {
     /// Writes down that the thing is gone, or not ours.
     pub(super) async fn forget(&self, object: &W::Kind, name: &str) -> Result<(), Error> {
         if self.records.is_some() {
-            return self.forget_record(&key_of(object), name).await;
+            return self.forget_record(&self.owner(object), name).await;
         }
         let mut names = self.annotation(object);
         if names.remove(name).is_some() {
@@ -88,19 +110,20 @@ impl<W: World> Desk<W> {
         Ok(())
     }
 
-    /// Removes the record of a thing on behalf of this object; none is no error.
-    pub(super) async fn forget_record(&self, object: &Key, name: &str) -> Result<(), Error> {
+    /// Removes the record that this object has of a thing; none is no error. Another object's record of the same thing
+    /// is that object's only link to it, and stays.
+    pub(super) async fn forget_record(&self, owner: &Owner, name: &str) -> Result<(), Error> {
         let Some(records) = &self.records else { return Ok(()) };
-        let Some(record) = records.of(name) else { return Ok(()) };
+        let Some(record) = records.of_owner(name, &owner.uid) else { return Ok(()) };
         let path = Path::new(OutsideRecord::url_path(&(), record.metadata.namespace.as_deref()));
         let key = key_of(&*record);
-        let request = path.delete(key.name(), &DeleteParams::default());
+        let request = path.delete(key.name(), &exactly(&record));
         let attempt = Attempt { verb: "delete", target: key.as_str() };
         match call::<Value>(&self.ground.client, attempt, request).await {
             Err(error) if !error.is_not_found() => return Err(error),
             _ => records.cache.deleted(&key),
         }
-        self.wrote(object, Verb::Delete, key, None);
+        self.wrote(&owner.key, Verb::Delete, key, None);
         Ok(())
     }
 
@@ -117,8 +140,13 @@ impl<W: World> Desk<W> {
             owner_uid: text(&meta.uid),
             intended_at: String::new(),
             intended: String::new(),
+            intended_before: vec![],
             made: false,
         }
+    }
+
+    pub(super) fn owner(&self, object: &W::Kind) -> Owner {
+        Owner { key: key_of(object), uid: object.meta().uid.clone().unwrap_or_default() }
     }
 
     /// Creates or rewrites the record of a thing.
@@ -205,7 +233,8 @@ impl<W: World> Desk<W> {
     }
 }
 
-/// The time from `at` to `now`; a time to come is no time ago.
-fn elapsed(at: Timestamp, now: Timestamp) -> Duration {
-    now.duration_since(at).try_into().unwrap_or_default()
+/// Only this record as we know it: one that another object has taken over meanwhile is not ours to delete.
+fn exactly(record: &OutsideRecord) -> DeleteParams {
+    let ObjectMeta { uid, resource_version, .. } = record.metadata.clone();
+    DeleteParams { preconditions: Some(Preconditions { uid, resource_version }), ..DeleteParams::default() }
 }

@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use homeostat_core::Key;
 use tokio::time::Instant;
 
+use super::decide::Owner;
 use super::policy::Sweep;
 
 /// The window of the cap per minute.
@@ -19,7 +19,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Suspicion {
     /// Kept for this object, which is gone.
-    OwnerGone(Key),
+    OwnerGone(Owner),
     /// Ours by its name, and no object wants that name.
     Unwanted,
     /// Nobody's, in a world that is ours alone.

@@ -16,6 +16,8 @@ pub(super) struct Ledger(Mutex<Books>);
 struct Books {
     accounts: HashMap<Key, Account>,
     parked: BTreeSet<Key>,
+    /// Intents whose time is yet to come: by object and thing, that time and when we first saw it.
+    sighted: HashMap<Key, HashMap<String, (String, Instant)>>,
 }
 
 #[derive(Default)]
@@ -107,6 +109,25 @@ impl Ledger {
         let mut books = self.books();
         books.accounts.remove(key);
         books.parked.remove(key);
+        books.sighted.remove(key);
+    }
+
+    /// An intent of a time to come was seen; returns how long ago for the first time.
+    pub(super) fn sight(&self, key: &Key, name: &str, at: &str) -> Duration {
+        let mut books = self.books();
+        let all = books.sighted.entry(key.clone()).or_default();
+        let (known, since) = all.entry(name.to_owned()).or_insert_with(|| (at.to_owned(), Instant::now()));
+        if known != at {
+            (*known, *since) = (at.to_owned(), Instant::now());
+        }
+        since.elapsed()
+    }
+
+    /// How long ago such an intent was first seen; none for one whose time was never to come.
+    pub(super) fn sighted(&self, key: &Key, name: &str, at: &str) -> Option<Duration> {
+        let books = self.books();
+        let (known, since) = books.sighted.get(key)?.get(name)?;
+        (known == at).then(|| since.elapsed())
     }
 
     /// The object waits for the outside to answer again.

@@ -25,6 +25,7 @@ mod leaks;
 mod ledger;
 mod mark;
 mod outside;
+mod owners;
 mod patrol;
 mod policy;
 mod push;

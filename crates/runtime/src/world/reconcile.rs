@@ -155,44 +155,52 @@ impl<W: World> Hand<W> {
             (Some(want), Some(have)) => desk.world.diff(want, have),
             _ => vec![],
         };
+        let seen = match &have {
+            None => Seen::Absent,
+            Some(have) => {
+                let whose = self.whose(name, have, outset.inventory.contains_key(name)).await?;
+                Seen::Present { whose, is_equal: want.is_some() && differences.is_empty() }
+            }
+        };
         let intent = outset.inventory.get(name).copied();
         let situation = Situation {
-            seen: have.as_ref().map_or(Seen::Absent, |have| Seen::Present {
-                whose: self.whose(name, have),
-                is_equal: want.is_some() && differences.is_empty(),
-            }),
+            seen,
             is_wanted: want.is_some() && !self.is_cleanup,
             intent: intent.filter(|age| !outset.seen_before.is_since(name, *age)),
             was_synced: outset.was_synced,
-            is_holder: self.is_holder(name),
+            is_holder: desk.holds(&self.object, name).await?,
         };
         let step = decide(situation, desk.policy.drift, desk.policy.settle);
         let thing = Thing { name, want, have: have.as_ref(), differences: &differences };
         self.take(step, &thing).await
     }
 
-    /// The claim on the thing, seen from this object.
-    fn whose(&self, name: &str, have: &W::Have) -> Whose {
-        let owner = match self.desk.claim(name, have) {
-            Claim::Ours(None) => return Whose::Common,
-            Claim::Theirs(manager) => return Whose::Foreign(manager),
-            Claim::Nobody => return Whose::Nobody { adopts: self.desk.policy.adopts(name, have) },
-            Claim::Ours(Some(owner)) if is_owner(&*self.object, &owner) => return Whose::Own,
-            Claim::Doubtful(owner) if is_owner(&*self.object, &owner) => return Whose::Doubtful,
-            Claim::Ours(Some(owner)) | Claim::Doubtful(owner) => owner,
-        };
-        let lives = self.desk.cache.get(&owner.key).is_some_and(|other| is_owner(&*other, &owner));
-        if lives || !self.desk.is_in_scope(&owner.key) {
-            Whose::Sibling(owner.key.to_string())
-        } else {
-            Whose::Orphan
-        }
-    }
-
-    /// Does the name belong to this object, as far as the objects are concerned?
-    fn is_holder(&self, name: &str) -> bool {
-        let claimants = self.desk.claimants(name);
-        claimants.first().is_none_or(|first| key_of(&**first) == self.key)
+    /// The claim on the thing, seen from this object, which has it in its inventory or not.
+    async fn whose(
+        &self,
+        name: &str,
+        have: &W::Have,
+        is_listed: bool,
+    ) -> std::result::Result<Whose, Stopped> {
+        let desk = &self.desk;
+        let nobody = || Whose::Nobody { adopts: desk.policy.adopts(name, have) };
+        Ok(match desk.claim(name, have) {
+            // Whether an object that cannot be read wants the name is unknown; what it may have is not taken.
+            Claim::Ours(None) if !is_listed && !desk.cache.quarantined().is_empty() => {
+                Whose::Sibling("an object that does not decode, perhaps".to_owned())
+            }
+            Claim::Ours(None) => Whose::Common,
+            Claim::Theirs(manager) => Whose::Foreign(manager),
+            Claim::Nobody => nobody(),
+            Claim::Ours(Some(owner)) if is_owner(&*self.object, &owner) => Whose::Own,
+            Claim::Doubtful(owner) if is_owner(&*self.object, &owner) => Whose::Doubtful,
+            Claim::Ours(Some(owner)) | Claim::Doubtful(owner) if desk.lives(&owner).await? => {
+                Whose::Sibling(owner.key.to_string())
+            }
+            Claim::Ours(Some(_)) => Whose::Orphan,
+            // Its owner is gone and nobody ever knew whether it was made by us.
+            Claim::Doubtful(_) => nobody(),
+        })
     }
 
     async fn take(&self, step: Step, thing: &Thing<'_, W>) -> Outcome {
@@ -293,6 +301,11 @@ impl<W: World> Hand<W> {
         let answer = self.desk.gate.call(self.desk.world.delete(thing.name, have)).await;
         self.desk.noting(&self.key, Verb::Delete, thing.name, answer)?;
         self.cx.event(Severity::Normal, "Deleted", format!("{} was removed", thing.name));
+        // It may have been kept for an object that is gone, whose record nobody else removes.
+        let former = self.desk.recorded_owner(thing.name).filter(|former| self.desk.is_missing(former));
+        if let Some(former) = former {
+            self.desk.forget_record(&former, thing.name).await?;
+        }
         self.forget(thing.name).await
     }
 

@@ -40,6 +40,9 @@ pub struct OutsideRecordSpec {
     /// What we set out to make, as JSON: if that is what is there, we made it.
     #[serde(default)]
     pub intended: String,
+    /// What we set out to make before that and never learned whether we did: any of these may be there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub intended_before: Vec<String>,
     /// We know that it was made by us. False means: intended, and never heard of again.
     #[serde(default)]
     pub made: bool,
@@ -48,10 +51,34 @@ pub struct OutsideRecordSpec {
 /// Where records of cluster-scoped objects live.
 const FALLBACK_NAMESPACE: &str = "default";
 
+/// Each former intent is a create whose answer never came: more than a few of one thing are no accident, and a record
+/// must not grow for ever.
+const INTENTS_MAX: usize = 8;
+
 impl OutsideRecordSpec {
     /// The namespace of the record.
     pub(super) fn place(&self) -> &str {
         if self.owner_namespace.is_empty() { FALLBACK_NAMESPACE } else { &self.owner_namespace }
+    }
+
+    /// Lays a newer intent of the same object over this. What was known to be ours stays so, whatever a lagging read
+    /// showed; of what was not, all intents are kept, because each of them may be what is there.
+    pub(super) fn intend_anew(&self, spec: Self) -> Self {
+        if self.owner_uid != spec.owner_uid {
+            return spec;
+        }
+        let mut before = self.intended_before.clone();
+        if !self.made && self.intended != spec.intended && !before.contains(&self.intended) {
+            before.push(self.intended.clone());
+        }
+        let excess = before.len().saturating_sub(INTENTS_MAX);
+        before.drain(..excess);
+        Self { made: self.made, intended_before: before, ..spec }
+    }
+
+    /// Everything that may be there because we set out to make it.
+    pub(super) fn intents(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.intended).chain(&self.intended_before)
     }
 
     /// The name of the record. Names outside may hold any character and be long, so it is a hash.
@@ -90,6 +117,11 @@ impl Records {
         let age =
             |record: &Arc<OutsideRecord>| record.metadata.creation_timestamp.as_ref().map(|time| time.0);
         records.into_iter().min_by_key(age)
+    }
+
+    /// The record of this thing that the object with this uid has written.
+    pub(super) fn of_owner(&self, thing: &str, uid: &str) -> Option<Arc<OutsideRecord>> {
+        self.owned_by(uid).into_iter().find(|record| record.spec.thing == thing)
     }
 
     /// The records of the object with this uid.

@@ -66,6 +66,7 @@ impl Survey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::world::decide::Owner;
 
     #[test]
     fn an_object_is_settled_when_all_its_things_are() {
@@ -85,7 +86,8 @@ mod tests {
 
     #[test]
     fn doubt_about_objects_spares_what_they_may_want() {
-        let gone = Suspicion::OwnerGone(Key::new("demo.dev", "shapes", "a", "x"));
+        let owner = Owner { key: Key::new("demo.dev", "shapes", "a", "x"), uid: "1".into() };
+        let gone = Suspicion::OwnerGone(owner);
         let mut survey = Survey::default();
         survey.note("x".into(), Finding::Leak(gone.clone()));
         survey.note("y".into(), Finding::Leak(Suspicion::Unwanted));

@@ -1,22 +1,18 @@
 //! The end of a pass: deleting what leaked, as far as `leaks` allows, and only after a last look at the object that
 //! should own it (on the server, not in the cache) and at the thing itself.
 
-use homeostat_core::Key;
 use homeostat_core::journal::Verb;
-use kube::Resource;
-use kube::api::GetParams;
-use kube::core::Request as Path;
 use tokio::time::Instant;
 
 use super::contract::World;
+use super::decide::Owner;
 use super::desk::Desk;
 use super::gate::Stopped;
 use super::leaks::Suspicion;
 use super::patrol::Patrol;
 use super::survey::Finding;
 use crate::error::Error;
-use crate::kind::{Metadata, key};
-use crate::talk::{Attempt, call};
+use crate::kind::key;
 
 impl<W: World> Patrol<W> {
     /// Deletes the leaks that are due. Returns how many, and why not all.
@@ -62,19 +58,19 @@ enum Removal {
 impl<W: World> Desk<W> {
     async fn remove(&self, name: &str, suspicion: &Suspicion) -> Result<Removal, Stopped> {
         let object = match suspicion {
-            Suspicion::OwnerGone(owner) => owner.clone(),
+            Suspicion::OwnerGone(owner) => owner.key.clone(),
             Suspicion::Unwanted | Suspicion::Stray => Self::target(name),
         };
         if !self.ground.fence.admits(&object) {
             return Ok(Removal::Spared);
         }
         if let Suspicion::OwnerGone(owner) = suspicion
-            && self.exists(owner).await?
+            && self.lives(owner).await?
         {
             return Ok(Removal::Spared);
         }
         let Some(have) = self.gate.call(self.world.get(name)).await? else {
-            self.forget_record(&object, name).await?;
+            self.forget_gone(name, suspicion).await?;
             return Ok(Removal::Spared);
         };
         if self.look(name, &have) != Finding::Leak(suspicion.clone()) {
@@ -86,20 +82,15 @@ impl<W: World> Desk<W> {
         let answer = self.gate.call(self.world.delete(name, &have)).await;
         self.noting(&object, Verb::Delete, name, answer)?;
         tracing::info!(world = W::NAME, name, ?suspicion, "a leak was deleted");
-        self.forget_record(&object, name).await?;
+        self.forget_gone(name, suspicion).await?;
         Ok(Removal::Deleted)
     }
 
-    /// Does the object exist on the server, whatever the cache says?
-    async fn exists(&self, owner: &Key) -> Result<bool, Error> {
-        let namespace = Some(owner.namespace()).filter(|namespace| !namespace.is_empty());
-        let path = Path::new(W::Kind::url_path(&(), namespace));
-        let request = path.get(owner.name(), &GetParams::default());
-        let attempt = Attempt { verb: "get", target: owner.as_str() };
-        match call::<Metadata<W::Kind>>(&self.ground.client, attempt, request).await {
-            Ok(_) => Ok(true),
-            Err(error) if error.is_not_found() => Ok(false),
-            Err(error) => Err(error),
+    /// The thing is gone, and so is the object it was kept for: its record goes, too.
+    async fn forget_gone(&self, name: &str, suspicion: &Suspicion) -> Result<(), Error> {
+        match suspicion {
+            Suspicion::OwnerGone(owner) => self.forget_record(owner, name).await,
+            Suspicion::Unwanted | Suspicion::Stray => Ok(()),
         }
     }
 
@@ -112,10 +103,11 @@ impl<W: World> Desk<W> {
         });
         let owners = ours.map(|record| {
             let spec = &record.spec;
-            (spec.thing.clone(), key::<W::Kind>(&spec.owner_namespace, &spec.owner))
+            let key = key::<W::Kind>(&spec.owner_namespace, &spec.owner);
+            (spec.thing.clone(), Owner { key, uid: spec.owner_uid.clone() })
         });
         owners
-            .filter(|(_, owner)| self.cache.get(owner).is_none() && self.is_in_scope(owner))
+            .filter(|(_, owner)| self.is_missing(owner) && self.is_in_scope(&owner.key))
             .filter(|(thing, _)| self.claimants(thing).is_empty())
             .map(|(thing, owner)| (thing, Suspicion::OwnerGone(owner)))
             .collect()

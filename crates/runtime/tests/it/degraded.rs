@@ -20,7 +20,7 @@ fn state(running: &Running, name: &str) -> Option<WatchState> {
 }
 
 /// Loosens the schema, so that the server accepts what our type does not decode.
-async fn accept_anything(lab: &Lab) {
+pub(crate) async fn accept_anything(lab: &Lab) {
     let mut crd = serde_json::to_value(Widget::crd()).unwrap();
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
         json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});

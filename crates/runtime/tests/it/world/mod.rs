@@ -1,6 +1,7 @@
 //! The outside world: widgets kept equal to things in a yard that has nothing to do with Kubernetes. One file per
 //! promise of the guide.
 
+mod claims;
 mod crashes;
 mod lag;
 mod leaks;

@@ -5,7 +5,7 @@ use homeostat_runtime::world::{OutsideRecord, Ownership};
 use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 
-use super::yard::{Yard, ownerships, run, synced};
+use super::yard::{Yard, named, ownerships, run, synced};
 use crate::lab::{Lab, Widget};
 
 #[tokio::test(start_paused = true)]
@@ -163,4 +163,42 @@ async fn a_record_set_back_to_intended_is_ours_only_if_the_thing_is_what_we_inte
     assert_eq!(synced(&lab, "same").await.0, "True");
     assert_eq!(synced(&lab, "other").await.1, "Conflict");
     assert_eq!(yard.writes(), [] as [&str; 0]);
+}
+
+/// Says of the thing of `w`, in the annotation or the record, that it will be intended in a far future.
+async fn set_ahead(lab: &Lab, ownership: &Ownership, name: &str) {
+    if *ownership == Ownership::Records {
+        for record in lab.names::<OutsideRecord>().await {
+            let patch = json!({"spec": {"intendedAt": "2099-01-01T00:00:00Z"}});
+            lab.patch::<OutsideRecord>(&record, patch).await;
+        }
+        return;
+    }
+    let intents = json!({name: "2099-01-01T00:00:00Z"}).to_string();
+    let patch = json!({"metadata": {"annotations": {"widgets.test.dev/widget": intents}}});
+    lab.patch::<Widget>("w", patch).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_intent_of_a_time_to_come_is_waited_for_no_longer_than_any_other() {
+    for ownership in ownerships() {
+        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
+        lab.widget("w").await;
+        running.kill();
+        let name = named(&ownership, "w");
+        set_ahead(&lab, &ownership, &name).await;
+        yard.take(&name);
+        let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
+        assert!(yard.things().is_empty(), "it may only not show yet");
+        lab.pass(40).await;
+        assert_eq!(yard.things().len(), 1, "{ownership:?}");
+        running.kill();
+        set_ahead(&lab, &ownership, &name).await;
+        yard.take(&name);
+        lab.delete::<Widget>("w").await;
+        run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
+        lab.pass(40).await;
+        assert!(lab.names::<Widget>().await.is_empty(), "{ownership:?}");
+    }
 }

@@ -1,0 +1,57 @@
+//! Which object has a name, and is the object that a thing is kept for still there?
+//!
+//! **Invariant:** that an object is gone is never concluded from the cache, because one that does not decode, or has not
+//! arrived yet, is in no cache: the server is asked before its things are given to another or deleted.
+
+use kube::Resource;
+use kube::api::GetParams;
+use kube::core::Request as Path;
+
+use super::contract::World;
+use super::decide::Owner;
+use super::desk::{Desk, is_owner};
+use crate::error::Error;
+use crate::kind::{Metadata, key, key_of};
+use crate::talk::{Attempt, call};
+
+impl<W: World> Desk<W> {
+    /// Is there the very object a thing is kept for?
+    pub(super) async fn lives(&self, owner: &Owner) -> Result<bool, Error> {
+        if !self.is_missing(owner) || !self.is_in_scope(&owner.key) {
+            return Ok(true);
+        }
+        let namespace = Some(owner.key.namespace()).filter(|namespace| !namespace.is_empty());
+        let path = Path::new(W::Kind::url_path(&(), namespace));
+        let request = path.get(owner.key.name(), &GetParams::default());
+        let attempt = Attempt { verb: "get", target: owner.key.as_str() };
+        match call::<Metadata<W::Kind>>(&self.ground.client, attempt, request).await {
+            Ok(found) => Ok(found.metadata.uid.as_deref() == Some(owner.uid.as_str())),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Is the very object a thing is kept for not in the cache? Another one of its name is another.
+    pub(super) fn is_missing(&self, owner: &Owner) -> bool {
+        self.cache.get(&owner.key).is_none_or(|object| !is_owner(&*object, owner))
+    }
+
+    /// Does the name belong to this object? To whoever has a record of it; else to the first who wants it.
+    pub(super) async fn holds(&self, object: &W::Kind, name: &str) -> Result<bool, Error> {
+        if let Some(owner) = self.recorded_owner(name)
+            && self.lives(&owner).await?
+        {
+            return Ok(is_owner(object, &owner));
+        }
+        let claimants = self.claimants(name);
+        Ok(claimants.first().is_none_or(|first| key_of(&**first) == key_of(object)))
+    }
+
+    /// The object that has a record of this thing.
+    pub(super) fn recorded_owner(&self, name: &str) -> Option<Owner> {
+        let record = self.records.as_ref()?.of(name)?;
+        let spec = &record.spec;
+        let key = key::<W::Kind>(&spec.owner_namespace, &spec.owner);
+        Some(Owner { key, uid: spec.owner_uid.clone() })
+    }
+}
