@@ -10,6 +10,10 @@ use futures::Stream;
 use futures::stream::BoxStream;
 use http_body::{Frame, SizeHint};
 
+/// Bytes gathered before a piece is handed to the connection: large enough that few writes are made, small enough
+/// that the client reads the first while the next is made, and that a list of any size costs one such buffer.
+pub(crate) const PIECE_BYTES: usize = 64 * 1024;
+
 /// The body of an answer.
 pub enum Body {
     /// Nothing more to send.

@@ -11,17 +11,13 @@ use serde_json::{Value, json};
 use super::get::too_large;
 use super::select::Selection;
 use super::{Answer, Call};
-use crate::body::Body;
+use crate::body::{Body, PIECE_BYTES};
 use crate::convert;
 use crate::field::{Error, Path};
 use crate::object::encode;
 use crate::page::{Position, Token};
 use crate::status::Status;
 use crate::table::ListMeta;
-
-/// Bytes gathered before a piece is handed to the connection: large enough that few writes are made, small enough
-/// that the client reads the first while the next is made, and that a list of any size costs one such buffer.
-const PIECE_BYTES: usize = 64 * 1024;
 
 /// Lists what the path and the selectors mean.
 pub(super) fn list(call: &Call) -> Result<Answer, Status> {

@@ -18,7 +18,7 @@ use tokio::time::{Instant, Sleep};
 use super::get::too_large;
 use super::select::Selection;
 use super::{Answer, Call};
-use crate::body::Body;
+use crate::body::{Body, PIECE_BYTES};
 use crate::convert;
 use crate::field::{Error, Path};
 use crate::negotiate::Form;
@@ -37,8 +37,6 @@ const TIMEOUT_S_MAX: u64 = 10 * 365 * 24 * 3600;
 /// How long a watch from a revision that does not exist yet is left in silence before it is refused. Kubernetes waits
 /// as long for its cache to become that fresh.
 const FUTURE_PATIENCE: Duration = Duration::from_secs(3);
-/// Initial events gathered before a piece is handed to the connection.
-const PIECE_BYTES: usize = 256 * 1024;
 /// So many watches of one resource are a crowd: telling each of every event at once would cost more than the writes
 /// they are told of. Fewer are told at once.
 const CROWD: usize = 16;
