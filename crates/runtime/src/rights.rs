@@ -17,8 +17,9 @@ use crate::error::Error;
 use crate::rule::{Rule, merge};
 use crate::talk::{Attempt, call};
 
-/// Reviews under way at a time: a start should be quick and no burden.
-const REVIEWS_AT_ONCE: usize = 8;
+/// Reviews under way at a time. Each of them opens a connection of its own, whose handshake costs more than the answer,
+/// and the first lists matter more than the verdict.
+const REVIEWS_AT_ONCE: usize = 2;
 
 /// The answer to a review, as far as it matters.
 #[derive(Deserialize)]
