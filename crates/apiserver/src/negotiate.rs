@@ -20,6 +20,8 @@ use crate::status::Status;
 const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 /// The same for watches.
 const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+/// What watches really have.
+const JSON_STREAM: &str = "application/json;stream=watch";
 /// What a router of built-in kinds lists where a watch is possible too.
 const MEDIA_AND_STREAM_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf, \
                                       application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
@@ -196,10 +198,13 @@ pub fn representation(asked: &Asked<'_>, endpoint: Endpoint) -> Result<Represent
     Ok(Representation { form, media, pretty: pretty || asked.is_pretty() })
 }
 
-/// Decides how to answer a watch: events cannot be streamed as YAML.
+/// Decides how to answer a watch: events cannot be streamed as YAML, nor here as protobuf, which nobody asks for alone.
 pub fn watch_representation(asked: &Asked<'_>, endpoint: Endpoint) -> Result<Representation, Status> {
     match representation(asked, endpoint)? {
         Representation { media: Media::Yaml, .. } => Err(Status::not_acceptable(STREAM_TYPES)),
+        Representation { media: Media::Protobuf, .. } if !prefers(asked.accept, "json") => {
+            Err(Status::not_acceptable(JSON_STREAM))
+        }
         representation => Ok(representation),
     }
 }

@@ -130,10 +130,10 @@ impl Builder {
             services: crate::kinds::service::Allocator::default(),
             logs: std::sync::OnceLock::new(),
         });
-        let born = bootstrap::objects::Config { address: self.address, ca_pem: self.root_ca.clone() };
+        let born = bootstrap::objects::Config { address: self.address, ca_pem: self.root_ca };
         bootstrap::write(&backend, &born).await?;
         observe_services(&backend);
-        let keeper = Keeper::new(Arc::clone(&backend), self.root_ca);
+        let keeper = Keeper::new(Arc::clone(&backend), born);
         let shared = Arc::new(Shared { backend, authenticator, documents: Mutex::new(None) });
         Ok((ApiServer { shared, identity: self.identity }, keeper))
     }

@@ -17,6 +17,7 @@ use rcgen::{
 };
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use x509_parser::extensions::GeneralName;
 
 use crate::auth::jwt::SigningKey;
 use crate::serve::Error;
@@ -37,6 +38,15 @@ const NAMES: [&str; 5] = [
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
 ];
+
+/// What a serving certificate is good for, beside the names every API server has.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// Addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Names of hosts.
+    pub hosts: Vec<String>,
+}
 
 /// Where credentials are kept.
 #[derive(Clone, Debug)]
@@ -69,18 +79,19 @@ pub struct Pair {
 }
 
 impl Credentials {
-    /// Takes what is kept and makes the rest. The serving certificate is good for these addresses too.
-    pub fn load(keep: &Keep, addresses: &[IpAddr], clock: Clock, entropy: &Entropy) -> Result<Self, Error> {
+    /// Takes what is kept and makes the rest. The serving certificate is good for these names too.
+    pub fn load(keep: &Keep, names: &Names, clock: Clock, entropy: &Entropy) -> Result<Self, Error> {
         let now = clock.now();
         let shelf = Shelf { keep, now };
         let ca_key = shelf.key("ca.key")?;
-        let (ca_pem, is_new) = shelf.certificate("ca.crt", &ca_key, &[], false, || {
+        let nameless = Names::default();
+        let (ca_pem, is_new) = shelf.certificate("ca.crt", &ca_key, &nameless, false, || {
             ca_params(now)?.self_signed(&ca_key).map(|made| made.pem())
         })?;
         let ca = Issuer::from_ca_cert_pem(&ca_pem, ca_key).map_err(|error| shelf.broken("ca.crt", &error))?;
         let key = shelf.key("apiserver.key")?;
-        let (certificate, _) = shelf.certificate("apiserver.crt", &key, addresses, is_new, || {
-            serving_params(now, addresses)?.signed_by(&key, &ca).map(|made| made.pem())
+        let (certificate, _) = shelf.certificate("apiserver.crt", &key, names, is_new, || {
+            serving_params(now, names)?.signed_by(&key, &ca).map(|made| made.pem())
         })?;
         let serving = Pair { certificate, key: key.serialize_pem() };
         let (token, _) =
@@ -135,7 +146,7 @@ impl Credentials {
             return Ok(());
         }
         let key = kept.key("admin.key")?;
-        kept.certificate("admin.crt", &key, &[], must_renew, || {
+        kept.certificate("admin.crt", &key, &Names::default(), must_renew, || {
             self.client_certificate("kubernetes-admin", &[crate::auth::MASTERS], &key)
         })?;
         Ok(())
@@ -179,11 +190,11 @@ impl Shelf<'_> {
         &self,
         name: &str,
         key: &KeyPair,
-        addresses: &[IpAddr],
+        names: &Names,
         must_renew: bool,
         make: impl FnOnce() -> Result<String, rcgen::Error>,
     ) -> Result<(String, bool), Error> {
-        self.text(name, |pem| !must_renew && is_good(pem, key, addresses, self.now), make)
+        self.text(name, |pem| !must_renew && is_good(pem, key, names, self.now), make)
     }
 
     fn service_account_key(&self) -> Result<Vec<u8>, Error> {
@@ -212,8 +223,8 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
     }
 }
 
-/// Is the certificate of this key, outlives the renewal margin and names all addresses?
-fn is_good(pem: &str, key: &KeyPair, addresses: &[IpAddr], now: Timestamp) -> bool {
+/// Is the certificate of this key, outlives the renewal margin and has all names?
+fn is_good(pem: &str, key: &KeyPair, names: &Names, now: Timestamp) -> bool {
     let Ok(der) = CertificateDer::from_pem_slice(pem.as_bytes()) else { return false };
     let Ok((_, certificate)) = x509_parser::parse_x509_certificate(&der) else { return false };
     if certificate.public_key().raw != key.subject_public_key_info() {
@@ -225,13 +236,15 @@ fn is_good(pem: &str, key: &KeyPair, addresses: &[IpAddr], now: Timestamp) -> bo
     }
     let named = certificate.subject_alternative_name().ok().flatten();
     let named = named.map(|names| names.value.general_names.clone()).unwrap_or_default();
-    addresses.iter().all(|address| {
-        let octets = match address {
-            IpAddr::V4(address) => address.octets().to_vec(),
-            IpAddr::V6(address) => address.octets().to_vec(),
-        };
-        named.iter().any(|name| *name == x509_parser::extensions::GeneralName::IPAddress(&octets))
-    })
+    let has_hosts = names.hosts.iter().all(|host| named.contains(&GeneralName::DNSName(host)));
+    has_hosts
+        && names.addresses.iter().all(|address| {
+            let octets = match address {
+                IpAddr::V4(address) => address.octets().to_vec(),
+                IpAddr::V6(address) => address.octets().to_vec(),
+            };
+            named.iter().any(|name| *name == GeneralName::IPAddress(&octets))
+        })
 }
 
 fn params(now: Timestamp, days: i64) -> Result<CertificateParams, rcgen::Error> {
@@ -261,13 +274,13 @@ fn leaf_params(now: Timestamp, usage: ExtendedKeyUsagePurpose) -> Result<Certifi
     Ok(params)
 }
 
-fn serving_params(now: Timestamp, addresses: &[IpAddr]) -> Result<CertificateParams, rcgen::Error> {
+fn serving_params(now: Timestamp, names: &Names) -> Result<CertificateParams, rcgen::Error> {
     let mut params = leaf_params(now, ExtendedKeyUsagePurpose::ServerAuth)?;
     params.distinguished_name.push(DnType::CommonName, "homeostat");
-    for name in NAMES {
+    for name in NAMES.into_iter().chain(names.hosts.iter().map(String::as_str)) {
         params.subject_alt_names.push(SanType::DnsName(name.try_into()?));
     }
-    params.subject_alt_names.extend(addresses.iter().copied().map(SanType::IpAddress));
+    params.subject_alt_names.extend(names.addresses.iter().copied().map(SanType::IpAddress));
     Ok(params)
 }
 

@@ -5,6 +5,6 @@ pub mod objects;
 mod roles;
 mod write;
 
-pub use credentials::{Credentials, Keep};
+pub use credentials::{Credentials, Keep, Names};
 pub use objects::objects;
-pub(crate) use write::write;
+pub(crate) use write::{is_api_server, restore, write};

@@ -94,8 +94,9 @@ fn flow_control() -> Vec<(Key, Value)> {
     ]
 }
 
-/// The Service programs in the cluster find the API by, and what is behind it.
-fn api_server(address: Option<SocketAddr>) -> Vec<(Key, Value)> {
+/// The Service programs in the cluster find the API by, and what is behind it. The keeper makes them again when they
+/// are deleted.
+pub(super) fn api_server(address: Option<SocketAddr>) -> Vec<(Key, Value)> {
     let labels = json!({"component": "apiserver", "provider": "kubernetes"});
     let port = address.map_or(443, |address| address.port());
     let ip = API_SERVER_ADDRESS.to_string();

@@ -1,8 +1,10 @@
 //! Writes the objects a cluster is born with: what is missing is created, where the server is found is corrected,
 //! everything else is its owner's to change.
 
+use std::sync::Arc;
+
 use homeostat_core::Key;
-use homeostat_store::{Error, Expect, Op, Txn};
+use homeostat_store::{Entry, Error, Expect, Op, Txn};
 use serde_json::Value;
 
 use super::objects::{self, Config};
@@ -23,6 +25,28 @@ pub(crate) async fn write(backend: &Backend, config: &Config) -> Result<(), Erro
     let steps = objects.chain(services).collect::<Vec<_>>();
     if !steps.is_empty() {
         backend.store.commit(Txn { steps }).await?;
+    }
+    Ok(())
+}
+
+/// Is this one of the objects by which the server is found?
+pub(crate) fn is_api_server(key: &Key) -> bool {
+    let is_kind = matches!(
+        (key.group(), key.resource()),
+        ("", "services" | "endpoints") | ("discovery.k8s.io", "endpointslices")
+    );
+    is_kind && key.namespace() == "default" && key.name() == "kubernetes"
+}
+
+/// Makes those of them that are gone.
+pub(crate) async fn restore(backend: &Backend, config: &Config) -> Result<(), Error> {
+    for (key, object) in objects::api_server(config.address) {
+        let Some((key, Expect::Absent, op)) = step(backend, key, object) else { continue };
+        match backend.commit(key, None::<&Arc<Entry>>, op).await {
+            // Somebody else wrote it meanwhile.
+            Ok(_) | Err(Error::Conflict { .. }) => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
 //! JSON bodies. The parser is serde_json (it refuses more than 128 levels); only its complaints are turned into the
-//! ones Go gives, which people know.
+//! ones Go gives, which people know, and half of a surrogate pair is replaced as Go replaces it.
 
 use serde::de::DeserializeSeed;
 use serde_json::Value;
@@ -8,7 +8,60 @@ use serde_json::error::Category;
 use super::build::{Build, Duplicates};
 use crate::field::Path;
 
+/// The length of `\uXXXX`.
+const ESCAPE_BYTES: usize = 6;
+
 pub(super) fn parse(text: &str, duplicates: &Duplicates) -> Result<Value, String> {
+    let parsed = parse_exactly(text, duplicates);
+    if parsed.is_ok() {
+        return parsed;
+    }
+    let Some(mended) = mended(text) else { return parsed };
+    if let Some(duplicates) = duplicates {
+        duplicates.borrow_mut().clear();
+    }
+    parse_exactly(&mended, duplicates)
+}
+
+/// The text with each half of a surrogate pair that lacks the other written as the replacement character. `None`:
+/// there is no such half.
+fn mended(text: &str) -> Option<String> {
+    let mut mended = String::new();
+    let (mut copied, mut at) = (0, 0);
+    while let Some(found) = memchr::memchr(b'\\', &text.as_bytes()[at..]) {
+        let start = at + found;
+        let Some(code) = escaped(text, start) else {
+            // Another escape: a backslash and one character.
+            at = (start + 2).min(text.len());
+            continue;
+        };
+        at = start + ESCAPE_BYTES;
+        match code {
+            0xD800..0xDC00 if escaped(text, at).is_some_and(|next| (0xDC00..0xE000).contains(&next)) => {
+                at += ESCAPE_BYTES;
+            }
+            0xD800..0xE000 => {
+                mended.push_str(&text[copied..start]);
+                mended.push_str(r"\ufffd");
+                copied = at;
+            }
+            _ => {}
+        }
+    }
+    if copied == 0 {
+        return None;
+    }
+    mended.push_str(&text[copied..]);
+    Some(mended)
+}
+
+/// The number of the escape `\uXXXX` that begins here.
+fn escaped(text: &str, at: usize) -> Option<u16> {
+    let digits = text.get(at..at + ESCAPE_BYTES)?.strip_prefix(r"\u")?;
+    digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| u16::from_str_radix(digits, 16).ok())?
+}
+
+fn parse_exactly(text: &str, duplicates: &Duplicates) -> Result<Value, String> {
     let mut parser = serde_json::Deserializer::from_str(text);
     let build = Build { path: &Path::Root, duplicates };
     let value = build.deserialize(&mut parser).map_err(|error| complaint(text, &error))?;

@@ -148,6 +148,24 @@ mod tests {
     }
 
     #[test]
+    fn half_a_surrogate_pair_is_replaced_as_go_does() {
+        let rows = [
+            (r#"["\ud800"]"#, "\u{fffd}"),
+            (r#"["a\udc00b"]"#, "a\u{fffd}b"),
+            (r#"["\ud83d\ude00"]"#, "\u{1f600}"),
+            (r#"["\ud800\ud83d\ude00\\ud800\n"]"#, "\u{fffd}\u{1f600}\\ud800\n"),
+            (r#"["\ud800\u0041é\ud800"]"#, "\u{fffd}Aé\u{fffd}"),
+        ];
+        for (text, expected) in rows {
+            check(Media::Json, text, &json!([expected]), &[]);
+        }
+        check(Media::Json, r#"{"a":1,"a":"\udfff"}"#, &json!({"a": "\u{fffd}"}), &["a"]);
+        for broken in [r#"["\ud8"#, r#"["\ud800"#, r#"["\"#, r"\ud800é"] {
+            assert_eq!(body(broken.as_bytes(), Media::Json, false).expect_err("cut off").code, 400);
+        }
+    }
+
+    #[test]
     fn numbers_are_whole_if_they_can_be() {
         check(
             Media::Json,

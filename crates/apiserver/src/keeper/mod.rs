@@ -23,7 +23,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use notices::{Notice, Notices};
 pub(crate) use services::changes as service_changes;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, refusal};
+use crate::bootstrap;
 use crate::status::Status;
 
 /// How often expired events are looked for.
@@ -34,13 +35,13 @@ const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// The background worker of a server.
 pub struct Keeper {
     backend: Arc<Backend>,
-    /// The certificate authority clients in Pods should trust, put into every namespace.
-    root_ca: String,
+    /// Where the server is, and the certificate authority clients in Pods should trust.
+    born: bootstrap::objects::Config,
 }
 
 impl Keeper {
-    pub(crate) fn new(backend: Arc<Backend>, root_ca: String) -> Self {
-        Self { backend, root_ca }
+    pub(crate) fn new(backend: Arc<Backend>, born: bootstrap::objects::Config) -> Self {
+        Self { backend, born }
     }
 
     /// Works until `shutdown`. Dropping it in between leaves notices that the next start finds again by itself.
@@ -70,7 +71,10 @@ impl Keeper {
                 collect::orphaned(&self.backend, uid);
                 Ok(())
             }
-            Notice::Namespace(name) => namespaces::look_at(&self.backend, name, &self.root_ca).await,
+            Notice::Namespace(name) => namespaces::look_at(&self.backend, name, &self.born.ca_pem).await,
+            Notice::ApiServer => {
+                bootstrap::restore(&self.backend, &self.born).await.map_err(|error| refusal(&error))
+            }
             Notice::ClusterRoles => roles::settle(&self.backend).await,
             Notice::Definition(name) => self.handle_definition(name).await,
         };

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use super::{roles, storage};
 use crate::auth::RBAC_GROUP;
 use crate::backend::Backend;
+use crate::bootstrap::is_api_server;
 use crate::crd;
 use crate::object::encode;
 use crate::object::meta;
@@ -32,6 +33,8 @@ pub(crate) enum Notice {
     Definition(Box<str>),
     /// All ClusterRoles: one of them changed, and others may sum it up.
     ClusterRoles,
+    /// The objects by which the server is found: one is gone.
+    ApiServer,
 }
 
 /// Notices left for the keeper, each at most once.
@@ -218,6 +221,9 @@ impl State {
             _ => {}
         }
         if old.is_some() && new.is_none() {
+            if is_api_server(key) {
+                self.waiting.insert(Notice::ApiServer);
+            }
             if storage::is_user(key) {
                 self.waiting.extend(self.waiting_storage.iter().cloned().map(Notice::Object));
             }

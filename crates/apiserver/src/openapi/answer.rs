@@ -1,5 +1,6 @@
 //! The HTTP side of the documents: tags, redirects and what clients may keep.
 
+use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -31,14 +32,14 @@ pub(super) fn document(
     request: &Request<'_>,
     tag: &str,
     kind: Kind,
-    render: impl FnOnce() -> Vec<u8>,
+    render: impl FnOnce() -> Bytes,
 ) -> Response<Body> {
     let quoted = format!("\"{tag}\"");
     let answer = Response::builder().header(header::VARY, "Accept").header(header::ETAG, &quoted);
     let answer = if request.if_none_match == Some(&quoted) {
         answer.status(StatusCode::NOT_MODIFIED).body(Body::Empty)
     } else {
-        answer.header(header::CONTENT_TYPE, kind.content_type()).body(render().into())
+        answer.header(header::CONTENT_TYPE, kind.content_type()).body(Body::Full(render()))
     };
     answer.expect("a hexadecimal tag is a valid header")
 }

@@ -1,9 +1,10 @@
 //! The OpenAPI documents: version 3, one document per group and version, and version 2, all in one.
 //!
 //! **Invariant:** a document is a function of the rows it was built from, and its entity tag is a digest of those
-//! rows, so the index can name all tags without rendering a single document. Documents are rendered on request and
-//! not kept: clients keep them under their tag for a year, and together they are larger than the whole server at
-//! rest. As protobuf there is only version 2, and of it only what kubectl reads.
+//! rows, so the index can name all tags without rendering a single document. The parts of version 3 are rendered on
+//! request and not kept: clients keep them under their tag for a year. Version 2, which is one large document that
+//! takes long to make, is kept from the first request for it until the rows change. As protobuf there is only
+//! version 2, and of it only what kubectl reads.
 
 mod answer;
 mod components;
@@ -17,6 +18,7 @@ mod write;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use http::Response;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -37,6 +39,8 @@ const V2_PROTOBUF: &str = "com.github.proto-openapi.spec.v2@v1.0+protobuf";
 pub struct Documents {
     versions: Vec<Version>,
     tag: OnceLock<Box<str>>,
+    v2_json: OnceLock<Bytes>,
+    v2_protobuf: OnceLock<Bytes>,
 }
 
 /// One group and version.
@@ -74,14 +78,17 @@ impl Documents {
             .into_iter()
             .map(|(path, rows)| Version { path: path.into(), rows, tag: OnceLock::new() })
             .collect();
-        Self { versions, tag: OnceLock::new() }
+        Self { versions, tag: OnceLock::new(), v2_json: OnceLock::new(), v2_protobuf: OnceLock::new() }
     }
 
     /// Answers a GET below `/openapi`. `None`: no such path.
     pub fn answer(&self, request: &Request<'_>) -> Option<Response<Body>> {
         match request.path.trim_end_matches('/').strip_prefix("/openapi/")? {
             "v2" if negotiate::prefers(request.accept, V2_PROTOBUF) => {
-                let render = || protobuf::document(&v2::definitions(self.rows()));
+                let render = || {
+                    let made = || protobuf::document(&v2::definitions(self.rows())).into();
+                    self.v2_protobuf.get_or_init(made).clone()
+                };
                 Some(answer::document(request, self.tag(), Kind::Protobuf, render))
             }
             _ if !negotiate::prefers(request.accept, "json") => Some(answer::not_acceptable()),
@@ -107,8 +114,8 @@ impl Documents {
     }
 
     /// The version 2 document of everything.
-    pub fn v2(&self) -> Vec<u8> {
-        v2::document(self.rows())
+    pub fn v2(&self) -> Bytes {
+        self.v2_json.get_or_init(|| v2::document(self.rows()).into()).clone()
     }
 
     fn rows(&self) -> impl Iterator<Item = &Resource> + Clone {
@@ -119,7 +126,7 @@ impl Documents {
         let Some(version) = self.versions.iter().find(|version| &*version.path == path) else {
             return answer::not_found();
         };
-        let render = || version.document();
+        let render = || version.document().into();
         match parameter(request.query, "hash").filter(|hash| !hash.is_empty()) {
             Some(hash) if hash != version.tag() => answer::moved(&version.url()),
             Some(_) => {

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::{Authenticator, Identity, Issuer};
-use crate::bootstrap::{Credentials, Keep};
+use crate::bootstrap::{Credentials, Keep, Names};
 use crate::kinds::service::API_SERVER_ADDRESS;
 
 mod connection;
@@ -27,6 +27,7 @@ mod gate;
 pub mod kubeconfig;
 pub mod limits;
 mod listener;
+mod reached;
 mod request;
 mod response;
 mod seats;
@@ -67,8 +68,8 @@ impl Server {
         let listener = listener::bind(config.listen)?;
         let address =
             listener.local_addr().map_err(|source| Error::Bind { address: config.listen, source })?;
-        let addresses = addresses(&config);
-        let credentials = Credentials::load(&config.keep, &addresses, config.clock, &config.entropy)?;
+        let names = names(config.listen.ip());
+        let credentials = Credentials::load(&config.keep, &names, config.clock, &config.entropy)?;
         let Config { kubeconfig, clock, entropy, .. } = config;
         kubeconfig::write(&kubeconfig, &url(address), &credentials.ca_pem, &credentials.admin_token)?;
         Ok(Self { listener, address, kubeconfig, credentials, clock, entropy })
@@ -124,15 +125,19 @@ impl Server {
     }
 }
 
-/// The addresses the certificate names.
-fn addresses(config: &Config) -> Vec<IpAddr> {
+/// What the certificate names: where the server listens, which may be everywhere.
+fn names(listened: IpAddr) -> Names {
     let mut addresses =
         vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST), API_SERVER_ADDRESS.into()];
-    let listened = config.listen.ip();
-    if !listened.is_unspecified() && !addresses.contains(&listened) {
-        addresses.push(listened);
+    let is_everywhere = listened.is_unspecified();
+    let more = if is_everywhere { reached::addresses() } else { vec![listened] };
+    for address in more {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
     }
-    addresses
+    let hosts = reached::name().filter(|_| is_everywhere).into_iter().collect();
+    Names { addresses, hosts }
 }
 
 /// The URL of the server, for clients on the same machine.

@@ -57,12 +57,9 @@ impl Request {
         let query = &call.query;
         let (revision, matching) = (query.get("resourceVersion"), query.get("resourceVersionMatch"));
         check_match(query.has("sendInitialEvents"), revision, matching, query.get("continue"))?;
-        let limit = match query.get("limit") {
-            "" => 0,
-            text => text.parse::<i64>().map_err(|_| {
-                Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
-            })?,
-        };
+        let limit = number(query.get("limit"))?;
+        // A list takes as long as it takes, but what is not a number is a mistake all the same.
+        number(query.get("timeoutSeconds"))?;
         let token = query.get("continue");
         let token = (!token.is_empty()).then(|| Token::parse(token)).transpose()?;
         if token.is_some() && !matches!(revision, "" | "0") {
@@ -96,6 +93,14 @@ impl Request {
             Some(_) => Ok((newest, None)),
         }
     }
+}
+
+fn number(text: &str) -> Result<i64, Status> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    let refusal = || Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"));
+    text.parse::<i64>().map_err(|_| refusal())
 }
 
 fn at(call: &Call, revision: Revision) -> Result<Snapshot, Status> {

@@ -103,13 +103,19 @@ fn option_error(error: Error) -> Status {
     Status::invalid("meta.k8s.io", "PatchOptions", "", &[error])
 }
 
-/// Server-side apply: also creates.
-async fn apply_patch(call: &Call, options: &WriteOptions, body: &[u8]) -> Result<Answer, Status> {
+/// Who applies must say who they are.
+pub(super) fn check_manager(call: &Call) -> Result<(), Status> {
     if call.query.get("fieldManager").is_empty() {
         let path = Path::Root;
         let error = Error::required(&path.field("fieldManager"), "is required for apply patch");
         return Err(option_error(error));
     }
+    Ok(())
+}
+
+/// Server-side apply: also creates.
+async fn apply_patch(call: &Call, options: &WriteOptions, body: &[u8]) -> Result<Answer, Status> {
+    check_manager(call)?;
     let decoded = admit::applied(call, body, options.strictness)?;
     let warnings = decoded.warnings;
     let config = decoded.object;
@@ -143,7 +149,13 @@ async fn create_applied(call: &Call, options: &WriteOptions, config: &Value) -> 
     Ok(answer.warned(warnings))
 }
 
-fn merged(call: &Call, options: &WriteOptions, old: Option<&Value>, config: &Value) -> Result<Value, Status> {
+/// The object with the configuration applied to it.
+pub(super) fn merged(
+    call: &Call,
+    options: &WriteOptions,
+    old: Option<&Value>,
+    config: &Value,
+) -> Result<Value, Status> {
     let schema = schema_of(&call.resource);
     let api_version = call.resource.api_version();
     let manager = call.manager(&options.manager, &api_version);

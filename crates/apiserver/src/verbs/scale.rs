@@ -1,14 +1,15 @@
 //! Scale: the number of replicas of an object, seen and set through a small object of its own.
 
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::admit::{document, typed};
 use super::options::WriteOptions;
-use super::patch::Patch;
+use super::patch::{Patch, check_manager, merged};
 use super::write::{Changed, change};
 use super::{Answer, Call};
 use crate::convert;
+use crate::decode;
 use crate::kinds::subresource::{apply_scale, scale_of, validate_scale};
 use crate::negotiate::{self, PatchType};
 use crate::object::meta;
@@ -29,6 +30,9 @@ pub(super) async fn run(call: &Call, method: &Method, body: &[u8]) -> Result<Ans
         }
         _ => {
             let kind = negotiate::patch_type(content_type, call.resource.is_custom())?;
+            if kind == PatchType::Apply {
+                return applied(call, body).await;
+            }
             let kind = if kind == PatchType::Strategic { PatchType::Merge } else { kind };
             let (patch, _) = Patch::parse(kind, body)?;
             set(call, "PatchOptions", |old| {
@@ -42,6 +46,54 @@ pub(super) async fn run(call: &Call, method: &Method, body: &[u8]) -> Result<Ans
             })
             .await
         }
+    }
+}
+
+/// Server-side apply of a Scale: its number is applied to the object, in the name of the manager of the number.
+async fn applied(call: &Call, body: &[u8]) -> Result<Answer, Status> {
+    let options = WriteOptions::of(call, "PatchOptions")?;
+    check_manager(call)?;
+    let scale = decode::body(body, decode::Media::Yaml, false)?.value;
+    check_applied(call, &scale)?;
+    let mut config = json!({"apiVersion": call.resource.api_version(), "kind": &*call.resource.kind,
+        "metadata": {"name": call.path.name}});
+    if !scale["spec"]["replicas"].is_null() {
+        config = apply_scale(&call.resource, config, &scale);
+    }
+    let answer = change(call, &options, |old| {
+        let mut object = merged(call, &options, Some(old), &config)?;
+        let number = scale_of(&call.resource, &object).map(|scale| scale["spec"]["replicas"].clone());
+        if number.unwrap_or_default().is_null() {
+            // Nobody wants any number any more: none.
+            object = apply_scale(&call.resource, object, &Value::Null);
+        }
+        for field in ["uid", "resourceVersion"] {
+            meta::set(&mut object, field, scale["metadata"].get(field).cloned());
+        }
+        Ok(Changed { object, warnings: Vec::new(), is_applied: true })
+    })
+    .await?;
+    answer.scaled(call)
+}
+
+fn check_applied(call: &Call, scale: &Value) -> Result<(), Status> {
+    let given = |field: &str| scale[field].as_str().unwrap_or_default();
+    if (given("apiVersion"), given("kind")) != SCALE {
+        let (version, kind) = (given("apiVersion"), given("kind"));
+        return Err(Status::bad_request(format!(
+            "failed to create typed patch object: expected {}, Kind={}, got {version}, Kind={kind}",
+            SCALE.0, SCALE.1
+        )));
+    }
+    let replicas = &scale["spec"]["replicas"];
+    if !replicas.is_null() && replicas.as_i64().is_none_or(|number| i32::try_from(number).is_err()) {
+        return Err(Status::bad_request("spec.replicas of a Scale must be a whole number of 32 bits"));
+    }
+    let errors = validate_scale(scale);
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(Status::invalid("autoscaling", "Scale", &call.path.name, &errors))
     }
 }
 

@@ -30,6 +30,19 @@ async fn dependents_go_after_their_owner() {
 }
 
 #[tokio::test]
+async fn the_service_of_the_server_itself_comes_back() {
+    let plane = Plane::start().await;
+    let path = "/api/v1/namespaces/default/services/kubernetes";
+    let before = plane.get(path).await.expect(200);
+    plane.delete(path).await.expect(200);
+    let is_new = |answer: &crate::plane::Answer| {
+        answer.code == 200 && answer.body["metadata"]["uid"] != before["metadata"]["uid"]
+    };
+    let after = plane.until(path, is_new).await.body;
+    assert_eq!(after["spec"], before["spec"]);
+}
+
+#[tokio::test]
 async fn in_the_foreground_the_owner_waits_for_its_dependents() {
     let plane = Plane::start().await;
     let owner = make(&plane, "owner", None).await;

@@ -174,6 +174,17 @@ async fn a_watch_from_a_revision_that_never_was_is_told_to_list_again() {
 }
 
 #[tokio::test]
+async fn what_a_list_or_watch_cannot_mean_is_refused() {
+    let plane = filled(1).await;
+    let refused = plane.get(&format!("{MAPS}?timeoutSeconds=soon")).await.expect(400);
+    assert_eq!(refused["message"], "strconv.ParseInt: parsing \"soon\": invalid syntax");
+    let protobuf = "application/vnd.kubernetes.protobuf";
+    plane.get_as(&format!("{MAPS}?watch=1&timeoutSeconds=1"), protobuf).await.expect(406);
+    let either = format!("{protobuf},application/json");
+    plane.get_as(&format!("{MAPS}?watch=1&timeoutSeconds=1"), &either).await.expect(200);
+}
+
+#[tokio::test]
 async fn tables_and_metadata_are_other_views_of_the_same_objects() {
     let plane = filled(1).await;
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";

@@ -88,6 +88,31 @@ async fn applied_lists_merge_by_their_keys() {
     assert_eq!(container_names(&scaled), ["one"]);
 }
 
+#[tokio::test]
+async fn a_scale_is_applied_like_anything_else() {
+    let plane = Plane::start().await;
+    plane.patch(&format!("{DEPLOYMENTS}/d?fieldManager=one"), APPLY, deployment(&["one"])).await.expect(201);
+    let path = |manager: &str| format!("{DEPLOYMENTS}/d/scale?fieldManager={manager}");
+    let scale = |replicas: i64| {
+        json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"},
+            "spec": {"replicas": replicas}})
+    };
+    let scaled = plane.patch(&path("scaler"), APPLY, scale(4)).await.expect(200);
+    assert_eq!((&scaled["kind"], &scaled["spec"]["replicas"]), (&json!("Scale"), &json!(4)));
+    let object = plane.get(&format!("{DEPLOYMENTS}/d")).await.expect(200);
+    assert_eq!(object["spec"]["replicas"], 4);
+    assert_eq!(container_names(&object), ["one"]);
+    let managers = object["metadata"]["managedFields"].as_array().unwrap();
+    let scaler = managers.iter().find(|one| one["manager"] == "scaler").unwrap();
+    assert_eq!((&scaler["subresource"], &scaler["operation"]), (&json!("scale"), &json!("Apply")));
+    assert_eq!(scaler["fieldsV1"], json!({"f:spec": {"f:replicas": {}}}));
+    let refused = plane.patch(&path("other"), APPLY, scale(5)).await.expect(409);
+    assert_eq!(refused["details"]["causes"][0]["field"], ".spec.replicas");
+    plane.patch(&format!("{}&force=true", path("other")), APPLY, scale(5)).await.expect(200);
+    plane.patch(&path("other"), APPLY, scale(-1)).await.expect(422);
+    plane.patch(&path("other"), APPLY, deployment(&["one"])).await.expect(400);
+}
+
 /// A quadratic step here once took a minute, and the server with it.
 #[tokio::test]
 async fn many_conflicts_take_time_in_proportion() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use homeostat_apiserver::auth::{Authenticator, Identity};
 use homeostat_apiserver::body::Body;
-use homeostat_apiserver::bootstrap::{Credentials, Keep};
+use homeostat_apiserver::bootstrap::{Credentials, Keep, Names};
 use homeostat_apiserver::serve::{Config, RequestBody, Server, limits};
 use homeostat_core::{Clock, Entropy};
 use http::{Request, Response};
@@ -49,9 +49,13 @@ fn start_in(folder: tempfile::TempDir) -> Running {
     let server = Server::bind(config(&folder)).unwrap();
     let address = server.local_addr();
     let kubeconfig = server.kubeconfig().to_owned();
-    let credentials =
-        Credentials::load(&Keep::Folder(folder.path().join("pki")), &[], Clock::system(), &Entropy::system())
-            .unwrap();
+    let credentials = Credentials::load(
+        &Keep::Folder(folder.path().join("pki")),
+        &Names::default(),
+        Clock::system(),
+        &Entropy::system(),
+    )
+    .unwrap();
     let authenticator =
         Authenticator::new(Clock::system()).with_token(&server.credentials().admin_token, Identity::admin());
     let stop = CancellationToken::new();
@@ -137,7 +141,8 @@ async fn credentials_name_their_user() {
     let token = format!("Authorization: Bearer {}\r\n", server.credentials.admin_token);
     let jane = server.credentials.issue_client("jane", &["team"]).unwrap();
     let jane = Some((&*jane.certificate, &*jane.key));
-    let elsewhere = Credentials::load(&Keep::Memory, &[], Clock::system(), &Entropy::system()).unwrap();
+    let elsewhere =
+        Credentials::load(&Keep::Memory, &Names::default(), Clock::system(), &Entropy::system()).unwrap();
     let stranger = elsewhere.issue_client("jane", &["system:masters"]).unwrap();
     let stranger = Some((&*stranger.certificate, &*stranger.key));
     for (pair, headers, code, body) in [
