@@ -19,6 +19,7 @@ pub mod keeper;
 pub mod kinds;
 pub mod logs;
 pub mod metadata;
+mod metrics;
 mod namespace;
 pub mod negotiate;
 mod object;

@@ -19,6 +19,7 @@ use homeostat_store::SharedStore;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tokio::time::Instant;
 
 use crate::auth::{Attributes, Authenticator, Authorizer, Identity, Reviewer, impersonate};
 use crate::backend::Backend;
@@ -27,6 +28,7 @@ use crate::bootstrap;
 use crate::discovery::{self, Documents};
 use crate::health;
 use crate::keeper::{Keeper, Notices};
+use crate::metrics::{self, Metrics, Noted};
 use crate::negotiate::{self, Asked, Endpoint, Forms, Representation};
 use crate::object::encode;
 use crate::openapi;
@@ -50,6 +52,7 @@ pub struct ApiServer {
 struct Shared {
     backend: Arc<Backend>,
     authenticator: Arc<Authenticator>,
+    metrics: Metrics,
     documents: Mutex<Option<(u64, Arc<Cached>)>>,
 }
 
@@ -134,7 +137,8 @@ impl Builder {
         bootstrap::write(&backend, &born).await?;
         observe_services(&backend);
         let keeper = Keeper::new(Arc::clone(&backend), born);
-        let shared = Arc::new(Shared { backend, authenticator, documents: Mutex::new(None) });
+        let metrics = Metrics::new(backend.clock.now());
+        let shared = Arc::new(Shared { backend, authenticator, metrics, documents: Mutex::new(None) });
         Ok((ApiServer { shared, identity: self.identity }, keeper))
     }
 }
@@ -172,16 +176,19 @@ impl ApiServer {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
-        let mut response = match self.route(&parts, body).await {
+        let started = Instant::now();
+        let mut noted = Noted::default();
+        let mut response = match self.route(&parts, body, &mut noted).await {
             Ok(response) => response,
             Err(status) if status.is_plain => text(status.code, format!("{}\n", status.message)),
             Err(status) => failure(&status, refusal_representation(&parts)),
         };
         stamp(&self.shared.backend, &parts.headers, &mut response);
-        response
+        let code = response.status().as_u16();
+        response.map(|body| self.shared.metrics.end(&noted, code, started.elapsed(), body))
     }
 
-    async fn route<B>(&self, parts: &Parts, body: B) -> Result<Response<Body>, Status>
+    async fn route<B>(&self, parts: &Parts, body: B, noted: &mut Noted) -> Result<Response<Body>, Status>
     where
         B: http_body::Body + Send,
         B::Data: Send,
@@ -196,14 +203,19 @@ impl ApiServer {
             None => who.clone(),
         };
         let Target::Resource(path) = target else {
+            noted.path(&parts.method, parts.uri.path());
             let verb = parts.method.as_str().to_ascii_lowercase();
             backend.authorizer.check(&who, &Attributes::Path { verb: &verb, path: parts.uri.path() })?;
             return self.document(parts);
         };
         let verb = verb(&parts.method, &path, &query);
+        let resource = resource(&backend.registry.table(), &path);
+        if let Ok(resource) = &resource {
+            noted.resource(verb, &path, resource, query.has("dryRun"));
+        }
+        let _under_way = self.shared.metrics.begin(verb);
         backend.authorizer.check(&who, &attributes(verb, &path, &query))?;
-        let table = backend.registry.table();
-        let resource = resource(&table, &path)?;
+        let resource = resource?;
         check_method(&resource, &path, &parts.method, verb)?;
         let body = collect(body).await?;
         let call = self.call(parts, resource, path, query, who)?;
@@ -273,6 +285,10 @@ impl ApiServer {
         }
         if parts.method != Method::GET && parts.method != Method::HEAD {
             return Err(Status::method_not_allowed());
+        }
+        if path == "/metrics" {
+            let counted = metrics::render(&self.shared.metrics, &self.shared.backend.store.snapshot());
+            return Ok(Answer::body(200, metrics::CONTENT_TYPE, counted.into()).into_response());
         }
         let cached = self.cached();
         if path == "/version" || path == "/version/" {

@@ -17,6 +17,44 @@ async fn allow(plane: &Plane, user: &str, rules: Value) {
 }
 
 #[tokio::test]
+async fn counts_are_for_those_who_watch_the_server() {
+    let plane = Plane::start().await;
+    plane.acting_as("jane", &["system:authenticated"]).get("/metrics").await.expect(403);
+    let watcher = plane.acting_as("prometheus", &["system:monitoring"]);
+    let maps = "/api/v1/namespaces/default/configmaps";
+    plane.get(&format!("{maps}/none")).await.expect(404);
+    plane.post(maps, json!({"metadata": {"name": "a"}})).await.expect(201);
+    let events = plane.watch(&format!("{maps}?watch=1")).await;
+    let counted = |text: &str, name: &str, labels: &[&str]| {
+        let mut lines = text.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+        let line = lines.find(|line| labels.iter().all(|label| line.contains(label)))?;
+        line.rsplit(' ').next()?.parse::<f64>().ok()
+    };
+    let text = watcher.get("/metrics").await.expect(200);
+    let text = text.as_str().unwrap();
+    let total = |labels: &[&str]| counted(text, "apiserver_request_total", labels);
+    assert_eq!(
+        total(&["code=\"404\"", "resource=\"configmaps\"", "verb=\"GET\"", "scope=\"resource\""]),
+        Some(1.0)
+    );
+    assert_eq!(
+        total(&["code=\"201\"", "resource=\"configmaps\"", "verb=\"POST\"", "version=\"v1\""]),
+        Some(1.0)
+    );
+    assert_eq!(total(&["code=\"403\"", "subresource=\"/metrics\""]), Some(1.0));
+    let took = ["resource=\"configmaps\"", "verb=\"POST\"", "le=\"+Inf\""];
+    assert_eq!(counted(text, "apiserver_request_duration_seconds_bucket", &took), Some(1.0));
+    let watching = ["resource=\"configmaps\"", "verb=\"WATCH\""];
+    assert_eq!(counted(text, "apiserver_longrunning_requests", &watching), Some(1.0));
+    assert!(counted(text, "apiserver_storage_objects", &["resource=\"configmaps\""]) > Some(0.0));
+    assert!(text.contains("\nhomeostat_store_revision "), "{text}");
+    assert!(!cfg!(target_os = "linux") || text.contains("\nprocess_resident_memory_bytes "), "{text}");
+    drop(events);
+    let text = watcher.get("/metrics").await.expect(200);
+    assert_eq!(counted(text.as_str().unwrap(), "apiserver_longrunning_requests", &watching), Some(0.0));
+}
+
+#[tokio::test]
 async fn nothing_is_allowed_until_somebody_allows_it() {
     let plane = Plane::start().await;
     let jane = plane.acting_as("jane", EVERYBODY);
