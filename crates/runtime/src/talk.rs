@@ -1,19 +1,33 @@
 //! One request to the API server and its answer, decoded once and without managed fields. Everything the runtime
-//! sends, except lists and watches, goes through [`call`].
+//! sends, except lists and watches, goes through here, and nothing of it waits for ever: a connection may die without
+//! a word, and whoever waits on it would never be heard of again.
 
+use std::time::Duration;
+
+use bytes::Bytes;
 use kube::Client;
 use kube::client::Body;
 use kube::core::Status;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::watch::Trimmed;
+
+/// Servers give a request up after 60 seconds; one that has not answered a little later never will.
+const ANSWER_MAX: Duration = Duration::from_secs(65);
 
 /// What is tried on what, for the error message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt<'a> {
     pub(crate) verb: &'static str,
     pub(crate) target: &'a str,
+}
+
+impl Attempt<'_> {
+    fn unanswered(self, source: impl Into<crate::fault::BoxError>) -> Error {
+        Error::Transport { verb: self.verb, target: self.target.to_owned(), source: source.into() }
+    }
 }
 
 type Built = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
@@ -24,18 +38,50 @@ pub(crate) async fn call<T: DeserializeOwned>(
     attempt: Attempt<'_>,
     request: Built,
 ) -> Result<T, Error> {
-    let unanswered = |source: crate::fault::BoxError| Error::Transport {
-        verb: attempt.verb,
-        target: attempt.target.to_owned(),
-        source,
-    };
+    call_within(ANSWER_MAX, client, attempt, request).await
+}
+
+/// The same for those who have less time.
+pub(crate) async fn call_within<T: DeserializeOwned>(
+    limit: Duration,
+    client: &Client,
+    attempt: Attempt<'_>,
+    request: Built,
+) -> Result<T, Error> {
+    let body = exchange(limit, client, attempt, request).await?;
+    let Trimmed(answer) = serde_json::from_slice(&body).map_err(|error| attempt.unanswered(error))?;
+    Ok(answer)
+}
+
+/// The same with managed fields.
+pub(crate) async fn call_whole<T: DeserializeOwned>(
+    client: &Client,
+    attempt: Attempt<'_>,
+    request: Built,
+) -> Result<T, Error> {
+    let body = exchange(ANSWER_MAX, client, attempt, request).await?;
+    serde_json::from_slice(&body).map_err(|error| attempt.unanswered(error))
+}
+
+async fn exchange(
+    limit: Duration,
+    client: &Client,
+    attempt: Attempt<'_>,
+    request: Built,
+) -> Result<Bytes, Error> {
     let request = request.map_err(|error| Error::Invalid(error.to_string()))?;
-    let response = client.send(request.map(Body::from)).await.map_err(|error| unanswered(error.into()))?;
-    let code = response.status();
-    let body = response.into_body().collect_bytes().await.map_err(|error| unanswered(error.into()))?;
+    let answered = async {
+        let response =
+            client.send(request.map(Body::from)).await.map_err(|error| attempt.unanswered(error))?;
+        let code = response.status();
+        let body = response.into_body().collect_bytes().await.map_err(|error| attempt.unanswered(error))?;
+        Ok((code, body))
+    };
+    let (code, body) = timeout(limit, answered)
+        .await
+        .map_err(|_| attempt.unanswered(format!("the server was silent for {} s", limit.as_secs())))??;
     if code.is_success() {
-        let Trimmed(answer) = serde_json::from_slice(&body).map_err(|error| unanswered(error.into()))?;
-        return Ok(answer);
+        return Ok(body);
     }
     let status = serde_json::from_slice::<Status>(&body)
         .unwrap_or_else(|_| Status::failure(&String::from_utf8_lossy(&body), "Unknown"))

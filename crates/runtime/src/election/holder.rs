@@ -6,11 +6,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::{GetParams, ListParams, PostParams};
 use kube::core::{ObjectList, Request as Path};
 use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::lease::{Candidate, Move, Terms};
+use super::lease::{Candidate, Move, Terms, released};
 use crate::error::Error;
-use crate::talk::{Attempt, call};
+use crate::talk::{Attempt, call_within};
 
 /// The label by which the leases of one operator are found.
 pub(super) const OPERATOR_LABEL: &str = "homeostat.dev/operator";
@@ -71,14 +72,14 @@ impl Holder {
         if spec.holder_identity.as_deref() != Some(self.identity.as_str()) {
             return Ok(());
         }
-        self.write(name, Some(lease), LeaseSpec { holder_identity: None, ..spec }).await
+        self.write(name, Some(lease), released(spec)).await
     }
 
     /// Removes a lease that only told of us.
     pub(super) async fn remove(&self, name: &str) -> Result<(), Error> {
         let request = self.path().delete(name, &kube::api::DeleteParams::default());
         let answer: Result<serde_json::Value, Error> =
-            call(&self.client, attempt("delete the lease", name), request).await;
+            self.call(attempt("delete the lease", name), request).await;
         answer.map(drop)
     }
 
@@ -86,14 +87,13 @@ impl Holder {
     pub(super) async fn list(&self) -> Result<Vec<Lease>, Error> {
         let params = ListParams::default().labels(&format!("{OPERATOR_LABEL}={}", self.operator));
         let list: ObjectList<Lease> =
-            call(&self.client, attempt("list the leases of", &self.operator), self.path().list(&params))
-                .await?;
+            self.call(attempt("list the leases of", &self.operator), self.path().list(&params)).await?;
         Ok(list.items)
     }
 
     async fn get(&self, name: &str) -> Result<Option<Lease>, Error> {
         let request = self.path().get(name, &GetParams::default());
-        match call(&self.client, attempt("get the lease", name), request).await {
+        match self.call(attempt("get the lease", name), request).await {
             Ok(lease) => Ok(Some(lease)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
@@ -114,9 +114,17 @@ impl Holder {
         let params = PostParams::default();
         let request =
             if is_new { self.path().create(&params, body) } else { self.path().replace(name, &params, body) };
-        let written: Result<Lease, Error> =
-            call(&self.client, attempt("write the lease", name), request).await;
+        let written: Result<Lease, Error> = self.call(attempt("write the lease", name), request).await;
         written.map(drop)
+    }
+
+    /// A right that ends in seconds cannot wait a minute for an answer.
+    async fn call<T: DeserializeOwned>(
+        &self,
+        attempt: Attempt<'_>,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, Error> {
+        call_within(self.terms.look_every * 2, &self.client, attempt, request).await
     }
 
     fn path(&self) -> Path {

@@ -13,6 +13,9 @@ use tokio::time::Instant;
 /// 15, 10 and 2 seconds that Kubernetes' own controllers use.
 pub(crate) const TERM: Duration = Duration::from_secs(15);
 
+/// The term of a lease that was given back.
+const RELEASED_SECONDS: i32 = 1;
+
 /// The times of a lease, all from its term.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
@@ -53,17 +56,32 @@ pub(super) struct Candidate {
 impl Candidate {
     /// Looks at the lease as it is now.
     pub(super) fn judge(&mut self, identity: &str, lease: Option<&LeaseSpec>, now: Instant) -> Move {
-        let Some(lease) = lease else { return Move::Take { transitions: 0 } };
+        let Some(lease) = lease else {
+            return if self.was_held(identity, now) { Move::Wait } else { Move::Take { transitions: 0 } };
+        };
         let transitions = lease.lease_transitions.unwrap_or(0);
         let holder = lease.holder_identity.as_deref().unwrap_or_default();
         if holder == identity {
             return Move::Renew { transitions };
         }
-        let next = Move::Take { transitions: transitions.saturating_add(1) };
-        if holder.is_empty() {
-            return next;
-        }
-        if self.is_alive(lease, now) { Move::Wait } else { next }
+        let is_held = match holder {
+            "" if is_released(lease) => {
+                self.seen = None;
+                false
+            }
+            "" => self.was_held(identity, now),
+            _ => self.is_alive(lease, now),
+        };
+        if is_held { Move::Wait } else { Move::Take { transitions: transitions.saturating_add(1) } }
+    }
+
+    /// Did we see another holder within its term? Somebody may have deleted or emptied the lease under it, and its
+    /// right goes on: it is waited for as if the lease were still there.
+    fn was_held(&self, identity: &str, now: Instant) -> bool {
+        self.seen.as_ref().is_some_and(|(lease, since)| {
+            let holder = lease.holder_identity.as_deref().unwrap_or_default();
+            !holder.is_empty() && holder != identity && is_within(lease, *since, now)
+        })
     }
 
     /// Was the lease renewed within its time, as far as we could see?
@@ -75,9 +93,24 @@ impl Candidate {
                 now
             }
         };
-        let seconds = lease.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        now.saturating_duration_since(since) < seconds.map_or(TERM, Duration::from_secs)
+        is_within(lease, since, now)
     }
+}
+
+/// Has the term of this lease not yet passed since then?
+fn is_within(lease: &LeaseSpec, since: Instant, now: Instant) -> bool {
+    let seconds = lease.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    now.saturating_duration_since(since) < seconds.map_or(TERM, Duration::from_secs)
+}
+
+/// The lease as its holder leaves it: without a holder, and with the shortest of terms, by which all who follow
+/// Kubernetes' rules know that it was given back and not emptied by hand.
+pub(super) fn released(lease: LeaseSpec) -> LeaseSpec {
+    LeaseSpec { holder_identity: None, lease_duration_seconds: Some(RELEASED_SECONDS), ..lease }
+}
+
+fn is_released(lease: &LeaseSpec) -> bool {
+    lease.lease_duration_seconds == Some(RELEASED_SECONDS)
 }
 
 #[cfg(test)]
@@ -115,5 +148,26 @@ mod tests {
         assert_eq!(candidate.judge("me", Some(&lease("you", 2)), after(14)), Move::Wait);
         assert_eq!(candidate.judge("me", Some(&lease("you", 2)), after(28)), Move::Wait);
         assert_eq!(candidate.judge("me", Some(&lease("you", 2)), after(29)), Move::Take { transitions: 5 });
+    }
+
+    #[test]
+    fn a_lease_that_vanished_under_its_holder_is_waited_for() {
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let who_saw = || {
+            let mut candidate = Candidate::default();
+            assert_eq!(candidate.judge("me", Some(&lease("you", 1)), start), Move::Wait);
+            candidate
+        };
+        let emptied = lease("", 1);
+        for lost in [None, Some(&emptied)] {
+            let mut candidate = who_saw();
+            assert_eq!(candidate.judge("me", lost, after(14)), Move::Wait, "{lost:?}");
+            assert!(matches!(candidate.judge("me", lost, after(15)), Move::Take { .. }), "{lost:?}");
+        }
+        let given_back = released(lease("you", 1));
+        let mut candidate = who_saw();
+        assert_eq!(candidate.judge("me", Some(&given_back), after(1)), Move::Take { transitions: 5 });
+        assert_eq!(candidate.judge("me", None, after(2)), Move::Take { transitions: 0 });
     }
 }

@@ -95,6 +95,23 @@ async fn a_stopped_leader_gives_the_lease_back_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_that_somebody_deletes_makes_no_second_leader() {
+    let mut lab = Lab::new().await;
+    lab.widget("w").await;
+    let first = replica(&mut lab, None, true);
+    lab.pass(5).await;
+    let second = replica(&mut lab, None, false);
+    lab.pass(5).await;
+    for _ in 0..10 {
+        let name = lab.names::<Lease>().await.pop().expect("the leader's lease");
+        lab.delete::<Lease>(&name).await;
+        lab.pass(7).await;
+    }
+    assert!(runs(&first) > 5);
+    assert_eq!(runs(&second), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deposed_leaders_late_write_is_not_sent() {
     let mut lab = Lab::new().await;
     let control = Controller::<Widget>::new().owns::<k8s_openapi::api::core::v1::ConfigMap>().reconcile(
