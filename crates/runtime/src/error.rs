@@ -48,6 +48,14 @@ pub enum Error {
         /// What would have been written.
         target: Key,
     },
+    /// An object of this name exists, and it is not ours: it was left alone.
+    #[error("{target} exists and is not ours ({holder}): choose another name, delete it, or adopt it")]
+    NotOurs {
+        /// Which object.
+        target: Key,
+        /// What is known of whose it is.
+        holder: String,
+    },
     /// An object to be written is incomplete.
     #[error("{0}")]
     Invalid(String),

@@ -65,6 +65,11 @@ impl Fault {
         self.class == Class::Panic
     }
 
+    /// Is something in the way that belongs to somebody else? Only a person can settle it, so it is told at once.
+    pub(crate) fn is_conflict_of_owners(&self) -> bool {
+        matches!(self.error.downcast_ref(), Some(crate::Error::NotOurs { .. }))
+    }
+
     /// The error itself.
     pub fn error(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
         &*self.error

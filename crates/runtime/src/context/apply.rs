@@ -4,7 +4,11 @@
 //! Skipping is safe because we remember what we applied: the same configuration again is skipped while the object is
 //! as we left it, or still holds every field we want. After a restart nothing is remembered, so the first apply of
 //! each child is sent; the server answers it without a change.
+//!
+//! An object of somebody else is never taken over unasked (`standing` says whose it is): with our owner reference on
+//! it, it would even be deleted with our object.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +21,7 @@ use kube::core::Request as Path;
 use serde_json::{Value, json};
 
 use super::Context;
+use super::standing::Standing;
 use crate::contrast::{differences, without_nulls};
 use crate::error::Error;
 use crate::kind::{Kind, Metadata, is_namespaced, key, revision_of};
@@ -24,7 +29,12 @@ use crate::talk::{Attempt, call};
 
 /// What a controller applied last to each object.
 #[derive(Default)]
-pub(crate) struct Memo(Mutex<HashMap<Key, Applied>>);
+pub(crate) struct Memo(Mutex<HashMap<Key, Remembered>>);
+
+struct Remembered {
+    applied: Applied,
+    uid: Option<Box<str>>,
+}
 
 /// A fingerprint of a write, and the revision it led to.
 #[derive(Clone, Copy, PartialEq)]
@@ -35,7 +45,13 @@ pub(super) struct Applied {
 
 impl Memo {
     fn get(&self, key: &Key) -> Option<Applied> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).map(|one| one.applied)
+    }
+
+    /// The uid of the object under this name that we applied last.
+    pub(super) fn uid(&self, key: &Key) -> Option<String> {
+        let memo = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        memo.get(key)?.uid.as_deref().map(str::to_owned)
     }
 
     /// Was exactly this written last?
@@ -43,8 +59,9 @@ impl Memo {
         self.get(key) == Some(applied)
     }
 
-    pub(super) fn set(&self, key: Key, applied: Applied) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, applied);
+    pub(super) fn set(&self, key: Key, applied: Applied, uid: Option<&str>) {
+        let remembered = Remembered { applied, uid: uid.map(Into::into) };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, remembered);
     }
 
     /// The object is gone.
@@ -53,6 +70,15 @@ impl Memo {
         memo.remove(key);
         memo.remove(&status_key(key));
     }
+}
+
+/// What happens to an object of the wanted name that is not ours.
+#[derive(Clone, Copy)]
+enum Stranger {
+    /// It is left alone; `is_owned` when we want to be its owner.
+    Refused { is_owned: bool },
+    /// It becomes ours.
+    Adopted,
 }
 
 /// A configuration ready to be sent.
@@ -65,18 +91,39 @@ struct Prepared {
 impl<K: Kind> Context<K> {
     /// Makes the server hold what `desired` says, owned by our object: created, changed or left alone. A missing
     /// namespace means ours. Returns the object as it is now (for a kind watched by metadata only, a skipped apply
-    /// returns what was passed in).
-    pub async fn apply<T: Kind>(&self, mut desired: T) -> Result<Arc<T>, Error> {
-        let reference = self.owner_reference::<T>(&desired)?;
-        let owners = desired.meta_mut().owner_references.get_or_insert_default();
-        owners.retain(|other| other.uid != reference.uid);
-        owners.push(reference);
-        self.apply_unowned(desired).await
+    /// returns what was passed in). An object of that name that is not ours is left alone, and that is an error:
+    /// [`adopt`](Self::adopt) takes it over.
+    pub async fn apply<T: Kind>(&self, desired: T) -> Result<Arc<T>, Error> {
+        self.apply_as(self.owned_by_us(desired)?, Stranger::Refused { is_owned: true }).await
     }
 
     /// Like [`apply`](Self::apply), without an owner: for objects in other namespaces, which must be cleaned up by
     /// hand.
-    pub async fn apply_unowned<T: Kind>(&self, mut desired: T) -> Result<Arc<T>, Error> {
+    pub async fn apply_unowned<T: Kind>(&self, desired: T) -> Result<Arc<T>, Error> {
+        self.apply_as(desired, Stranger::Refused { is_owned: false }).await
+    }
+
+    /// Like [`apply`](Self::apply), and an object of that name that somebody else made becomes ours: changed as
+    /// `desired` says, and deleted with our object.
+    pub async fn adopt<T: Kind>(&self, desired: T) -> Result<Arc<T>, Error> {
+        self.apply_as(self.owned_by_us(desired)?, Stranger::Adopted).await
+    }
+
+    /// Like [`apply_unowned`](Self::apply_unowned), and somebody else's object is changed as well: for fields of
+    /// objects that we share with others.
+    pub async fn adopt_unowned<T: Kind>(&self, desired: T) -> Result<Arc<T>, Error> {
+        self.apply_as(desired, Stranger::Adopted).await
+    }
+
+    fn owned_by_us<T: Kind>(&self, mut desired: T) -> Result<T, Error> {
+        let reference = self.owner_reference::<T>(&desired)?;
+        let owners = desired.meta_mut().owner_references.get_or_insert_default();
+        owners.retain(|other| other.uid != reference.uid);
+        owners.push(reference);
+        Ok(desired)
+    }
+
+    async fn apply_as<T: Kind>(&self, mut desired: T, stranger: Stranger) -> Result<Arc<T>, Error> {
         if is_namespaced::<T>() && desired.meta().namespace.is_none() {
             desired.meta_mut().namespace = Some(self.0.key.namespace().to_owned());
         }
@@ -85,25 +132,58 @@ impl<K: Kind> Context<K> {
             self.note(Verb::Apply, &prepared.key, WriteOutcome::Skipped);
             return Ok(current);
         }
-        let object: T = self.send_apply(&prepared).await?;
+        let answer = match stranger {
+            Stranger::Refused { is_owned } => self.apply_if_ours(&prepared, is_owned).await,
+            Stranger::Adopted => self.send_apply(&prepared, &Standing::Free).await,
+        };
+        let object: T = self.noting_failure(Verb::Apply, &prepared.key, answer)?;
         let revision = revision_of(&object);
         self.note(Verb::Apply, &prepared.key, WriteOutcome::Done { revision: Some(revision) });
-        self.0.engine.memo.set(prepared.key, Applied { configuration: prepared.hash, revision });
+        let applied = Applied { configuration: prepared.hash, revision };
+        self.0.engine.memo.set(prepared.key, applied, object.meta().uid.as_deref());
         Ok(match self.cache::<T>() {
             Ok(cache) => cache.wrote(object),
             Err(_) => Arc::new(object),
         })
     }
 
-    async fn send_apply<T: Kind>(&self, prepared: &Prepared) -> Result<T, Error> {
+    /// Usually one request: what is not known here, or is no longer so, is asked from the server.
+    async fn apply_if_ours<T: Kind>(&self, prepared: &Prepared, is_owned: bool) -> Result<T, Error> {
+        let known = self.known_standing::<T>(&prepared.key);
+        let refusal = match &known {
+            None => None,
+            Some(known) => match self.send_apply(prepared, known).await {
+                // A uid that is another one by now makes the configuration invalid, one that is gone is a conflict.
+                Err(error) if matches!(error.code(), Some(409 | 422)) => Some(error),
+                answer => return answer,
+            },
+        };
+        let asked = self.ask_standing::<T>(&prepared.key, is_owned).await?;
+        match refusal {
+            Some(error) if known.as_ref() == Some(&asked) => Err(error),
+            _ => self.send_apply(prepared, &asked).await,
+        }
+    }
+
+    async fn send_apply<T: Kind>(&self, prepared: &Prepared, standing: &Standing) -> Result<T, Error> {
         self.admitted(&prepared.key)?;
+        let body = match standing {
+            Standing::Foreign { holder } => {
+                return Err(Error::NotOurs { target: prepared.key.clone(), holder: holder.clone() });
+            }
+            Standing::Ours { uid: Some(uid) } => {
+                let mut body = prepared.body.clone();
+                body["metadata"]["uid"] = json!(uid);
+                Cow::Owned(body)
+            }
+            Standing::Ours { uid: None } | Standing::Free => Cow::Borrowed(&prepared.body),
+        };
         let namespace = Some(prepared.key.namespace()).filter(|namespace| !namespace.is_empty());
         let path = Path::new(T::url_path(&(), namespace));
         let params = PatchParams::apply(self.0.engine.ground.name.as_str()).force();
-        let request = path.patch(prepared.key.name(), &params, &Patch::Apply(&prepared.body));
+        let request = path.patch(prepared.key.name(), &params, &Patch::Apply(&*body));
         let attempt = Attempt { verb: "apply", target: prepared.key.as_str() };
-        let answer = call(&self.0.engine.ground.client, attempt, request).await;
-        self.noting_failure(Verb::Apply, &prepared.key, answer)
+        call(&self.0.engine.ground.client, attempt, request).await
     }
 
     /// The current object, if applying would change nothing. Notes drift when it would only because others changed it.

@@ -18,6 +18,7 @@ mod event;
 mod finalizer;
 mod prune;
 mod read;
+mod standing;
 mod status;
 
 pub(crate) use apply::Memo;

@@ -118,7 +118,7 @@ impl<K: Kind> Context<K> {
             Ok(object) => {
                 let revision = revision_of(&object);
                 self.note(Verb::Status, &self.0.key, WriteOutcome::Done { revision: Some(revision) });
-                self.0.engine.memo.set(memo_key, apply::fingerprint(patch, revision));
+                self.0.engine.memo.set(memo_key, apply::fingerprint(patch, revision), None);
                 self.0.engine.cache.wrote(object);
                 Ok(())
             }
@@ -154,6 +154,7 @@ impl<K: Kind> Context<K> {
             fault if fault.is_terminal() => Some("TerminalError"),
             _ if !self.0.engine.is_custom => None,
             fault if fault.is_panic() => Some("Panicked"),
+            fault if fault.is_conflict_of_owners() => Some("Conflict"),
             _ if lasts => Some("Failing"),
             _ => None,
         }

@@ -60,6 +60,11 @@ impl Faults {
         self.0.lock().unwrap().is_mute = true;
     }
 
+    /// Watches speak again; what happened meanwhile stays lost to them.
+    pub(crate) fn unmute(&self) {
+        self.0.lock().unwrap().is_mute = false;
+    }
+
     /// Another server stands at the same address from now on.
     pub(crate) fn replace_server(&self, server: &Client) {
         self.0.lock().unwrap().elsewhere = Some(server.clone());

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use homeostat_core::journal::{Entry, Verb, WriteOutcome};
 use homeostat_runtime::{Action, Context, Result, Severity, condition};
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use kube::Api;
 use kube::api::ListParams;
 use serde_json::json;
 
-use crate::lab::{Lab, Running, Widget, config, entries};
+use crate::lab::{Lab, Running, Widget, WidgetSpec, conditions, config, entries};
+use crate::wire::Breakage;
 
 /// As many ConfigMaps as the widget's size, a status, an event.
 async fn reconcile(widget: Arc<Widget>, cx: Context<Widget>) -> Result<Action> {
@@ -139,6 +141,133 @@ async fn an_owner_in_another_namespace_is_refused() {
         _ => None,
     });
     assert!(errors[0].contains("cannot own") && errors[0].contains("apply_unowned"), "{errors:?}");
+}
+
+fn failures(running: &Running, name: &str) -> Vec<String> {
+    entries(running, name, |entry| match entry {
+        Entry::Failed { error, .. } => Some(error),
+        _ => None,
+    })
+}
+
+fn of_alice() -> ConfigMap {
+    ConfigMap { data: Some([("owner".to_owned(), "alice".to_owned())].into()), ..config("w-0", &[]) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_somebody_else_is_not_taken_over() {
+    let mut lab = Lab::new().await;
+    lab.create(&of_alice()).await;
+    let running = lab.run_with(reconcile).await;
+    lab.create(&Widget::new("w", WidgetSpec { size: 1, config: None })).await;
+    let errors = failures(&running, "w");
+    assert!(errors[0].contains("w-0 exists and is not ours (made by"), "{errors:?}");
+    let told = lab.api::<Widget>().get("w").await.unwrap();
+    assert_eq!(conditions(told), [["Reconciled", "False", "Conflict"]], "it is told at once");
+    lab.delete::<Widget>("w").await;
+    lab.pass(5).await;
+    let map = lab.api::<ConfigMap>().get("w-0").await.expect("it is still there");
+    assert_eq!((map.data, map.metadata.owner_references), (of_alice().data, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_that_took_the_name_of_our_child_is_not_taken_over() {
+    let mut lab = Lab::new().await;
+    let running = lab.run_with(reconcile).await;
+    lab.create(&Widget::new("w", WidgetSpec { size: 1, config: None })).await;
+    assert!(failures(&running, "w").is_empty());
+    lab.faults.mute();
+    lab.delete::<ConfigMap>("w-0").await;
+    lab.create(&of_alice()).await;
+    lab.faults.unmute();
+    lab.faults.cut();
+    lab.patch::<Widget>("w", json!({"metadata": {"annotations": {"poke": "1"}}})).await;
+    lab.pass(30).await;
+    assert!(failures(&running, "w").last().expect("it fails").contains("is not ours"));
+    assert_eq!(lab.api::<ConfigMap>().get("w-0").await.unwrap().data, of_alice().data);
+    lab.delete::<ConfigMap>("w-0").await;
+    lab.pass(600).await;
+    assert_eq!(lab.api::<ConfigMap>().get("w-0").await.unwrap().data.unwrap()["number"], "0", "and it heals");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_the_cache_does_not_show_yet_is_not_taken_over() {
+    let mut lab = Lab::new().await;
+    let runs = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let running = lab
+        .run_with(move |_, cx| {
+            let run = runs.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            async move {
+                let data = Some([("run".to_owned(), run.to_string())].into());
+                cx.apply(ConfigMap { data, ..config("w-0", &[]) }).await?;
+                Ok(Action::requeue(std::time::Duration::from_secs(5)))
+            }
+        })
+        .await;
+    lab.widget("w").await;
+    lab.faults.mute();
+    lab.delete::<ConfigMap>("w-0").await;
+    lab.pass(6).await;
+    assert_eq!(failures(&running, "w"), [""; 0], "a child that is gone is made again");
+    lab.delete::<ConfigMap>("w-0").await;
+    lab.create(&of_alice()).await;
+    lab.pass(6).await;
+    assert!(failures(&running, "w")[0].contains("is not ours"));
+    assert_eq!(lab.api::<ConfigMap>().get("w-0").await.unwrap().data, of_alice().data);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_somebody_else_is_adopted_when_asked() {
+    let mut lab = Lab::new().await;
+    lab.create(&of_alice()).await;
+    let running = lab
+        .run_with(|_, cx| async move {
+            cx.adopt(config("w-0", &[])).await?;
+            Ok(Action::await_change())
+        })
+        .await;
+    lab.widget("w").await;
+    assert!(failures(&running, "w").is_empty());
+    lab.delete::<Widget>("w").await;
+    lab.pass(5).await;
+    assert!(
+        !lab.names::<ConfigMap>().await.contains(&"w-0".to_owned()),
+        "what was adopted goes with its owner"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_we_applied_without_an_owner_is_ours_after_a_restart() {
+    async fn reconcile(widget: Arc<Widget>, cx: Context<Widget>) -> Result<Action> {
+        let mut map = config("settings", &[]);
+        map.metadata.namespace = Some("kube-system".into());
+        map.data = Some([("size".to_owned(), widget.spec.size.to_string())].into());
+        cx.apply_unowned(map).await?;
+        Ok(Action::await_change())
+    }
+    let mut lab = Lab::new().await;
+    let first = lab.run_with(reconcile).await;
+    lab.widget("w").await;
+    first.stop.cancel();
+    lab.rest().await;
+    let second = lab.run_with(reconcile).await;
+    lab.patch::<Widget>("w", json!({"spec": {"size": 2}})).await;
+    assert!(failures(&first, "w").is_empty() && failures(&second, "w").is_empty());
+    let api: Api<ConfigMap> = Api::namespaced(lab.client.clone(), "kube-system");
+    assert_eq!(api.get("settings").await.unwrap().data.unwrap()["size"], "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_never_answered_is_given_up_and_sent_again() {
+    let mut lab = Lab::new().await;
+    let running = lab.run_with(reconcile).await;
+    lab.faults.set(|request| (request.method() == http::Method::PATCH).then_some(Breakage::Hang));
+    lab.create(&Widget::new("w", WidgetSpec { size: 1, config: None })).await;
+    lab.pass(30).await;
+    lab.faults.clear();
+    lab.pass(60).await;
+    assert!(failures(&running, "w")[0].contains("the server was silent for 65 s"));
+    assert!(lab.names::<ConfigMap>().await.contains(&"w-0".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,102 @@
+//! Whose an object is that a reconciler wants to apply: ours, free, or somebody else's.
+//!
+//! Ours is what carries our owner reference, what we applied in this process, and what our field manager wrote; only
+//! the last has to be asked from the server, once, because caches keep no managed fields. A write to what is ours
+//! names its uid, so a stranger that took the name since is not written over. Server-side apply knows no "only if it
+//! does not exist": a stranger that comes between the look and the first write is the one case left.
+
+use homeostat_core::Key;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::GetParams;
+use kube::core::Request as Path;
+
+use super::Context;
+use crate::cache::Cache;
+use crate::error::Error;
+use crate::kind::{Kind, Metadata, is_namespaced};
+use crate::talk::{Attempt, call_whole};
+
+/// What stands under a name.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Nothing.
+    Free,
+    /// What we made, or may write for another reason.
+    Ours { uid: Option<String> },
+    /// What somebody else made.
+    Foreign { holder: String },
+}
+
+impl<K: Kind> Context<K> {
+    /// What the caches and our memory say, if that is enough.
+    pub(super) fn known_standing<T: Kind>(&self, key: &Key) -> Option<Standing> {
+        if let Ok(cache) = self.synced::<Metadata<T>>() {
+            return self.cached_standing(&cache, key);
+        }
+        if let Ok(cache) = self.synced::<T>() {
+            return self.cached_standing(&cache, key);
+        }
+        self.0.engine.memo.uid(key).map(|uid| Standing::Ours { uid: Some(uid) })
+    }
+
+    fn cached_standing<T: Kind>(&self, cache: &Cache<T>, key: &Key) -> Option<Standing> {
+        let Some(object) = cache.get(key) else {
+            let is_absent = self.covers::<T>(key) && cache.poison(key).is_none();
+            return is_absent.then_some(Standing::Free);
+        };
+        let meta = object.meta();
+        let is_ours = self.is_owner_of(meta)
+            || self.0.engine.memo.uid(key).is_some_and(|applied| meta.uid.as_deref() == Some(&applied));
+        is_ours.then(|| Standing::Ours { uid: meta.uid.clone() })
+    }
+
+    /// Would an object with this key be in our cache of the kind?
+    fn covers<T: Kind>(&self, key: &Key) -> bool {
+        let scope = &self.0.engine.scope;
+        let is_main = T::kind(&()) == K::kind(&()) && T::group(&()) == K::group(&());
+        let has_namespace = scope.namespace.as_deref().is_none_or(|namespace| namespace == key.namespace());
+        (has_namespace || !is_namespaced::<T>()) && (scope.labels.is_none() || !is_main)
+    }
+
+    /// What the server says.
+    pub(super) async fn ask_standing<T: Kind>(&self, key: &Key, is_owned: bool) -> Result<Standing, Error> {
+        let namespace = Some(key.namespace()).filter(|namespace| !namespace.is_empty());
+        let request = Path::new(T::url_path(&(), namespace)).get_metadata(key.name(), &GetParams::default());
+        let attempt = Attempt { verb: "get", target: key.as_str() };
+        match call_whole::<Metadata<T>>(&self.0.engine.ground.client, attempt, request).await {
+            Ok(object) => Ok(self.judge(&object.metadata, is_owned)),
+            Err(error) if error.is_not_found() => Ok(Standing::Free),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn judge(&self, meta: &ObjectMeta, is_owned: bool) -> Standing {
+        let ours = Standing::Ours { uid: meta.uid.clone() };
+        if self.is_owner_of(meta) {
+            return ours;
+        }
+        let owners = meta.owner_references.as_deref().unwrap_or_default();
+        let controller = owners.iter().find(|owner| owner.controller == Some(true));
+        if let Some(other) = controller.filter(|_| is_owned) {
+            return Standing::Foreign { holder: format!("{} {} controls it", other.kind, other.name) };
+        }
+        let wrote = meta.managed_fields.iter().flatten().filter(|entry| entry.subresource.is_none());
+        let mut managers: Vec<&str> = wrote.filter_map(|entry| entry.manager.as_deref()).collect();
+        if managers.contains(&self.0.engine.ground.name.as_str()) {
+            return ours;
+        }
+        managers.sort_unstable();
+        managers.dedup();
+        let holder = if managers.is_empty() {
+            "nobody of us made it".to_owned()
+        } else {
+            format!("made by {}", managers.join(", "))
+        };
+        Standing::Foreign { holder }
+    }
+
+    fn is_owner_of(&self, meta: &ObjectMeta) -> bool {
+        let uid = self.0.object.meta().uid.as_deref();
+        meta.owner_references.iter().flatten().any(|owner| Some(owner.uid.as_str()) == uid)
+    }
+}
