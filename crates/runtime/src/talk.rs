@@ -30,7 +30,8 @@ impl Attempt<'_> {
     }
 }
 
-type Built = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
+/// A request as kube builds it.
+pub(crate) type Built = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
 
 /// Sends a request and decodes the answer.
 pub(crate) async fn call<T: DeserializeOwned>(

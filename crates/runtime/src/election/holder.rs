@@ -3,15 +3,15 @@
 use homeostat_core::Clock;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use kube::api::{GetParams, ListParams, PostParams};
+use kube::api::{DeleteParams, GetParams, ListParams, PostParams, Preconditions};
 use kube::core::{ObjectList, Request as Path};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::lease::{Candidate, Move, Terms, released};
+use super::lease::{Candidate, Move, Terms, given_back};
 use crate::error::Error;
-use crate::talk::{Attempt, call_within};
+use crate::talk::{Attempt, Built, call_within};
 
 /// The label by which the leases of one operator are found.
 pub(super) const OPERATOR_LABEL: &str = "homeostat.dev/operator";
@@ -40,7 +40,7 @@ impl Holder {
         candidate: &mut Candidate,
     ) -> Result<Option<Instant>, Error> {
         let spec = lease.as_ref().and_then(|lease| lease.spec.as_ref());
-        let decision = candidate.judge(&self.identity, spec, self.clock.instant());
+        let decision = candidate.judge(&self.identity, spec, self.clock.instant(), self.terms.term);
         let acquired = spec.and_then(|spec| spec.acquire_time.clone());
         let now = MicroTime(self.clock.now());
         let (transitions, acquired) = match decision {
@@ -56,44 +56,64 @@ impl Holder {
             renew_time: Some(now),
             ..LeaseSpec::default()
         };
-        // The right is counted from before the request: what the server sees later cannot lengthen it.
         let sent = self.clock.instant();
-        match self.write(name, lease, spec).await {
-            Ok(()) => Ok(Some(sent + self.terms.renew_within)),
-            Err(error) if error.is_conflict() => Ok(None),
-            Err(error) => Err(error),
+        match (self.write(name, lease, spec).await, decision) {
+            (Ok(()), _) => candidate.wrote(sent, self.clock.instant(), self.terms),
+            // Somebody touched it in between: the next look tells who, and what was renewed before still counts.
+            (Err(error), Move::Renew { .. }) if error.is_conflict() => {}
+            (Err(error), _) if error.is_conflict() => candidate.lost(),
+            (Err(error), _) => return Err(error),
         }
+        Ok(candidate.right(self.clock.instant()))
     }
 
-    /// Gives the lease back, if it is ours.
-    pub(super) async fn release(&self, name: &str) -> Result<(), Error> {
+    /// Gives the lease back, if it is ours to give. Whatever comes of it, we no longer count on it.
+    pub(super) async fn release(&self, name: &str, candidate: &mut Candidate) -> Result<(), Error> {
+        let may_give_back = candidate.may_give_back(self.clock.instant());
+        candidate.lost();
+        if !may_give_back {
+            return Ok(());
+        }
         let Some(lease) = self.get(name).await? else { return Ok(()) };
         let spec = lease.spec.clone().unwrap_or_default();
         if spec.holder_identity.as_deref() != Some(self.identity.as_str()) {
             return Ok(());
         }
-        self.write(name, Some(lease), released(spec)).await
+        self.write(name, Some(lease), given_back(&spec)).await
     }
 
     /// Removes a lease that only told of us.
     pub(super) async fn remove(&self, name: &str) -> Result<(), Error> {
-        let request = self.path().delete(name, &kube::api::DeleteParams::default());
-        let answer: Result<serde_json::Value, Error> =
-            self.call(attempt("delete the lease", name), request).await;
-        answer.map(drop)
+        let request = self.path().delete(name, &DeleteParams::default());
+        self.ask::<serde_json::Value>("delete the lease", name, request).await.map(drop)
     }
 
-    /// Every lease of the operator.
+    /// Removes the lease of another, unless it was written since it was read.
+    pub(super) async fn remove_unchanged(&self, lease: &Lease) -> Result<(), Error> {
+        let name = lease.metadata.name.as_deref().unwrap_or_default();
+        let preconditions = Preconditions {
+            uid: lease.metadata.uid.clone(),
+            resource_version: lease.metadata.resource_version.clone(),
+        };
+        let params = DeleteParams::default().preconditions(preconditions);
+        let request = self.path().delete(name, &params);
+        match self.ask::<serde_json::Value>("delete the lease", name, request).await {
+            Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Every lease that carries the operator's label.
     pub(super) async fn list(&self) -> Result<Vec<Lease>, Error> {
         let params = ListParams::default().labels(&format!("{OPERATOR_LABEL}={}", self.operator));
-        let list: ObjectList<Lease> =
-            self.call(attempt("list the leases of", &self.operator), self.path().list(&params)).await?;
+        let request = self.path().list(&params);
+        let list: ObjectList<Lease> = self.ask("list the leases of", &self.operator, request).await?;
         Ok(list.items)
     }
 
     async fn get(&self, name: &str) -> Result<Option<Lease>, Error> {
         let request = self.path().get(name, &GetParams::default());
-        match self.call(attempt("get the lease", name), request).await {
+        match self.ask("get the lease", name, request).await {
             Ok(lease) => Ok(Some(lease)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
@@ -114,24 +134,20 @@ impl Holder {
         let params = PostParams::default();
         let request =
             if is_new { self.path().create(&params, body) } else { self.path().replace(name, &params, body) };
-        let written: Result<Lease, Error> = self.call(attempt("write the lease", name), request).await;
-        written.map(drop)
+        self.ask::<Lease>("write the lease", name, request).await.map(drop)
     }
 
-    /// A right that ends in seconds cannot wait a minute for an answer.
-    async fn call<T: DeserializeOwned>(
+    /// A call that ends well before the term does.
+    async fn ask<T: DeserializeOwned>(
         &self,
-        attempt: Attempt<'_>,
-        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+        verb: &'static str,
+        target: &str,
+        request: Built,
     ) -> Result<T, Error> {
-        call_within(self.terms.look_every * 2, &self.client, attempt, request).await
+        call_within(self.terms.answer_within, &self.client, Attempt { verb, target }, request).await
     }
 
     fn path(&self) -> Path {
         Path::new(Lease::url_path(&(), Some(self.client.default_namespace())))
     }
-}
-
-fn attempt<'a>(verb: &'static str, target: &'a str) -> Attempt<'a> {
-    Attempt { verb, target }
 }

@@ -3,6 +3,10 @@
 //! Clocks of replicas are not compared: a candidate measures with its own clock how long it has seen no renewal. The
 //! holder's right ends two thirds of the term after it *sent* its last successful renewal, and another may take the
 //! lease a whole term after it *saw* it, so between the two lies at least a third of a term in which nobody writes.
+//!
+//! **Invariant:** only a lease that says so is free: one given back, or one not renewed for a term. One that vanished,
+//! was emptied or names us by another's hand tells nothing about rights that still run, so whoever takes it renews it
+//! for a term before it acts.
 
 use std::time::Duration;
 
@@ -13,9 +17,6 @@ use tokio::time::Instant;
 /// 15, 10 and 2 seconds that Kubernetes' own controllers use.
 pub(crate) const TERM: Duration = Duration::from_secs(15);
 
-/// The term of a lease that was given back.
-const RELEASED_SECONDS: i32 = 1;
-
 /// The times of a lease, all from its term.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
@@ -25,6 +26,8 @@ pub(super) struct Terms {
     pub(super) renew_within: Duration,
     /// The pause between two looks.
     pub(super) look_every: Duration,
+    /// How long one answer may take: a look that hangs must leave time for another before the right ends.
+    pub(super) answer_within: Duration,
 }
 
 impl Terms {
@@ -32,8 +35,25 @@ impl Terms {
     pub(super) fn new(term: Duration) -> Self {
         let seconds = term.as_secs() + u64::from(term.subsec_nanos() > 0);
         let term = Duration::from_secs(seconds.max(1));
-        Self { term, renew_within: term * 2 / 3, look_every: term * 2 / 15 }
+        Self { term, renew_within: term * 2 / 3, look_every: term * 2 / 15, answer_within: term * 4 / 15 }
     }
+}
+
+/// The duration written into a lease that is given back: as Kubernetes' own controllers do, and a sign that it was
+/// not emptied by somebody else.
+const GIVEN_BACK_SECONDS: i32 = 1;
+
+/// A lease that is free from now on.
+pub(super) fn given_back(lease: &LeaseSpec) -> LeaseSpec {
+    LeaseSpec {
+        lease_duration_seconds: Some(GIVEN_BACK_SECONDS),
+        lease_transitions: lease.lease_transitions,
+        ..LeaseSpec::default()
+    }
+}
+
+fn is_given_back(lease: &LeaseSpec) -> bool {
+    lease.lease_duration_seconds == Some(GIVEN_BACK_SECONDS) && lease.renew_time.is_none()
 }
 
 /// What a candidate should do.
@@ -47,45 +67,97 @@ pub(super) enum Move {
     Wait,
 }
 
+/// What we are to a lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Standing {
+    /// It does not name us, or nobody knows why.
+    #[default]
+    Stranger,
+    /// It names us, or will when the write on its way arrives; we may act between these two.
+    Holder { from: Instant, until: Instant },
+}
+
 /// One replica's view of one lease.
 #[derive(Debug, Default)]
 pub(super) struct Candidate {
     seen: Option<(LeaseSpec, Instant)>,
+    standing: Standing,
 }
 
 impl Candidate {
     /// Looks at the lease as it is now.
-    pub(super) fn judge(&mut self, identity: &str, lease: Option<&LeaseSpec>, now: Instant) -> Move {
-        let Some(lease) = lease else {
-            return if self.was_held(identity, now) { Move::Wait } else { Move::Take { transitions: 0 } };
-        };
-        let transitions = lease.lease_transitions.unwrap_or(0);
-        let holder = lease.holder_identity.as_deref().unwrap_or_default();
-        if holder == identity {
-            return Move::Renew { transitions };
-        }
-        let is_held = match holder {
-            "" if is_released(lease) => {
-                self.seen = None;
-                false
+    pub(super) fn judge(
+        &mut self,
+        identity: &str,
+        lease: Option<&LeaseSpec>,
+        now: Instant,
+        term: Duration,
+    ) -> Move {
+        let transitions = lease.and_then(|lease| lease.lease_transitions).unwrap_or(0);
+        let next = Move::Take { transitions: transitions.saturating_add(i32::from(lease.is_some())) };
+        let holder = lease.and_then(|lease| lease.holder_identity.as_deref()).unwrap_or_default();
+        match lease {
+            _ if holder == identity => Move::Renew { transitions },
+            Some(lease) if !holder.is_empty() => {
+                self.standing = Standing::Stranger;
+                if self.is_alive(lease, now, term) {
+                    return Move::Wait;
+                }
+                self.take_over(now);
+                next
             }
-            "" => self.was_held(identity, now),
-            _ => self.is_alive(lease, now),
-        };
-        if is_held { Move::Wait } else { Move::Take { transitions: transitions.saturating_add(1) } }
+            Some(lease) if is_given_back(lease) => {
+                self.take_over(now);
+                next
+            }
+            // It vanished or was emptied under our hands, and our right still runs: nobody else can have one.
+            _ if self.right(now).is_some() => next,
+            // The holder we knew will put it back.
+            _ if self.seen.as_ref().is_some_and(|(lease, since)| !is_over(lease, *since, now, term)) => {
+                Move::Wait
+            }
+            _ => {
+                self.standing = Standing::Stranger;
+                next
+            }
+        }
     }
 
-    /// Did we see another holder within its term? Somebody may have deleted or emptied the lease under it, and its
-    /// right goes on: it is waited for as if the lease were still there.
-    fn was_held(&self, identity: &str, now: Instant) -> bool {
-        self.seen.as_ref().is_some_and(|(lease, since)| {
-            let holder = lease.holder_identity.as_deref().unwrap_or_default();
-            !holder.is_empty() && holder != identity && is_within(lease, *since, now)
-        })
+    /// Our write may arrive whether we hear of it or not.
+    fn take_over(&mut self, now: Instant) {
+        self.standing = Standing::Holder { from: now, until: now };
+    }
+
+    /// Our write of this moment arrived, and it is `now`.
+    pub(super) fn wrote(&mut self, sent: Instant, now: Instant, terms: Terms) {
+        let from = match self.standing {
+            Standing::Stranger => now + terms.term,
+            Standing::Holder { from, .. } => from,
+        };
+        // The right is counted from before the request: what the server sees later cannot lengthen it.
+        self.standing = Standing::Holder { from, until: sent + terms.renew_within };
+    }
+
+    /// It is somebody else's, or will be.
+    pub(super) fn lost(&mut self) {
+        self.standing = Standing::Stranger;
+    }
+
+    /// Until when we may act, if we may now.
+    pub(super) fn right(&self, now: Instant) -> Option<Instant> {
+        match self.standing {
+            Standing::Holder { from, until } if from <= now && now < until => Some(until),
+            _ => None,
+        }
+    }
+
+    /// Would another who finds the lease given back be alone? Not while we ourselves wait for somebody's right to end.
+    pub(super) fn may_give_back(&self, now: Instant) -> bool {
+        matches!(self.standing, Standing::Holder { from, .. } if from <= now)
     }
 
     /// Was the lease renewed within its time, as far as we could see?
-    pub(super) fn is_alive(&mut self, lease: &LeaseSpec, now: Instant) -> bool {
+    pub(super) fn is_alive(&mut self, lease: &LeaseSpec, now: Instant, term: Duration) -> bool {
         let since = match &self.seen {
             Some((seen, since)) if seen == lease => *since,
             _ => {
@@ -93,24 +165,19 @@ impl Candidate {
                 now
             }
         };
-        is_within(lease, since, now)
+        !is_over(lease, since, now, term)
+    }
+
+    /// For how long we have seen no change.
+    pub(super) fn unchanged_for(&self, now: Instant) -> Duration {
+        self.seen.as_ref().map_or(Duration::ZERO, |(_, since)| now.saturating_duration_since(*since))
     }
 }
 
-/// Has the term of this lease not yet passed since then?
-fn is_within(lease: &LeaseSpec, since: Instant, now: Instant) -> bool {
+/// Has the time of a lease run out? A lease that somebody edited may say less than its holder goes by.
+fn is_over(lease: &LeaseSpec, since: Instant, now: Instant, term: Duration) -> bool {
     let seconds = lease.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-    now.saturating_duration_since(since) < seconds.map_or(TERM, Duration::from_secs)
-}
-
-/// The lease as its holder leaves it: without a holder, and with the shortest of terms, by which all who follow
-/// Kubernetes' rules know that it was given back and not emptied by hand.
-pub(super) fn released(lease: LeaseSpec) -> LeaseSpec {
-    LeaseSpec { holder_identity: None, lease_duration_seconds: Some(RELEASED_SECONDS), ..lease }
-}
-
-fn is_released(lease: &LeaseSpec) -> bool {
-    lease.lease_duration_seconds == Some(RELEASED_SECONDS)
+    now.saturating_duration_since(since) >= seconds.map_or(term, Duration::from_secs).max(term)
 }
 
 #[cfg(test)]
@@ -129,45 +196,93 @@ mod tests {
         }
     }
 
+    /// What a candidate that went through these looks does at the last: seconds, the lease, whether writes arrive.
+    #[track_caller]
+    fn check(looks: &[(u64, Option<LeaseSpec>)], expected: Move, may_act: bool) {
+        let (mut candidate, start, terms) = (Candidate::default(), Instant::now(), Terms::new(TERM));
+        let mut last = Move::Wait;
+        for (seconds, lease) in looks {
+            let now = start + Duration::from_secs(*seconds);
+            last = candidate.judge("me", lease.as_ref(), now, TERM);
+            if last != Move::Wait {
+                candidate.wrote(now, now, terms);
+            }
+            assert!(candidate.right(now).is_none() || last != Move::Wait);
+        }
+        let now = start + Duration::from_secs(looks.last().unwrap().0);
+        assert_eq!((last, candidate.right(now).is_some()), (expected, may_act), "{looks:?}");
+    }
+
+    fn emptied() -> LeaseSpec {
+        LeaseSpec { holder_identity: None, ..lease("you", 1) }
+    }
+
     #[test]
-    fn free_leases_are_taken_and_own_ones_renewed() {
-        let mut candidate = Candidate::default();
-        let now = Instant::now();
-        assert_eq!(candidate.judge("me", None, now), Move::Take { transitions: 0 });
-        assert_eq!(candidate.judge("me", Some(&lease("", 1)), now), Move::Take { transitions: 5 });
-        assert_eq!(candidate.judge("me", Some(&lease("me", 1)), now), Move::Renew { transitions: 4 });
+    fn a_lease_given_back_is_taken_at_once() {
+        check(&[(0, Some(given_back(&lease("you", 1))))], Move::Take { transitions: 5 }, true);
+        check(
+            &[(0, Some(lease("you", 1))), (1, Some(given_back(&lease("you", 1))))],
+            Move::Take { transitions: 5 },
+            true,
+        );
     }
 
     #[test]
     fn another_holder_is_replaced_only_when_it_stops_renewing() {
-        let mut candidate = Candidate::default();
-        let start = Instant::now();
-        let after = |seconds| start + Duration::from_secs(seconds);
         // The holder's clock may be a year off: only changes count.
-        assert_eq!(candidate.judge("me", Some(&lease("you", 1)), after(0)), Move::Wait);
-        assert_eq!(candidate.judge("me", Some(&lease("you", 2)), after(14)), Move::Wait);
-        assert_eq!(candidate.judge("me", Some(&lease("you", 2)), after(28)), Move::Wait);
-        assert_eq!(candidate.judge("me", Some(&lease("you", 2)), after(29)), Move::Take { transitions: 5 });
+        let looks = [0, 14, 28, 29].map(|seconds| (seconds, Some(lease("you", i64::from(seconds > 0)))));
+        check(&looks[..3], Move::Wait, false);
+        check(&looks, Move::Take { transitions: 5 }, true);
+        let short = LeaseSpec { lease_duration_seconds: Some(1), ..lease("you", 1) };
+        check(&[(0, Some(short.clone())), (14, Some(short))], Move::Wait, false);
     }
 
     #[test]
-    fn a_lease_that_vanished_under_its_holder_is_waited_for() {
-        let start = Instant::now();
-        let after = |seconds| start + Duration::from_secs(seconds);
-        let who_saw = || {
-            let mut candidate = Candidate::default();
-            assert_eq!(candidate.judge("me", Some(&lease("you", 1)), start), Move::Wait);
-            candidate
-        };
-        let emptied = lease("", 1);
-        for lost in [None, Some(&emptied)] {
-            let mut candidate = who_saw();
-            assert_eq!(candidate.judge("me", lost, after(14)), Move::Wait, "{lost:?}");
-            assert!(matches!(candidate.judge("me", lost, after(15)), Move::Take { .. }), "{lost:?}");
+    fn a_lease_that_says_nothing_is_held_for_a_term_before_its_holder_acts() {
+        for start in [None, Some(emptied()), Some(LeaseSpec::default()), Some(lease("me", 1))] {
+            let expected = match &start {
+                None => Move::Take { transitions: 0 },
+                Some(lease) if lease.holder_identity.is_some() => Move::Renew { transitions: 4 },
+                Some(lease) => Move::Take { transitions: lease.lease_transitions.unwrap_or(0) + 1 },
+            };
+            check(&[(0, start.clone())], expected, false);
+            check(&[(0, start.clone()), (14, Some(lease("me", 1)))], Move::Renew { transitions: 4 }, false);
+            check(&[(0, start.clone()), (15, Some(lease("me", 1)))], Move::Renew { transitions: 4 }, true);
+            // It vanishes again: the time begins anew.
+            check(
+                &[(0, start), (14, None), (15, Some(lease("me", 1)))],
+                Move::Renew { transitions: 4 },
+                false,
+            );
         }
-        let given_back = released(lease("you", 1));
-        let mut candidate = who_saw();
-        assert_eq!(candidate.judge("me", Some(&given_back), after(1)), Move::Take { transitions: 5 });
-        assert_eq!(candidate.judge("me", None, after(2)), Move::Take { transitions: 0 });
+    }
+
+    #[test]
+    fn whoever_saw_a_living_holder_lets_it_put_its_lease_back() {
+        let living = Some(lease("you", 1));
+        for gone in [None, Some(emptied())] {
+            check(&[(0, living.clone()), (14, gone.clone())], Move::Wait, false);
+        }
+        check(&[(0, living), (15, None)], Move::Take { transitions: 0 }, false);
+    }
+
+    #[test]
+    fn a_holder_whose_lease_vanished_goes_on_while_its_right_runs() {
+        let held = [(0, Some(given_back(&lease("you", 1)))), (2, Some(lease("me", 1)))];
+        for gone in [None, Some(emptied())] {
+            let transitions = if gone.is_some() { 5 } else { 0 };
+            check(&[&held[..], &[(4, gone.clone())]].concat(), Move::Take { transitions }, true);
+            check(&[&held[..], &[(12, gone)]].concat(), Move::Take { transitions }, false);
+        }
+        check(&[&held[..], &[(4, Some(lease("you", 1)))]].concat(), Move::Wait, false);
+    }
+
+    #[test]
+    fn only_a_lease_whose_right_has_begun_may_be_given_back() {
+        let (now, terms) = (Instant::now(), Terms::new(TERM));
+        let mut candidate = Candidate::default();
+        candidate.judge("me", None, now, TERM);
+        candidate.wrote(now, now, terms);
+        assert!(!candidate.may_give_back(now) && candidate.may_give_back(now + TERM));
     }
 }

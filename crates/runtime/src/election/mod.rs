@@ -17,6 +17,8 @@ pub(crate) use lease::TERM;
 use lease::{Candidate, Terms};
 use shards::{Shards, shard_name};
 
+use crate::error::Error;
+use crate::fault::Fault;
 use crate::fence::Right;
 use crate::ground::Ground;
 use crate::inbox::Inbox;
@@ -72,14 +74,13 @@ pub(crate) async fn hold(
     match election {
         Election::None => {}
         Election::Leader => {
+            let mut candidate = Candidate::default();
             tokio::select! {
-                () = lead(&holder, &ground) => {}
+                () = lead(&holder, &ground, &mut candidate) => {}
                 () = ended => {}
             }
             ground.fence.set(Right::None);
-            if let Err(error) = holder.release(&holder.operator).await {
-                tracing::debug!(%error, "lease not given back; it expires by itself");
-            }
+            given_back(holder.release(&holder.operator, &mut candidate).await);
         }
         Election::Shards(count) => {
             let mut shards = Shards::new(count);
@@ -88,24 +89,19 @@ pub(crate) async fn hold(
                 () = ended => {}
             }
             ground.fence.set(Right::None);
-            shards.leave(&holder).await;
+            given_back(shards.leave(&holder).await);
         }
     }
 }
 
 /// The leader's loop. An unanswered renewal leaves the right to end by itself.
-async fn lead(holder: &Holder, ground: &Ground) {
-    let mut candidate = Candidate::default();
+async fn lead(holder: &Holder, ground: &Ground, candidate: &mut Candidate) {
     let mut was_leader = false;
     loop {
-        let looked =
-            tokio::time::timeout(holder.terms.look_every * 2, holder.look(&holder.operator, &mut candidate))
-                .await;
-        match looked {
-            Ok(Ok(Some(until))) => ground.fence.set(Right::Until(until)),
-            Ok(Ok(None)) => ground.fence.set(Right::None),
-            Ok(Err(error)) => tracing::warn!(%error, "lease not renewed"),
-            Err(_) => tracing::warn!("lease not renewed: the server does not answer"),
+        match holder.look(&holder.operator, candidate).await {
+            Ok(Some(until)) => ground.fence.set(Right::Until(until)),
+            Ok(None) => ground.fence.set(Right::None),
+            Err(error) => tracing::warn!(error = %Fault::from(error), "lease not renewed"),
         }
         let is_leader = ground.fence.is_open();
         if is_leader != was_leader {
@@ -119,41 +115,47 @@ async fn lead(holder: &Holder, ground: &Ground) {
 /// The loop of a replica that shares.
 async fn share(holder: &Holder, ground: &Ground, shards: &mut Shards, constituents: &[Constituent]) {
     loop {
-        match shards.look(holder).await {
-            Err(error) => tracing::warn!(%error, "shards not renewed"),
-            Ok(look) => {
-                ground.fence.set(look.right);
-                for &shard in &look.gained {
-                    note(ground, &shard_name(holder, shard), true);
-                }
-                if !look.gained.is_empty() {
-                    for one in constituents {
-                        (one.relist)();
-                    }
-                }
-                for shard in look.leaving {
-                    drain(constituents, shard, holder.terms).await;
-                    note(ground, &shard_name(holder, shard), false);
-                    if let Err(error) = holder.release(&shard_name(holder, shard)).await {
-                        tracing::debug!(%error, shard, "shard not given back; it expires by itself");
-                    }
-                }
+        let look = shards.look(holder).await;
+        let gained = shards.publish(&ground.fence, ground.clock);
+        for &shard in &gained {
+            note(ground, &shard_name(holder, shard), true);
+        }
+        if !gained.is_empty() {
+            for one in constituents {
+                (one.relist)();
             }
+        }
+        if let Some(error) = look.failed {
+            tracing::warn!(error = %Fault::from(error), "shards not renewed");
+        }
+        if !look.leaving.is_empty() {
+            drain(constituents, &look.leaving, holder.terms).await;
+            for &shard in &look.leaving {
+                note(ground, &shard_name(holder, shard), false);
+            }
+            given_back(shards.release(holder, &look.leaving).await);
         }
         tokio::time::sleep(jittered(holder, ground)).await;
     }
 }
 
-/// Waits until no key of the shard runs; its fence is closed, so none starts. Not longer than half a term: the lease
-/// would expire soon after anyway.
-async fn drain(constituents: &[Constituent], shard: u32, terms: Terms) {
+/// Waits until no key of these shards runs; their fence is closed, so none starts. Not longer than a third of a term:
+/// the other shards must be renewed meanwhile, and what still runs can no longer write.
+async fn drain(constituents: &[Constituent], shards: &[u32], terms: Terms) {
     const LOOK: Duration = Duration::from_millis(50);
+    let is_running = |one: &Constituent| shards.iter().any(|&shard| one.inbox.is_running(shard));
     let drained = async {
-        while constituents.iter().any(|one| one.inbox.is_running(shard)) {
+        while constituents.iter().any(is_running) {
             tokio::time::sleep(LOOK).await;
         }
     };
-    let _ = tokio::time::timeout(terms.term / 2, drained).await;
+    let _ = tokio::time::timeout(terms.term / 3, drained).await;
+}
+
+fn given_back(answer: Result<(), Error>) {
+    if let Err(error) = answer {
+        tracing::debug!(error = %Fault::from(error), "lease not given back; it expires by itself");
+    }
 }
 
 fn note(ground: &Ground, lease: &str, is_leader: bool) {

@@ -2,99 +2,147 @@
 //! highest with it, so a replica that comes or goes moves only its own share.
 //!
 //! **Invariant:** a shard is acted upon only under its lease. One that should move is first taken out of the fence,
-//! then drained, and only then given back; a replica that dies gives its shards up by not renewing.
+//! then drained, and only then given back; a replica that dies gives its shards up by not renewing. A shard whose
+//! fence was closed for any reason is listed again when it opens, because its keys were forgotten meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use homeostat_core::Clock;
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::time::Instant;
 
 use super::holder::Holder;
 use super::lease::Candidate;
 use crate::error::Error;
-use crate::fence::{Right, stable_hash};
+use crate::fence::{Fence, Right, stable_hash};
 
 /// The replica that should hold a shard.
 pub(super) fn owner(members: &BTreeSet<String>, shard: u32) -> Option<&String> {
     members.iter().max_by_key(|member| stable_hash(&format!("{shard}/{member}")))
 }
 
+/// Terms without a sign of life after which the lease of a replica is removed: long enough that a machine that slept
+/// or a partition is not taken for a death, and removing one wrongly only makes its owner write it anew.
+const MEMBER_GONE_TERMS: u32 = 20;
+
+/// Leases of dead replicas removed in one look, so that renewals never wait long for it.
+const REMOVALS_MAX: usize = 4;
+
 /// What one replica knows of the shards.
 pub(super) struct Shards {
     count: u32,
     candidates: BTreeMap<String, Candidate>,
     held: BTreeMap<u32, Instant>,
+    /// What the fence was told.
+    published: BTreeMap<u32, Instant>,
 }
 
 /// What a look at the leases led to.
+#[derive(Default)]
 pub(super) struct Look {
-    /// The right from now on.
-    pub(super) right: Right,
-    /// Shards that came to us.
-    pub(super) gained: Vec<u32>,
     /// Shards to be drained and given back.
     pub(super) leaving: Vec<u32>,
+    /// Why some were not looked at.
+    pub(super) failed: Option<Error>,
 }
+
+type Leases = BTreeMap<String, Lease>;
 
 impl Shards {
     pub(super) fn new(count: u32) -> Self {
-        Self { count, candidates: BTreeMap::new(), held: BTreeMap::new() }
+        Self { count, candidates: BTreeMap::new(), held: BTreeMap::new(), published: BTreeMap::new() }
     }
 
-    /// Renews our sign of life, takes the shards that are ours and free, drops those that are not ours.
-    pub(super) async fn look(&mut self, holder: &Holder) -> Result<Look, Error> {
+    /// Renews our sign of life, takes the shards that are ours and free, drops those that are not ours. What was done
+    /// before an error stays done.
+    pub(super) async fn look(&mut self, holder: &Holder) -> Look {
+        let mut look = Look::default();
+        if let Err(error) = self.go_round(holder, &mut look).await {
+            look.failed = Some(error);
+        }
+        look
+    }
+
+    async fn go_round(&mut self, holder: &Holder, look: &mut Look) -> Result<(), Error> {
         let own = member_name(holder);
         holder.look(&own, self.candidates.entry(own.clone()).or_default()).await?;
-        let leases: BTreeMap<String, Lease> = holder
-            .list()
-            .await?
-            .into_iter()
-            .filter_map(|lease| Some((lease.metadata.name.clone()?, lease)))
-            .collect();
-        let members = self.members(holder, &leases);
-        let (mut gained, mut leaving) = (Vec::new(), Vec::new());
+        let listed = holder.list().await?.into_iter();
+        let leases: Leases = listed.filter_map(|lease| Some((lease.metadata.name.clone()?, lease))).collect();
+        let (members, dead) = self.members(holder, &leases);
         for shard in 0..self.count {
             if owner(&members, shard) != Some(&holder.identity) {
-                leaving.extend(self.held.remove(&shard).map(|_| shard));
+                look.leaving.extend(self.held.remove(&shard).map(|_| shard));
                 continue;
             }
-            let name = shard_name(holder, shard);
-            let candidate = self.candidates.entry(name.clone()).or_default();
-            match holder.act(&name, leases.get(&name).cloned(), candidate).await? {
-                Some(until) => gained.extend(self.held.insert(shard, until).is_none().then_some(shard)),
-                None => leaving.extend(self.held.remove(&shard).map(|_| shard)),
+            match self.bid(holder, shard, &leases).await {
+                Ok(Some(until)) => drop(self.held.insert(shard, until)),
+                Ok(None) => look.leaving.extend(self.held.remove(&shard).map(|_| shard)),
+                // No server: asking for each shard would only take longer.
+                Err(error @ Error::Transport { .. }) => return Err(error),
+                Err(error) => look.failed = Some(error),
             }
         }
-        let right = Right::Shards { count: self.count, held: self.held.clone() };
-        Ok(Look { right, gained, leaving })
+        for lease in dead {
+            holder.remove_unchanged(lease).await?;
+        }
+        Ok(())
     }
 
-    /// The replicas that live, by what we see of their leases; ourselves always.
-    fn members(&mut self, holder: &Holder, leases: &BTreeMap<String, Lease>) -> BTreeSet<String> {
-        let now = holder.clock.instant();
-        let prefix = format!("{}-member-", holder.operator);
-        let mut members = BTreeSet::from([holder.identity.clone()]);
-        for (name, lease) in leases.range(prefix.clone()..).take_while(|(name, _)| name.starts_with(&prefix))
-        {
-            let Some(spec) = &lease.spec else { continue };
-            let Some(identity) = spec.holder_identity.clone().filter(|identity| !identity.is_empty()) else {
-                continue;
-            };
-            if self.candidates.entry(name.clone()).or_default().is_alive(spec, now) {
-                members.insert(identity);
+    /// Looks at one shard. A lease that is not in the list may have lost its label: its name decides.
+    async fn bid(&mut self, holder: &Holder, shard: u32, leases: &Leases) -> Result<Option<Instant>, Error> {
+        let name = shard_name(holder, shard);
+        let candidate = self.candidates.entry(name.clone()).or_default();
+        match leases.get(&name) {
+            Some(lease) => holder.act(&name, Some(lease.clone()), candidate).await,
+            None => holder.look(&name, candidate).await,
+        }
+    }
+
+    /// Tells the fence what is held; returns the shards it opens that were closed until now.
+    pub(super) fn publish(&mut self, fence: &Fence, clock: Clock) -> Vec<u32> {
+        fence.set(Right::Shards { count: self.count, held: self.held.clone() });
+        let now = clock.instant();
+        let before = std::mem::replace(&mut self.published, self.held.clone());
+        let was_closed = |shard: &u32| before.get(shard).is_none_or(|end| *end <= now);
+        let open = self.held.iter().filter(|(_, end)| **end > now).map(|(shard, _)| *shard);
+        open.filter(was_closed).collect()
+    }
+
+    /// The replicas that live, by what we see of their leases, ourselves always; and leases of the long dead.
+    fn members<'a>(&mut self, holder: &Holder, leases: &'a Leases) -> (BTreeSet<String>, Vec<&'a Lease>) {
+        let (now, term) = (holder.clock.instant(), holder.terms.term);
+        let (prefix, own) = (format!("{}-member-", holder.operator), member_name(holder));
+        self.candidates
+            .retain(|name, _| !name.starts_with(&prefix) || *name == own || leases.contains_key(name));
+        let (mut members, mut dead) = (BTreeSet::from([holder.identity.clone()]), Vec::new());
+        let others = leases.range(prefix.clone()..).take_while(|(name, _)| name.starts_with(&prefix));
+        for (name, lease) in others.filter(|(name, _)| **name != own) {
+            let spec = lease.spec.clone().unwrap_or_default();
+            let candidate = self.candidates.entry(name.clone()).or_default();
+            if candidate.is_alive(&spec, now, term) {
+                members.extend(spec.holder_identity.filter(|identity| !identity.is_empty()));
+            } else if candidate.unchanged_for(now) >= term * MEMBER_GONE_TERMS {
+                dead.push(lease);
             }
         }
-        members
+        dead.truncate(REMOVALS_MAX);
+        (members, dead)
+    }
+
+    /// Gives these shards back. The first failure ends it: they expire by themselves, and a stop must not wait long.
+    pub(super) async fn release(&mut self, holder: &Holder, shards: &[u32]) -> Result<(), Error> {
+        for &shard in shards {
+            let name = shard_name(holder, shard);
+            holder.release(&name, self.candidates.entry(name.clone()).or_default()).await?;
+        }
+        Ok(())
     }
 
     /// Gives back everything.
-    pub(super) async fn leave(&mut self, holder: &Holder) {
-        for shard in std::mem::take(&mut self.held).into_keys() {
-            if let Err(error) = holder.release(&shard_name(holder, shard)).await {
-                tracing::debug!(%error, shard, "shard not given back; it expires by itself");
-            }
-        }
-        let _ = holder.remove(&member_name(holder)).await;
+    pub(super) async fn leave(&mut self, holder: &Holder) -> Result<(), Error> {
+        let held: Vec<u32> = std::mem::take(&mut self.held).into_keys().collect();
+        self.release(holder, &held).await?;
+        holder.remove(&member_name(holder)).await
     }
 }
 

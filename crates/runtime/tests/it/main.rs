@@ -20,6 +20,7 @@ mod otel;
 mod outcomes;
 mod remote;
 mod shutdown;
+mod silence;
 mod triggers;
 mod wire;
 mod world;
