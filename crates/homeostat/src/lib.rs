@@ -27,10 +27,10 @@ pub mod prelude {
     pub use std::sync::Arc;
     pub use std::time::Duration;
 
-    pub use homeostat_runtime::handlers::{Diff, Field, Is, Turn, permanent, temporary};
+    pub use homeostat_runtime::handlers::{Diff, Field, Is, RawEvent, Turn, permanent, temporary};
     pub use homeostat_runtime::{
-        Action, Backoff, Context, Controller, Error, Fault, Handlers, Metadata, Operator, Predicate, Result,
-        Severity, StatusBase, Target, changed, condition, retry_after, terminal,
+        Action, Backoff, Context, Control, Controller, Error, Fault, Handlers, Metadata, Operator, Predicate,
+        Result, Severity, StatusBase, Target, changed, condition, retry_after, terminal,
     };
     pub use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
     pub use k8s_openapi::api::batch::v1::{CronJob, Job};
