@@ -22,6 +22,8 @@ pub(crate) struct Topic {
     end: AtomicU64,
     /// Rung after the writer has made new events visible.
     pub(crate) arrived: Notify,
+    /// Held by every watch, to be counted. The topic itself is held by every event of the history, too.
+    pub(crate) watches: Arc<()>,
 }
 
 /// Events in order of revision, and the place of the first of them.

@@ -41,6 +41,8 @@ pub struct Watch {
     place: u64,
     /// Everything up to here was delivered.
     delivered: Revision,
+    /// One of those that are counted.
+    seat: Arc<()>,
 }
 
 impl Watch {
@@ -52,7 +54,8 @@ impl Watch {
             published.check_kept(from)?;
             log.place_after(from)
         };
-        Ok(Self { published, topic, prefix: prefix.clone(), place, delivered: from })
+        let seat = Arc::clone(&topic.watches);
+        Ok(Self { published, topic, prefix: prefix.clone(), place, delivered: from, seat })
     }
 
     /// Waits for events and returns all that are there, at most about [`BATCH_EVENTS`]. Never empty. Dropping the
@@ -101,10 +104,10 @@ impl Watch {
         Ok(batch)
     }
 
-    /// About how many watches follow the same resource, this one included.
+    /// How many watches follow the same resource, this one included.
     pub fn companions(&self) -> usize {
-        // The table of topics holds one more, and a watch that is being polled two.
-        Arc::strong_count(&self.topic) - 1
+        // The topic holds one more.
+        Arc::strong_count(&self.seat) - 1
     }
 
     /// Everything up to this revision was delivered. It moves with commits to any resource, so it is what a bookmark

@@ -29,6 +29,7 @@ macro_rules! suite {
             a_watch_sees_everything_after_its_start,
             a_watch_from_the_future_waits_for_it,
             a_watch_sees_its_prefix_only,
+            watches_of_a_resource_are_counted_and_its_events_are_not,
             a_commit_is_delivered_whole,
             an_acknowledged_write_is_seen_at_once,
             progress_moves_with_other_resources,
@@ -225,6 +226,18 @@ pub(crate) async fn a_watch_sees_its_prefix_only(subject: &impl Subject) {
     let events = watch.next().await.expect("one event matches");
     assert_eq!(events.iter().map(|event| event.key.to_string()).collect::<Vec<_>>(), ["/pods/default/a"]);
     assert_eq!(watch.progress(), Revision::new(3));
+}
+
+pub(crate) async fn watches_of_a_resource_are_counted_and_its_events_are_not(subject: &impl Subject) {
+    let store = subject.open(ample());
+    let watch = store.watch(&pods(), Revision::ZERO).expect("all history is kept");
+    for text in ["1", "2", "3"] {
+        commit(&store, put("a", text)).await;
+    }
+    let other = store.watch(&pods(), Revision::ZERO).expect("all history is kept");
+    assert_eq!(watch.companions(), 2);
+    drop(other);
+    assert_eq!(watch.companions(), 1);
 }
 
 pub(crate) async fn a_commit_is_delivered_whole(subject: &impl Subject) {
