@@ -31,6 +31,7 @@ use crate::relations::{Relation, Wire, indexes, main, owns, reads, references, s
 use crate::rule::{READ, Rule, WRITE};
 use crate::watch::Scope;
 use crate::worker::Pump;
+use crate::world::Vital;
 
 /// Reconciles at a time: enough to hide the latency of an API server, few enough not to flood it.
 const CONCURRENCY: usize = 32;
@@ -293,6 +294,8 @@ pub(crate) struct Assembled {
     pub(crate) companions: Vec<Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>>,
     /// Lists every object of the main kind again.
     pub(crate) relist: Arc<dyn Fn() + Send + Sync>,
+    /// The worlds it keeps.
+    pub(crate) worlds: Vec<Arc<dyn Vital>>,
 }
 
 impl Assembled {
@@ -348,7 +351,7 @@ impl<K: Kind> Part for Complete<K> {
         let companions = controller.companions.into_iter().map(accompanied).collect();
         let runner = Arc::new(Bench(engine));
         let pump = Pump { inbox: inbox.clone(), runner, fence, concurrency: controller.concurrency, grace };
-        Assembled { name: source, inbox, pump, freshness, streams, companions, relist }
+        Assembled { name: source, inbox, pump, freshness, streams, companions, relist, worlds: vec![] }
     }
 }
 

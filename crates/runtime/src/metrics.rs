@@ -17,6 +17,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::world::Vitals;
+
 type Labels = Vec<(&'static str, String)>;
 
 /// A metric with the label `controller`, or `name` for the queue family.
@@ -88,6 +90,8 @@ struct Families {
     world_things: Family<Labels, Gauge>,
     world_leaks: Family<Labels, Gauge>,
     world_passes: Family<Labels, Counter>,
+    world_blocked: Family<Labels, Gauge>,
+    world_age: Family<Labels, Gauge>,
 }
 
 /// What is read when somebody asks.
@@ -97,6 +101,7 @@ pub(crate) struct Reading {
     pub(crate) queues: Vec<(String, usize, usize)>,
     /// Resource, cached objects, quarantined objects, is it fresh.
     pub(crate) caches: Vec<(String, usize, usize, bool)>,
+    pub(crate) worlds: Vec<Vitals>,
 }
 
 /// Times, from 0.1 ms (a cache hit) to 100 s (a call that hangs).
@@ -159,6 +164,16 @@ impl Families {
         registry.register("homeostat_world_things", "Things outside, by owner", self.world_things.clone());
         registry.register("homeostat_world_leaks", "Things of ours without owner", self.world_leaks.clone());
         registry.register("homeostat_world_passes", "Full passes, by sweep", self.world_passes.clone());
+        registry.register(
+            "homeostat_world_breaker_open",
+            "Is nothing sent but probes",
+            self.world_blocked.clone(),
+        );
+        registry.register(
+            "homeostat_world_pass_age_seconds",
+            "Time since the last full pass",
+            self.world_age.clone(),
+        );
     }
 
     fn surveyed(&self, world: &str, [things, owned, leaks]: [u64; 3], is_withheld: bool) {
@@ -266,6 +281,12 @@ impl Metrics {
             self.families.objects.get_or_create(&labels).set(count(*objects));
             self.families.quarantined.get_or_create(&labels).set(count(*quarantined));
             self.families.fresh.get_or_create(&labels).set(i64::from(*is_fresh));
+        }
+        for vitals in &reading.worlds {
+            let labels = vec![("world", vitals.world.to_owned())];
+            self.families.world_blocked.get_or_create(&labels).set(i64::from(vitals.is_blocked));
+            let age = i64::try_from(vitals.age.as_secs()).unwrap_or(i64::MAX);
+            self.families.world_age.get_or_create(&labels).set(age);
         }
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)

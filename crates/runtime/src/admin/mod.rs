@@ -27,6 +27,7 @@ use crate::handlers::Activities;
 use crate::inbox::Inbox;
 use crate::journal::Journal;
 use crate::metrics::{Metrics, Reading};
+use crate::world::Vital;
 
 /// Connections at a time: a scraper, a kubelet, a few people.
 const CONNECTIONS_MAX: usize = 64;
@@ -37,6 +38,7 @@ pub(crate) struct Board {
     journal: Journal,
     caches: Caches,
     controllers: Vec<Shown>,
+    worlds: Vec<Arc<dyn Vital>>,
     probes: Option<Probes>,
     missing_rights: Mutex<Vec<String>>,
 }
@@ -83,6 +85,7 @@ impl Board {
             journal: ground.journal.clone(),
             caches: ground.caches.clone(),
             controllers: parts.iter().map(shown).collect(),
+            worlds: parts.iter().flat_map(|part| part.worlds.clone()).collect(),
             probes: Some(Probes { ground: ground.clone(), activities }),
             missing_rights: Mutex::default(),
         })
@@ -154,6 +157,7 @@ impl Board {
             let quarantined = cache.quarantined().into_iter();
             lines.extend(quarantined.map(|(key, error)| format!("[!] {key} does not decode: {error}\n")));
         }
+        lines.extend(self.worlds.iter().map(|world| world.vitals().line()));
         let missing = self.missing_rights.lock().unwrap_or_else(PoisonError::into_inner);
         lines.extend(missing.iter().map(|lacking| format!("[!] this operator {lacking}\n")));
         Page::text(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, lines.concat())
@@ -166,7 +170,12 @@ impl Board {
             let is_fresh = freshness.is_synced && freshness.state == WatchState::Fresh;
             (cache.resource(), cache.len(), cache.quarantined().len(), is_fresh)
         });
-        Reading { queues: self.controllers.iter().map(queue).collect(), caches: caches.collect() }
+        let worlds = self.worlds.iter().map(|world| world.vitals());
+        Reading {
+            queues: self.controllers.iter().map(queue).collect(),
+            caches: caches.collect(),
+            worlds: worlds.collect(),
+        }
     }
 }
 
@@ -270,6 +279,7 @@ mod tests {
                 journal,
                 caches,
                 controllers: Vec::new(),
+                worlds: Vec::new(),
                 probes: None,
                 missing_rights: Mutex::default(),
             },

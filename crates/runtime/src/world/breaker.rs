@@ -1,5 +1,9 @@
-//! The circuit breaker, sans I/O: after some failures in a row nothing is sent but one probe at a time, so an outage
+//! The circuit breaker, sans I/O: calls of objects that fail one after the other raise a suspicion, and a probe tells
+//! whether it is the API or the objects. If the probe fails too, nothing is sent but one probe at a time, so an outage
 //! costs a call every minute or two and not a retry per object.
+//!
+//! **Invariant:** only a probe confirms an outage and only a probe ends it: objects that can never succeed cannot stop
+//! the others (`tests/it/world/outages.rs`).
 
 use std::time::Duration;
 
@@ -16,13 +20,18 @@ pub(super) struct Breaker {
 
 #[derive(Debug)]
 enum State {
-    Closed { failures: u32 },
+    /// Failures in a row. Until `vouched` they do not count: a probe has just shown that they are the objects' own.
+    Closed { failures: u32, vouched: Option<Instant> },
+    /// Too many in a row: a probe shall tell why, at once.
+    Suspected { since: Instant },
+    /// A probe failed, too.
     Open { probe_at: Instant, pause: Duration },
 }
 
 impl Breaker {
     pub(super) fn new(failures_max: u32, probe: Duration, probe_max: Duration) -> Self {
-        Self { failures_max: failures_max.max(1), probe, probe_max, state: State::Closed { failures: 0 } }
+        let state = State::Closed { failures: 0, vouched: None };
+        Self { failures_max: failures_max.max(1), probe, probe_max, state }
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -33,25 +42,51 @@ impl Breaker {
     pub(super) fn probe_at(&self) -> Option<Instant> {
         match self.state {
             State::Closed { .. } => None,
+            State::Suspected { since } => Some(since),
             State::Open { probe_at, .. } => Some(probe_at),
         }
     }
 
+    /// A call of an object had an answer.
     pub(super) fn succeeded(&mut self) {
-        self.state = State::Closed { failures: 0 };
+        if let State::Closed { failures, .. } = &mut self.state {
+            *failures = 0;
+        }
     }
 
-    pub(super) fn failed(&mut self, now: Instant) {
-        let open = |pause: Duration| State::Open { probe_at: now + pause, pause };
-        self.state = match self.state {
-            State::Closed { failures } if failures + 1 < self.failures_max => {
-                State::Closed { failures: failures + 1 }
-            }
-            State::Closed { .. } => open(self.probe),
-            // Calls that were under way when it opened fail late: they must not push the probe away.
-            State::Open { probe_at, pause } if now < probe_at => State::Open { probe_at, pause },
-            State::Open { pause, .. } => open((pause * 2).min(self.probe_max)),
+    /// A call of an object had none. Tells whether that raised the suspicion.
+    pub(super) fn failed(&mut self, now: Instant) -> bool {
+        let State::Closed { failures, vouched } = &mut self.state else { return false };
+        if vouched.is_some_and(|until| now < until) {
+            return false;
+        }
+        *failures += 1;
+        let is_enough = *failures >= self.failures_max;
+        if is_enough {
+            self.state = State::Suspected { since: now };
+        }
+        is_enough
+    }
+
+    /// The API answered a probe.
+    pub(super) fn probe_succeeded(&mut self, now: Instant) {
+        let vouched = match self.state {
+            State::Closed { vouched, .. } => vouched,
+            // One probe in this time: objects that always fail must not turn into a stream of lists.
+            State::Suspected { .. } => Some(now + self.probe),
+            State::Open { .. } => None,
         };
+        self.state = State::Closed { failures: 0, vouched };
+    }
+
+    /// A probe had no answer. By itself, without failing objects, it stops nobody.
+    pub(super) fn probe_failed(&mut self, now: Instant) {
+        let pause = match self.state {
+            State::Closed { .. } => return,
+            State::Suspected { .. } => self.probe,
+            State::Open { pause, .. } => (pause * 2).min(self.probe_max),
+        };
+        self.state = State::Open { probe_at: now + pause, pause };
     }
 }
 
@@ -59,26 +94,50 @@ impl Breaker {
 mod tests {
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn breaker() -> Breaker {
+        Breaker::new(3, 5 * SECOND, 12 * SECOND)
+    }
+
     #[test]
-    fn it_opens_after_failures_in_a_row_and_closes_with_a_probe() {
-        let second = Duration::from_secs(1);
+    fn failures_in_a_row_raise_a_suspicion_and_a_probe_confirms_it() {
         let start = Instant::now();
-        let mut breaker = Breaker::new(3, 5 * second, 12 * second);
+        let mut breaker = breaker();
         breaker.failed(start);
         breaker.succeeded(); // The count starts again.
-        let is_closed = [0, 1, 2].map(|at| {
-            breaker.failed(start + at * second);
-            breaker.is_closed()
-        });
-        assert_eq!(is_closed, [true, true, false]);
-        assert_eq!(breaker.probe_at(), Some(start + 7 * second));
-        breaker.failed(start + 3 * second);
-        assert_eq!(breaker.probe_at(), Some(start + 7 * second), "a late answer moves nothing");
-        breaker.failed(start + 7 * second);
-        assert_eq!(breaker.probe_at(), Some(start + 17 * second), "twice the pause");
-        breaker.failed(start + 17 * second);
-        assert_eq!(breaker.probe_at(), Some(start + 29 * second), "never more than the longest");
-        breaker.succeeded();
+        let is_raised = [0, 1, 2, 3].map(|at| breaker.failed(start + at * SECOND));
+        assert_eq!(is_raised, [false, false, true, false], "once");
+        assert_eq!(breaker.probe_at(), Some(start + 2 * SECOND), "at once");
+        let mut probe = |at: u32, next: u32| {
+            breaker.probe_failed(start + at * SECOND);
+            assert!(!breaker.failed(start + at * SECOND), "a late answer moves nothing");
+            breaker.succeeded();
+            assert_eq!(breaker.probe_at(), Some(start + next * SECOND));
+        };
+        probe(2, 7);
+        probe(7, 17); // Twice the pause.
+        probe(17, 29); // Never more than the longest.
+        breaker.probe_succeeded(start + 29 * SECOND);
+        assert!(breaker.is_closed());
+    }
+
+    #[test]
+    fn a_probe_that_succeeds_vouches_for_the_api_for_a_while() {
+        let start = Instant::now();
+        let mut breaker = breaker();
+        let mut fail = |at: u32| (0..3).any(|_| breaker.failed(start + at * SECOND));
+        assert!(fail(0));
+        breaker.probe_succeeded(start);
+        let mut fail = |at: u32| (0..3).any(|_| breaker.failed(start + at * SECOND));
+        assert!(!fail(4), "these are the objects' own");
+        assert!(fail(5), "and then it is asked again");
+    }
+
+    #[test]
+    fn a_list_that_fails_stops_nobody() {
+        let mut breaker = breaker();
+        (0..9).for_each(|_| breaker.probe_failed(Instant::now()));
         assert!(breaker.is_closed());
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::contract::World;
+use super::contract::{Answer, World};
 use super::decide::{Claim, Owner};
 use super::gate::{Gate, Stopped};
 use super::leaks::{Pace, Suspicion};
@@ -22,9 +23,11 @@ use super::mark::Mark;
 use super::policy::{Ownership, Policy, Use};
 use super::record::Records;
 use super::survey::Finding;
+use super::vitals::Passes;
 use crate::cache::{Cache, Index};
+use crate::engine::words_of;
 use crate::error::Error;
-use crate::fault::Result;
+use crate::fault::{Fault, Result};
 use crate::ground::Ground;
 use crate::kind::{key, key_of};
 
@@ -40,6 +43,7 @@ pub(super) struct Desk<W: World> {
     pub(super) records: Option<Records>,
     /// Asks the patrol for a full pass.
     pub(super) wake: Notify,
+    pub(super) passes: Passes,
     wants: Index<W::Kind, String>,
     pace: Mutex<Pace>,
 }
@@ -66,6 +70,7 @@ impl<W: World> Desk<W> {
             cache,
             records,
             wake: Notify::new(),
+            passes: Passes::new(),
             wants,
             pace: Mutex::default(),
         }
@@ -82,7 +87,8 @@ impl<W: World> Desk<W> {
 
     /// What the object wants, by the names the things have outside.
     pub(super) fn wanted(&self, object: &W::Kind) -> Result<BTreeMap<String, W::Want>> {
-        let wanted = self.world.want(object)?;
+        let wanted = catch_unwind(AssertUnwindSafe(|| self.world.want(object)));
+        let wanted = wanted.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic))))?;
         let prefix = prefix_of(&self.policy.ownership);
         if prefix.is_empty() {
             return Ok(wanted);
@@ -133,8 +139,16 @@ impl<W: World> Desk<W> {
         if spec.made || spec.intents().any(is_it) { Claim::Ours(Some(owner)) } else { Claim::Doubtful(owner) }
     }
 
-    /// What a listed thing means.
+    /// What a listed thing means. One that makes the world's code panic is left to the objects that want it, whose
+    /// failure it then is.
     pub(super) fn look(&self, name: &str, have: &W::Have) -> Finding {
+        catch_unwind(AssertUnwindSafe(|| self.look_at(name, have))).unwrap_or_else(|panic| {
+            tracing::error!(world = W::NAME, name, why = words_of(&*panic), "a thing cannot be judged");
+            Finding::Suspect(self.wishers(name))
+        })
+    }
+
+    fn look_at(&self, name: &str, have: &W::Have) -> Finding {
         let claim = self.claim(name, have);
         let claimants = self.claimants(name);
         if claimants.is_empty() {
@@ -165,8 +179,7 @@ impl<W: World> Desk<W> {
             Claim::Ours(Some(owner)) if self.is_missing(&owner) => Finding::Leak(Suspicion::OwnerGone(owner)),
             Claim::Ours(Some(owner)) => match self.cache.get(&owner.key) {
                 Some(object) if object.meta().deletion_timestamp.is_some() => Finding::Kept,
-                // It is there and no longer wants this.
-                _ => Finding::Suspect(vec![owner.key]),
+                _ => Finding::Unlisted(owner.key),
             },
             // The last who wanted it is on its way out, and its cleanup takes the thing along.
             Claim::Ours(None) if !self.wishers(name).is_empty() => Finding::Kept,
@@ -197,13 +210,24 @@ impl<W: World> Desk<W> {
     }
 
     /// Refuses to act for an object that this process may not act for.
-    pub(super) fn admitted(&self, object: &Key, name: &str) -> std::result::Result<(), Stopped> {
+    pub(super) fn admitted(&self, object: &Key, name: &str) -> std::result::Result<(), Error> {
         if self.ground.fence.admits(object) {
             return Ok(());
         }
         let target = Self::target(name);
         self.note(object, Verb::Update, name, WriteOutcome::Fenced);
-        Err(Error::Fenced { target }.into())
+        Err(Error::Fenced { target })
+    }
+
+    /// Sends a write outside for this object, if this process may still act for it when the write's turn has come.
+    pub(super) async fn write(
+        &self,
+        (object, verb, name): (&Key, Verb, &str),
+        call: impl Future<Output = Answer<()>>,
+    ) -> std::result::Result<(), Stopped> {
+        let admitted = || self.admitted(object, name).map_err(Stopped::Cluster);
+        let answer = self.gate.write(admitted, call).await;
+        self.noting(object, verb, name, answer)
     }
 
     /// The thing as the journal names it.
@@ -218,7 +242,7 @@ impl<W: World> Desk<W> {
     }
 
     /// Notes what came of a write outside.
-    pub(super) fn noting(
+    fn noting(
         &self,
         object: &Key,
         verb: Verb,
@@ -230,7 +254,7 @@ impl<W: World> Desk<W> {
             Err(Stopped::Failed(failure)) => {
                 self.note(object, verb, name, WriteOutcome::Failed { error: failure.to_string() });
             }
-            Err(Stopped::Blocked | Stopped::Cluster(_)) => {}
+            Err(Stopped::Blocked(_) | Stopped::Cluster(_)) => {}
         }
         answer
     }

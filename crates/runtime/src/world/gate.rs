@@ -1,12 +1,13 @@
 //! The one door to the outside: rate limit, calls in flight, time limit and circuit breaker around every call.
 //!
 //! **Invariant:** while the breaker is open only the patrol's probe passes; every other call is turned away without
-//! being sent and its object is parked until the breaker closes (`tests/it/world/outages.rs`).
+//! being sent and its object is parked until the breaker closes (`tests/it/world/outages.rs`). Whoever acts for an
+//! object asks for its right to do so at the last moment, after all waiting (`tests/it/world/fencing.rs`).
 
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::breaker::Breaker;
@@ -20,8 +21,8 @@ use crate::fault::Fault;
 /// Why a step outside was not taken.
 #[derive(Debug)]
 pub(super) enum Stopped {
-    /// The breaker is open: nothing was sent.
-    Blocked,
+    /// The breaker is open, for this reason: nothing was sent.
+    Blocked(String),
     /// It was sent and failed.
     Failed(Failure),
     /// The cluster's side of the step failed: the intent could not be written, the lease is lost.
@@ -37,7 +38,7 @@ impl From<Error> for Stopped {
 impl From<Stopped> for Fault {
     fn from(stopped: Stopped) -> Self {
         match stopped {
-            Stopped::Blocked => "the API outside does not answer".into(),
+            Stopped::Blocked(why) => why.into(),
             Stopped::Failed(failure) => failure.into(),
             Stopped::Cluster(error) => error.into(),
         }
@@ -49,11 +50,15 @@ pub(super) struct Gate {
     limits: Limits,
     books: Mutex<Books>,
     slots: Semaphore,
+    /// Asks the patrol whether it is the API that fails or only some objects.
+    suspicion: Notify,
 }
 
 struct Books {
     breaker: Breaker,
     bucket: Bucket,
+    /// What the last call without an answer said.
+    failure: String,
 }
 
 impl Gate {
@@ -61,26 +66,50 @@ impl Gate {
         let breaker = Breaker::new(limits.failures, limits.probe, limits.probe_max);
         let bucket = Bucket::new(limits.per_second, limits.burst, Instant::now());
         let slots = Semaphore::new(limits.in_flight.max(1));
-        Self { limits, books: Mutex::new(Books { breaker, bucket }), slots }
+        let books = Books { breaker, bucket, failure: String::new() };
+        Self { limits, books: Mutex::new(books), slots, suspicion: Notify::new() }
     }
 
     /// Makes a call, unless the breaker is open.
     pub(super) async fn call<T>(&self, call: impl Future<Output = Answer<T>>) -> Result<T, Stopped> {
-        if !self.is_closed() {
-            return Err(Stopped::Blocked);
-        }
+        self.write(|| Ok(()), call).await
+    }
+
+    /// Makes a call, unless the breaker is open or, when its turn has come, `admitted` says no.
+    pub(super) async fn write<T>(
+        &self,
+        admitted: impl FnOnce() -> Result<(), Stopped>,
+        call: impl Future<Output = Answer<T>>,
+    ) -> Result<T, Stopped> {
+        self.passes()?;
         let _slot = self.turn().await;
         // It may have opened while this call waited for its turn.
-        if !self.is_closed() {
-            return Err(Stopped::Blocked);
-        }
-        self.send(call).await.map_err(Stopped::Failed)
+        self.passes()?;
+        admitted()?;
+        let answer = self.send(call).await;
+        self.learn(answer.as_ref().err());
+        answer.map_err(Stopped::Failed)
     }
 
     /// Makes a call also when the breaker is open: the patrol's, when the time of the probe has come.
     pub(super) async fn probe<T>(&self, call: impl Future<Output = Answer<T>>) -> Answer<T> {
         let _slot = self.turn().await;
-        self.send(call).await
+        let answer = self.send(call).await;
+        self.learn_from_probe(answer.as_ref().err());
+        answer
+    }
+
+    /// Waits until somebody must find out whether the API is well.
+    pub(super) async fn suspected(&self) {
+        self.suspicion.notified().await;
+    }
+
+    fn passes(&self) -> Result<(), Stopped> {
+        let books = self.books();
+        if books.breaker.is_closed() {
+            return Ok(());
+        }
+        Err(Stopped::Blocked(format!("the API outside does not answer: {}", books.failure)))
     }
 
     /// Waits for a free slot and for a token.
@@ -99,19 +128,33 @@ impl Gate {
             Ok(answer) => answer,
             Err(_) => Err(late()),
         };
-        self.learn(answer.as_ref().err());
+        if let Err(Failure::Busy(after)) = &answer {
+            self.books().bucket.pause(Instant::now() + *after);
+        }
         answer
     }
 
     fn learn(&self, failure: Option<&Failure>) {
-        let now = Instant::now();
         let mut books = self.books();
-        if let Some(Failure::Busy(after)) = failure {
-            books.bucket.pause(now + *after);
+        match failure.filter(|failure| failure.is_outage()) {
+            None => books.breaker.succeeded(),
+            Some(failure) => {
+                books.failure = failure.to_string();
+                if books.breaker.failed(Instant::now()) {
+                    self.suspicion.notify_one();
+                }
+            }
         }
-        match failure {
-            Some(failure) if failure.is_outage() => books.breaker.failed(now),
-            _ => books.breaker.succeeded(),
+    }
+
+    fn learn_from_probe(&self, failure: Option<&Failure>) {
+        let mut books = self.books();
+        match failure.filter(|failure| failure.is_outage()) {
+            None => books.breaker.probe_succeeded(Instant::now()),
+            Some(failure) => {
+                books.failure = failure.to_string();
+                books.breaker.probe_failed(Instant::now());
+            }
         }
     }
 

@@ -117,6 +117,7 @@ impl<W: World> Desk<W> {
         let Some(record) = records.of_owner(name, &owner.uid) else { return Ok(()) };
         let path = Path::new(OutsideRecord::url_path(&(), record.metadata.namespace.as_deref()));
         let key = key_of(&*record);
+        self.admitted(&owner.key, name)?;
         let request = path.delete(key.name(), &exactly(&record));
         let attempt = Attempt { verb: "delete", target: key.as_str() };
         match call::<Value>(&self.ground.client, attempt, request).await {
@@ -156,6 +157,7 @@ impl<W: World> Desk<W> {
         object: &W::Kind,
         spec: OutsideRecordSpec,
     ) -> Result<Intent, Error> {
+        self.admitted(&key_of(object), &spec.thing)?;
         let known = records.of(&spec.thing);
         let written = match &known {
             None => self.create_record(spec).await?,
@@ -205,6 +207,7 @@ impl<W: World> Desk<W> {
 
     async fn annotate(&self, object: &W::Kind, names: &BTreeMap<String, String>) -> Result<(), Error> {
         let key = key_of(object);
+        self.admitted(&key, "inventory")?;
         let newest = self.cache.get(&key);
         let meta = newest.as_deref().unwrap_or(object).meta();
         let value = if names.is_empty() { Value::Null } else { json!(json!(names).to_string()) };

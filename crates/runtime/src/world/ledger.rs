@@ -18,6 +18,8 @@ struct Books {
     parked: BTreeSet<Key>,
     /// Intents whose time is yet to come: by object and thing, that time and when we first saw it.
     sighted: HashMap<Key, HashMap<String, (String, Instant)>>,
+    /// Counts the doubts, so that one which arises during a look is not overruled by it.
+    doubts: u64,
 }
 
 #[derive(Default)]
@@ -28,6 +30,8 @@ struct Account {
     agreed: Option<u64>,
     /// They were found to agree and nothing has cast doubt on it since.
     is_certain: bool,
+    /// The number of the last doubt about it.
+    doubt: u64,
     /// The drift that was reported and left as it is.
     told: Vec<String>,
 }
@@ -70,12 +74,27 @@ impl Ledger {
         self.books().accounts.get(key).map(|account| account.seen.clone()).unwrap_or_default()
     }
 
-    /// All agree with this; these names were seen.
-    pub(super) fn agree(&self, key: Key, wanted: u64, seen: Vec<String>) {
+    /// The number of doubts so far: what a look that begins now may overrule.
+    pub(super) fn doubts(&self) -> u64 {
+        self.books().doubts
+    }
+
+    /// All agree with this, by a look that began at that number of doubts; these names were seen.
+    pub(super) fn agree(&self, key: Key, wanted: u64, seen: Vec<String>, since: u64) {
         let seen = Sighting::now(seen);
-        self.books()
-            .accounts
-            .insert(key, Account { seen, agreed: Some(wanted), is_certain: true, told: vec![] });
+        let mut books = self.books();
+        let doubt = books.accounts.get(&key).map_or(0, |account| account.doubt);
+        let is_certain = doubt <= since;
+        books.accounts.insert(key, Account { seen, agreed: Some(wanted), is_certain, doubt, told: vec![] });
+    }
+
+    /// This object's mark is on a thing that it neither wants nor has in its inventory.
+    pub(super) fn spot(&self, key: Key, name: String) {
+        let mut books = self.books();
+        let names = &mut books.accounts.entry(key).or_default().seen.names;
+        if !names.contains(&name) {
+            names.push(name);
+        }
     }
 
     /// Not all agree; these names were seen. What was agreed before is remembered.
@@ -88,9 +107,12 @@ impl Ledger {
 
     /// There is reason to look again.
     pub(super) fn doubt(&self, key: &Key) {
-        if let Some(account) = self.books().accounts.get_mut(key) {
-            account.is_certain = false;
-        }
+        let mut books = self.books();
+        books.doubts += 1;
+        let doubt = books.doubts;
+        let account = books.accounts.entry(key.clone()).or_default();
+        account.is_certain = false;
+        account.doubt = doubt;
     }
 
     /// Is this drift news? It is told once, until things agree again.
@@ -154,7 +176,7 @@ mod tests {
         let ledger = Ledger::default();
         let key = Key::new("demo.dev", "shapes", "a", "x");
         assert!(!ledger.seen(&key).is_since("x", Duration::MAX));
-        ledger.agree(key.clone(), 1, vec!["x".into()]);
+        ledger.agree(key.clone(), 1, vec!["x".into()], 0);
         tokio::time::advance(Duration::from_secs(10)).await;
         let seen = ledger.seen(&key);
         assert!(seen.is_since("x", Duration::from_secs(11)), "intended, then seen");
@@ -170,16 +192,28 @@ mod tests {
         let ledger = Ledger::default();
         let key = Key::new("demo.dev", "shapes", "a", "x");
         assert!(!ledger.agreed(&key, 1));
-        ledger.agree(key.clone(), 1, vec!["x".into()]);
+        ledger.agree(key.clone(), 1, vec!["x".into()], 0);
         assert!(ledger.is_certain(&key, 1) && !ledger.is_certain(&key, 2));
         ledger.doubt(&key);
         assert!(!ledger.is_certain(&key, 1) && ledger.agreed(&key, 1), "a difference now is drift");
         ledger.disagree(key.clone(), vec![]);
         assert!(ledger.agreed(&key, 1) && ledger.seen(&key).names.is_empty());
         assert!(ledger.tell(&key, "x is red") && !ledger.tell(&key, "x is red"));
-        ledger.agree(key.clone(), 1, vec![]);
+        ledger.agree(key.clone(), 1, vec![], ledger.doubts());
         assert!(ledger.tell(&key, "x is red"), "it happened again");
         ledger.forget(&key);
         assert!(!ledger.agreed(&key, 1));
+    }
+
+    #[test]
+    fn a_doubt_during_a_look_outlives_it() {
+        let ledger = Ledger::default();
+        let key = Key::new("demo.dev", "shapes", "a", "x");
+        let before = ledger.doubts();
+        ledger.doubt(&key);
+        ledger.agree(key.clone(), 1, vec![], before);
+        assert!(ledger.agreed(&key, 1) && !ledger.is_certain(&key, 1));
+        ledger.agree(key.clone(), 1, vec![], ledger.doubts());
+        assert!(ledger.is_certain(&key, 1), "the next look settles it");
     }
 }

@@ -34,6 +34,7 @@ mod record;
 mod survey;
 mod sweep;
 mod tally;
+mod vitals;
 
 pub use contract::{Answer, Change, Page, Push, World};
 pub use difference::{Difference, compare};
@@ -42,3 +43,4 @@ pub use mark::{Mark, NotAMark};
 pub use outside::Outside;
 pub use policy::{Drift, Limits, Ownership, Sweep, Use};
 pub use record::{OutsideRecord, OutsideRecordSpec};
+pub(crate) use vitals::{Vital, Vitals};

@@ -137,6 +137,7 @@ impl<W: World> Part for Complete<W> {
         let mut assembled = control.0.assemble(ground, grace);
         let (patrol, freshness) = Patrol::new(desk.clone(), assembled.inbox.clone());
         assembled.freshness.push(freshness);
+        assembled.worlds.push(desk.clone());
         if let Some(records) = &desk.records {
             assembled.freshness.push(records.cache.watch_freshness());
         }

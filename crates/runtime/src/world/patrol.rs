@@ -1,22 +1,27 @@
 //! The patrol: a full pass at start, then periodically and when pushed. One list of everything outside finds what
 //! drifted, what vanished and what leaked; objects concerned are put into the queue, leaks go to the sweep.
 //!
-//! While the outside does not answer the patrol's list is the probe, and the only call that is made.
+//! While the outside does not answer the patrol's list is the probe, and the only call that is made. A panic of the
+//! world's code ends the pass and not the patrol (`tests/it/world/panics.rs`).
 
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use homeostat_core::journal::{Cause, Entry, WatchState};
 use kube::Resource;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::contract::{Answer, World};
+use super::contract::{Answer, Page, World};
 use super::desk::{Desk, fingerprint};
 use super::failure::Failure;
 use super::leaks::Leaks;
 use super::survey::Survey;
 use crate::cache::Freshness;
+use crate::engine::words_of;
 use crate::inbox::Inbox;
 use crate::kind::key_of;
 use crate::queue::{Backoff, Urgency};
@@ -47,13 +52,35 @@ impl<W: World> Patrol<W> {
         loop {
             self.led().await;
             let next = self.pass().await;
-            let asked = async {
-                self.desk.wake.notified().await;
-                tokio::time::sleep(GAP).await;
-            };
+            self.wait(next).await;
+        }
+    }
+
+    /// Waits until the next pass is due, or somebody asks for one; and finds out meanwhile, when calls of objects fail,
+    /// whether it is the outside.
+    async fn wait(&mut self, mut next: Instant) {
+        loop {
+            let desk = self.desk.clone();
             tokio::select! {
-                () = tokio::time::sleep_until(next) => {}
-                () = asked, if self.desk.gate.is_closed() => {}
+                () = tokio::time::sleep_until(next) => return,
+                () = desk.wake.notified(), if desk.gate.is_closed() => next = next.min(Instant::now() + GAP),
+                () = desk.gate.suspected() => next = self.confirm(next).await,
+            }
+        }
+    }
+
+    /// Some calls of objects failed in a row: one page of the list tells whether others would fail, too. Returns when
+    /// the next pass is due.
+    async fn confirm(&mut self, next: Instant) -> Instant {
+        if self.desk.gate.is_closed() {
+            return next;
+        }
+        let answer = AssertUnwindSafe(self.page(None)).catch_unwind().await;
+        match answer.unwrap_or_else(|panic| Err(Failure::from(words_of(&*panic)))) {
+            Err(failure) if !self.desk.gate.is_closed() => self.failed(&failure),
+            _ => {
+                tracing::info!(world = W::NAME, "calls for some objects fail, but the outside answers");
+                next
             }
         }
     }
@@ -79,59 +106,88 @@ impl<W: World> Patrol<W> {
 
     /// One pass; returns when the next is due.
     async fn pass(&mut self) -> Instant {
-        match self.survey().await {
-            Ok(survey) => {
+        let since = self.desk.ledger.doubts();
+        let whole = async {
+            let survey = self.survey().await?;
+            self.set_state(WatchState::Fresh);
+            self.finish(survey, since).await;
+            Ok::<(), Failure>(())
+        };
+        let ended = AssertUnwindSafe(whole).catch_unwind().await;
+        match ended.unwrap_or_else(|panic| Err(Failure::from(words_of(&*panic)))) {
+            Ok(()) => {
+                if self.failures > 0 {
+                    tracing::warn!(world = W::NAME, tries = self.failures, "the outside answers again");
+                }
                 self.failures = 0;
-                self.set_state(WatchState::Fresh);
-                self.finish(survey).await;
+                self.desk.passes.ended();
                 let poll = self.desk.policy.poll;
                 // A tenth of jitter, so that the operators of a fleet do not list together.
                 Instant::now() + poll + poll.mul_f64(self.desk.ground.entropy.unit() / 10.0)
             }
-            Err(failure) => {
-                self.failures = self.failures.saturating_add(1);
-                let next = self.desk.gate.probe_at().unwrap_or_else(|| Instant::now() + self.pause());
-                let retry = next.saturating_duration_since(Instant::now());
-                tracing::warn!(world = W::NAME, error = %failure, ?retry, "the outside does not answer");
-                self.set_state(WatchState::Failing { error: failure.to_string(), retry });
-                next
-            }
+            Err(failure) => self.failed(&failure),
         }
     }
 
+    /// Tells everybody that the outside could not be listed; returns when to try again.
+    fn failed(&mut self, failure: &Failure) -> Instant {
+        self.failures = self.failures.saturating_add(1);
+        let next = self.desk.gate.probe_at().unwrap_or_else(|| Instant::now() + self.pause());
+        let retry = next.saturating_duration_since(Instant::now());
+        let is_blocked = !self.desk.gate.is_closed();
+        tracing::warn!(world = W::NAME, error = %failure, ?retry, is_blocked, "the outside does not answer");
+        self.desk.passes.failed(failure.to_string());
+        self.set_state(WatchState::Failing { error: failure.to_string(), retry });
+        next
+    }
+
+    /// Between tries of a list that fails while other calls pass.
     fn pause(&self) -> Duration {
-        Backoff::exponential(GAP, self.desk.policy.poll).delay(self.failures, &self.desk.ground.entropy)
+        let most = self.desk.policy.poll.min(self.desk.policy.limits.probe_max).max(GAP);
+        Backoff::exponential(GAP, most).delay(self.failures, &self.desk.ground.entropy)
+    }
+
+    /// One page of the list, which is also the probe: if the outside answers, whoever waited for that may go on.
+    async fn page(&self, from: Option<&str>) -> Answer<Page<W::Have>> {
+        let answer = self.desk.gate.probe(self.desk.world.list(from)).await;
+        if self.desk.gate.is_closed() {
+            self.unpark();
+        }
+        answer
     }
 
     /// Lists everything outside, judging each thing as it comes.
     async fn survey(&self) -> Answer<Survey> {
         let mut survey = Survey::default();
-        let mut from = None;
+        let (mut from, mut pages) = (None::<String>, HashSet::new());
         loop {
-            let page = self.desk.gate.probe(self.desk.world.list(from.as_deref())).await?;
-            self.unpark();
+            let page = self.page(from.as_deref()).await?;
             for (name, have) in page.things {
                 let finding = self.desk.look(&name, &have);
                 survey.note(name, finding);
             }
-            match page.next {
-                None => return Ok(survey),
-                next if next == from => return Err(Failure::from("the list does not get on")),
-                next => from = next,
+            let Some(next) = page.next else { return Ok(survey) };
+            if !pages.insert(next.clone()) {
+                return Err(Failure::from("the list does not get on: its pages go round in a circle"));
             }
+            from = Some(next);
             // Other tasks of this thread come first: a large list is never urgent.
             tokio::task::yield_now().await;
         }
     }
 
-    async fn finish(&mut self, mut survey: Survey) {
+    /// What follows from a list that was begun when the ledger had this many doubts.
+    async fn finish(&mut self, mut survey: Survey, since: u64) {
         let mut is_certain = self.desk.cache.quarantined().is_empty();
         for object in self.desk.cache.list() {
-            is_certain &= self.settle(&object, &mut survey);
+            is_certain &= self.settle(&object, &mut survey, since);
         }
         self.add_dangling(&mut survey);
         if !is_certain {
             survey.spare_unwanted();
+        }
+        for (key, thing) in std::mem::take(&mut survey.unlisted) {
+            self.desk.ledger.spot(key, thing);
         }
         for key in &survey.suspects {
             self.desk.ledger.doubt(key);
@@ -154,7 +210,7 @@ impl<W: World> Patrol<W> {
     }
 
     /// Settles the account of one object; tells whether its wishes are known.
-    fn settle(&self, object: &Arc<W::Kind>, survey: &mut Survey) -> bool {
+    fn settle(&self, object: &Arc<W::Kind>, survey: &mut Survey, since: u64) -> bool {
         if object.meta().deletion_timestamp.is_some() {
             return true;
         }
@@ -162,7 +218,7 @@ impl<W: World> Patrol<W> {
         let key = key_of(&**object);
         if survey.is_settled(&key, wanted.len()) {
             let print = fingerprint(&wanted);
-            self.desk.ledger.agree(key, print, wanted.into_keys().collect());
+            self.desk.ledger.agree(key, print, wanted.into_keys().collect(), since);
         }
         true
     }

@@ -1,15 +1,17 @@
 //! What the outside tells by itself: a change of a thing puts the objects that want it into the queue. The stream is
-//! opened again when it ends, and a full pass follows, because nobody knows what it would have told.
+//! opened again when it ends or panics, and a full pass follows, because nobody knows what it would have told.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
 use homeostat_core::journal::Cause;
 
 use super::contract::{Answer, Push, World};
 use super::desk::Desk;
+use crate::engine::words_of;
 use crate::inbox::Inbox;
 use crate::queue::{Backoff, Urgency};
 
@@ -19,8 +21,18 @@ const REOPEN: Backoff = Backoff::exponential(Duration::from_secs(1), Duration::f
 /// Listens until dropped; ends at once when the world tells nothing.
 pub(super) async fn listen<W: World>(desk: Arc<Desk<W>>, inbox: Inbox) {
     let mut failures = 0;
-    while let Some(stream) = desk.world.watch() {
-        failures = if heed(&desk, &inbox, stream).await { 1 } else { failures + 1 };
+    loop {
+        let heeded = async {
+            let stream = desk.world.watch()?;
+            Some(heed(&desk, &inbox, stream).await)
+        };
+        let heeded = AssertUnwindSafe(heeded).catch_unwind().await;
+        let has_told = heeded.unwrap_or_else(|panic| {
+            tracing::error!(world = W::NAME, why = words_of(&*panic), "the stream of changes panicked");
+            Some(false)
+        });
+        let Some(has_told) = has_told else { return };
+        failures = if has_told { 1 } else { failures + 1 };
         tokio::time::sleep(REOPEN.delay(failures, &desk.ground.entropy)).await;
         desk.wake.notify_one();
     }

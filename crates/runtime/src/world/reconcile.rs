@@ -22,7 +22,7 @@ use super::gate::Stopped;
 use super::inventory::Intent;
 use super::ledger::Sighting;
 use super::policy::Ownership;
-use super::tally::{SYNCED, State, Sum, Tally, in_sync};
+use super::tally::{DRIFTED, SYNCED, State, Sum, Tally, UNAVAILABLE, in_sync};
 use crate::action::Action;
 use crate::context::Context;
 use crate::events::Severity;
@@ -62,6 +62,7 @@ impl<W: World> Hand<W> {
 
     /// Makes the outside as the object wants it.
     pub(super) async fn reconcile(self) -> Result<Action> {
+        let since = self.desk.ledger.doubts();
         let wanted = self.desk.wanted(&self.object)?;
         let print = fingerprint(&wanted);
         let inventory = self.desk.inventory(&self.object);
@@ -73,7 +74,7 @@ impl<W: World> Hand<W> {
         let was_synced = self.desk.ledger.agreed(&self.key, print) || says_synced(&*self.object);
         let seen_before = self.desk.ledger.seen(&self.key);
         let tally = self.round(Outset { wanted: &wanted, inventory, seen_before, was_synced }).await;
-        self.conclude(tally, print)
+        self.conclude(tally, print, since)
     }
 
     /// Removes everything the object has outside.
@@ -94,7 +95,7 @@ impl<W: World> Hand<W> {
             Sum::Again(after) => Ok(Action::requeue(after)),
             Sum::Stuck => Ok(Action::requeue(self.desk.policy.poll)),
             Sum::Blocked => Ok(self.park()),
-            Sum::Failed(stopped) => self.fail(stopped),
+            Sum::Failed(stopped) => Err(stopped.into()),
         }
     }
 
@@ -111,16 +112,20 @@ impl<W: World> Hand<W> {
         tally
     }
 
-    fn conclude(&self, tally: Tally, print: u64) -> Result<Action> {
+    fn conclude(&self, tally: Tally, print: u64, since: u64) -> Result<Action> {
         if let Some(condition) = tally.condition() {
             if condition.reason == "Conflict" {
                 self.cx.event(Severity::Warning, "Conflict", condition.message.clone());
             }
-            self.cx.condition(condition);
+            // That all was well before an outage is worth more than that it cannot be seen now: it tells drift from
+            // first sight, also after a restart.
+            if condition.reason != UNAVAILABLE || !says_synced(&*self.object) {
+                self.cx.condition(condition);
+            }
         }
         let (seen, sum) = tally.sum();
         if matches!(sum, Sum::Done) {
-            self.desk.ledger.agree(self.key.clone(), print, seen);
+            self.desk.ledger.agree(self.key.clone(), print, seen, since);
             return Ok(Action::await_change());
         }
         self.desk.ledger.disagree(self.key.clone(), seen);
@@ -129,21 +134,15 @@ impl<W: World> Hand<W> {
             Sum::Again(after) => Ok(Action::requeue(after)),
             Sum::Stuck => Ok(Action::requeue(self.desk.policy.poll)),
             Sum::Blocked => Ok(self.park()),
-            Sum::Failed(stopped) => self.fail(stopped),
+            // It keeps its own back-off, whoever's fault it was; if the outside is down, the retry is turned away.
+            Sum::Failed(stopped) => Err(stopped.into()),
         }
     }
 
-    /// A failure; one that opened the breaker waits with the others.
-    fn fail(&self, stopped: Stopped) -> Result<Action> {
-        match &stopped {
-            Stopped::Failed(failure) if failure.is_outage() && !self.desk.gate.is_closed() => Ok(self.park()),
-            _ => Err(stopped.into()),
-        }
-    }
-
+    /// Waits until the outside answers. If it does since we were turned away, nobody would bring us back.
     fn park(&self) -> Action {
         self.desk.ledger.park(self.key.clone());
-        Action::requeue(PARKED_MAX)
+        Action::requeue(if self.desk.gate.is_closed() { Duration::ZERO } else { PARKED_MAX })
     }
 
     /// One thing: look, decide, act.
@@ -230,12 +229,10 @@ impl<W: World> Hand<W> {
         if is_drift {
             self.report_drift(thing, "made again");
         }
-        self.desk.admitted(&self.key, thing.name)?;
         let intent = self.desk.intend(&self.object, thing.name, want).await?;
-        self.desk.admitted(&self.key, thing.name)?;
         let mark = self.desk.mark(&self.object);
-        let answer = self.desk.gate.call(self.desk.world.create(thing.name, want, &mark)).await;
-        match self.desk.noting(&self.key, Verb::Create, thing.name, answer) {
+        let create = self.desk.world.create(thing.name, want, &mark);
+        match self.desk.write((&self.key, Verb::Create, thing.name), create).await {
             Err(Stopped::Failed(Failure::Exists)) => return self.taken(thing.name, intent).await,
             answer => answer?,
         }
@@ -282,24 +279,21 @@ impl<W: World> Hand<W> {
 
     async fn send_update(&self, thing: &Thing<'_, W>) -> std::result::Result<(), Stopped> {
         let (Some(want), Some(have)) = (thing.want, thing.have) else { return Ok(()) };
-        self.desk.admitted(&self.key, thing.name)?;
         let mark = self.desk.mark(&self.object);
-        let change = Change { have, want, mark: &mark };
-        let answer = self.desk.gate.call(self.desk.world.update(thing.name, change)).await;
-        self.desk.noting(&self.key, Verb::Update, thing.name, answer)
+        let update = self.desk.world.update(thing.name, Change { have, want, mark: &mark });
+        self.desk.write((&self.key, Verb::Update, thing.name), update).await
     }
 
     async fn delete(&self, thing: &Thing<'_, W>) -> Outcome {
         let Some(have) = thing.have else { return Ok(State::Gone) };
-        self.desk.admitted(&self.key, thing.name)?;
         // Whoever deletes an object means it; that wishes vanish from many objects at once may be a mistake.
         if !self.is_cleanup
             && let Err(wait) = self.desk.pace()
         {
             return Ok(State::Waiting(wait));
         }
-        let answer = self.desk.gate.call(self.desk.world.delete(thing.name, have)).await;
-        self.desk.noting(&self.key, Verb::Delete, thing.name, answer)?;
+        let delete = self.desk.world.delete(thing.name, have);
+        self.desk.write((&self.key, Verb::Delete, thing.name), delete).await?;
         self.cx.event(Severity::Normal, "Deleted", format!("{} was removed", thing.name));
         // It may have been kept for an object that is gone, whose record nobody else removes.
         let former = self.desk.recorded_owner(thing.name).filter(|former| self.desk.is_missing(former));
@@ -356,14 +350,15 @@ impl<W: World> Thing<'_, W> {
     }
 }
 
-/// Does the status say that this generation was in sync? Then a difference is drift, also after a restart.
+/// Does the status say that this generation was in sync, or drifted from it? Then a difference is drift, also after a
+/// restart.
 fn says_synced<K: crate::kind::Kind>(object: &K) -> bool {
     let Some(generation) = object.meta().generation else { return false };
     let object = serde_json::to_value(object).unwrap_or_default();
     object["status"]["conditions"].as_array().is_some_and(|conditions| {
         conditions.iter().any(|condition| {
             condition["type"] == SYNCED
-                && condition["status"] == "True"
+                && (condition["status"] == "True" || condition["reason"] == DRIFTED)
                 && condition["observedGeneration"] == generation
         })
     })

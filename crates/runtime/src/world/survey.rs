@@ -14,6 +14,8 @@ pub(super) enum Finding {
     InSync(Key),
     /// Ours, or in the way of ours, and not as wanted: these objects must look.
     Suspect(Vec<Key>),
+    /// Kept for this object, which lives and does not want it.
+    Unlisted(Key),
     /// Ours and unwanted, or nobody's where all is ours.
     Leak(Suspicion),
     /// Ours, on its way out or not to be judged now.
@@ -29,6 +31,8 @@ pub(super) struct Survey {
     pub(super) owned: usize,
     in_sync: HashMap<Key, usize>,
     pub(super) suspects: BTreeSet<Key>,
+    /// Things that objects must be told of, because neither their wishes nor their inventories name them.
+    pub(super) unlisted: Vec<(Key, String)>,
     pub(super) leaks: BTreeMap<String, Suspicion>,
 }
 
@@ -40,6 +44,10 @@ impl Survey {
         match finding {
             Finding::InSync(key) => *self.in_sync.entry(key).or_default() += 1,
             Finding::Suspect(keys) => self.suspects.extend(keys),
+            Finding::Unlisted(key) => {
+                self.suspects.insert(key.clone());
+                self.unlisted.push((key, name));
+            }
             Finding::Leak(suspicion) => {
                 self.leaks.insert(name, suspicion);
             }

@@ -79,8 +79,7 @@ impl<W: World> Desk<W> {
         if self.pace().is_err() {
             return Ok(Removal::Later("as many as a minute may take were deleted"));
         }
-        let answer = self.gate.call(self.world.delete(name, &have)).await;
-        self.noting(&object, Verb::Delete, name, answer)?;
+        self.write((&object, Verb::Delete, name), self.world.delete(name, &have)).await?;
         tracing::info!(world = W::NAME, name, ?suspicion, "a leak was deleted");
         self.forget_gone(name, suspicion).await?;
         Ok(Removal::Deleted)

@@ -11,6 +11,12 @@ use crate::context::condition;
 /// The condition that says whether the outside is as the object wants it.
 pub(super) const SYNCED: &str = "Synced";
 
+/// The reason when others changed what was in sync, and it is left so.
+pub(super) const DRIFTED: &str = "Drifted";
+
+/// The reason when the outside did not answer.
+pub(super) const UNAVAILABLE: &str = "Unavailable";
+
 /// What came of one thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -69,7 +75,7 @@ impl Tally {
 
     /// Nothing more can be done in this run.
     pub(super) fn is_blocked(&self) -> bool {
-        matches!(self.failure, Some(Stopped::Blocked))
+        matches!(self.failure, Some(Stopped::Blocked(_)))
     }
 
     /// The condition to be written; none when nothing certain can be said.
@@ -77,14 +83,17 @@ impl Tally {
         let bad = |reason, message: String| Some(condition(SYNCED, false, reason, message));
         match &self.failure {
             Some(Stopped::Failed(Failure::Refused(error))) => return bad("Refused", error.to_string()),
-            // An outage is not written into every object: it says nothing about them.
-            Some(_) => return None,
+            Some(Stopped::Failed(failure @ (Failure::Unavailable(_) | Failure::Busy(_)))) => {
+                return bad(UNAVAILABLE, failure.to_string());
+            }
+            Some(Stopped::Blocked(why)) => return bad(UNAVAILABLE, why.clone()),
+            Some(Stopped::Failed(Failure::Exists) | Stopped::Cluster(_)) => return None,
             None => {}
         }
         if !self.conflicts.is_empty() {
             bad("Conflict", self.conflicts.join("; "))
         } else if !self.drifts.is_empty() {
-            bad("Drifted", self.drifts.join("; "))
+            bad(DRIFTED, self.drifts.join("; "))
         } else if self.waiting.is_some() {
             bad("Settling", "the outside may not show our last writes yet".to_owned())
         } else {
@@ -95,7 +104,7 @@ impl Tally {
     /// The names seen, and what follows.
     pub(super) fn sum(self) -> (Vec<String>, Sum) {
         let sum = match (self.failure, self.waiting) {
-            (Some(Stopped::Blocked), _) => Sum::Blocked,
+            (Some(Stopped::Blocked(_)), _) => Sum::Blocked,
             (Some(stopped), _) => Sum::Failed(stopped),
             (None, Some(after)) => Sum::Again(after),
             (None, None) if self.conflicts.is_empty() && self.drifts.is_empty() => Sum::Done,
@@ -135,10 +144,11 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_not_the_objects_fault() {
+    fn who_is_at_fault_is_told() {
         let mut tally = Tally::default();
-        tally.note("x", Err(Stopped::Blocked));
-        assert!(tally.is_blocked() && tally.condition().is_none());
+        tally.note("x", Err(Stopped::Blocked("the API outside does not answer: gone".into())));
+        assert!(tally.is_blocked());
+        assert_eq!(tally.condition().unwrap().reason, UNAVAILABLE);
         let mut tally = Tally::default();
         tally.note("x", Err(Stopped::Failed(Failure::refused("too red"))));
         assert_eq!(tally.condition().unwrap().message, "too red");

@@ -31,8 +31,8 @@ async fn an_outage_costs_one_probe_and_not_a_retry_per_object() {
         lab.patch::<Widget>(&format!("w{number}"), json!({"spec": {"size": 1}})).await;
     }
     lab.delete::<Widget>("w39").await;
-    let first = yard.calls().len();
-    assert!(first <= 5, "{first} calls until the breaker opened");
+    let first = yard.calls();
+    assert!(first.len() <= 6 && first.ends_with(&["list".to_owned()]), "{first:?} until the breaker opened");
     lab.pass(600).await;
     let probes = yard.calls();
     assert!(probes.len() <= 9, "{} probes in ten minutes", probes.len());
@@ -84,4 +84,100 @@ async fn the_rate_and_the_calls_in_flight_are_limited() {
     lab.pass(60).await;
     assert_eq!(yard.things().len(), 50);
     assert_eq!(yard.in_flight_max(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_that_objects_meet_is_told_and_ends_with_the_next_probe_whatever_the_poll() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let running = run(&mut lab, &yard, |outside| outside.poll(Duration::from_secs(3600))).await;
+    yard.switch(|switches| switches.is_down = true);
+    for number in 0..8 {
+        lab.widget(&format!("w{number}")).await;
+    }
+    for (name, why) in [("w0", "the yard is closed"), ("w7", OUTAGE)] {
+        let (status, reason, message) = synced(&lab, name).await;
+        assert_eq!((status.as_str(), reason.as_str(), message.as_str()), ("False", "Unavailable", why));
+    }
+    assert_eq!(running.metric("homeostat_world_breaker_open{world=\"yard\"}").await, 1);
+    let ready = running.page("/readyz").await;
+    assert!(ready.starts_with("HTTP/1.1 200") && ready.contains("[!] outside/yard was last seen"), "{ready}");
+    assert!(lab.has_logged("the outside does not answer"));
+    yard.switch(|switches| switches.is_down = false);
+    lab.pass(6).await;
+    assert_eq!(yard.things().len(), 8, "{:?}", yard.calls());
+    assert_eq!(running.metric("homeostat_world_breaker_open{world=\"yard\"}").await, 0);
+    assert!(running.page("/readyz").await.contains("[+] outside/yard ok"));
+    assert!(lab.has_logged("the outside answers again"));
+    assert_eq!(synced(&lab, "w7").await.0, "True");
+}
+
+const OUTAGE: &str = "the API outside does not answer: the yard is closed";
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_always_fail_do_not_stop_the_others() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    run(&mut lab, &yard, |outside| outside.poll(Duration::from_secs(3600))).await;
+    yard.switch(|switches| switches.broken = Some("bad"));
+    for number in 0..20 {
+        lab.widget(&format!("bad{number}")).await;
+    }
+    for minute in 0..5 {
+        let good = format!("good{minute}");
+        lab.widget(&good).await;
+        assert_eq!(yard.things().len(), minute + 1, "{good} was made at once");
+        assert_eq!(synced(&lab, &good).await.0, "True");
+        lab.pass(60).await;
+    }
+    let (_, reason, message) = synced(&lab, "bad0").await;
+    assert_eq!((reason.as_str(), message.as_str()), ("Unavailable", "the yard is closed"));
+    let calls = yard.calls();
+    let (lists, tries) = (|call: &&String| *call == "list", |call: &&String| *call == "get bad0");
+    let (lists, tries) = (calls.iter().filter(lists).count(), calls.iter().filter(tries).count());
+    assert!(lists <= 60, "{lists} lists in five minutes, one in five seconds at the most");
+    assert!(tries <= 20, "{tries} tries of one object in five minutes: it keeps its own back-off");
+    yard.switch(|switches| switches.broken = None);
+    lab.pass(600).await;
+    assert_eq!(yard.things().len(), 25);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_is_told_and_stops_nobody() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let running = run(&mut lab, &yard, |outside| outside).await;
+    yard.switch(|switches| switches.is_unlistable = true);
+    lab.pass(600).await;
+    lab.widget("w").await;
+    assert_eq!(yard.things(), ["w=0"]);
+    assert!(running.metric("homeostat_world_pass_age_seconds{world=\"yard\"}").await >= 590);
+    assert!(running.metric("homeostat_watch_failures_total{resource=\"outside/yard\"}").await >= 5);
+    let ready = running.page("/readyz").await;
+    assert!(ready.contains("s ago: the yard is closed"), "{ready}");
+    yard.switch(|switches| switches.is_unlistable = false);
+    lab.pass(130).await;
+    assert!(running.metric("homeostat_world_pass_age_seconds{world=\"yard\"}").await < 130);
+    assert!(running.page("/readyz").await.contains("[+] outside/yard ok"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_goes_round_in_a_circle_is_left() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let running = run(&mut lab, &yard, |outside| outside).await;
+    yard.switch(|switches| switches.is_circular = true);
+    lab.pass(70).await;
+    assert!(running.page("/readyz").await.contains("go round in a circle"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_a_pause_gets_it() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    run(&mut lab, &yard, |outside| outside.poll(Duration::from_secs(3600))).await;
+    yard.switch(|switches| switches.busy = Some(Duration::from_secs(100)));
+    lab.widget("first").await;
+    yard.switch(|switches| switches.busy = None);
+    yard.calls();
+    lab.widget("second").await;
+    lab.pass(98).await;
+    assert_eq!(yard.calls(), [] as [&str; 0]);
+    lab.pass(10).await;
+    assert_eq!(yard.things(), ["first=0", "second=0"]);
 }

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use homeostat_core::journal::Entry;
 use homeostat_runtime::world::{
-    Answer, Change, Failure, Limits, Mark, Outside, Ownership, Page, Push, Sweep, World,
+    Answer, Change, Difference, Failure, Limits, Mark, Outside, Ownership, Page, Push, Sweep, World, compare,
 };
 use homeostat_runtime::{Result, terminal};
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,9 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use crate::lab::{Breakage, Lab, Running, Widget};
+
+/// A thing of this size makes whoever compares it panic.
+pub(crate) const CURSED: i64 = 666;
 
 /// A thing in the yard. It can carry a mark.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -36,6 +39,18 @@ pub(crate) struct Wish {
 pub(crate) struct Switches {
     /// Every call fails.
     pub(crate) is_down: bool,
+    /// Calls about things whose names begin so fail.
+    pub(crate) broken: Option<&'static str>,
+    /// Lists fail, and nothing else does.
+    pub(crate) is_unlistable: bool,
+    /// Every call is answered with a plea for this pause.
+    pub(crate) busy: Option<Duration>,
+    /// Lists panic.
+    pub(crate) is_cursed: bool,
+    /// The pages of a list go round in a circle.
+    pub(crate) is_circular: bool,
+    /// Lists, and only lists, show the yard as it was this long ago.
+    pub(crate) list_lag: Duration,
     /// Every create and update is refused.
     pub(crate) is_strict: bool,
     /// Lists show only this many things, as if there were no more.
@@ -65,7 +80,7 @@ struct State {
 #[derive(Clone)]
 pub(crate) struct Yard {
     state: Arc<Mutex<State>>,
-    pushes: Option<broadcast::Sender<Push>>,
+    pushes: Option<Arc<Mutex<broadcast::Sender<Push>>>>,
     pub(crate) fate: Fate,
 }
 
@@ -85,7 +100,12 @@ impl Yard {
 
     /// A yard that tells of its changes.
     pub(crate) fn telling() -> Self {
-        Self { pushes: Some(broadcast::channel(64).0), ..Self::new() }
+        Self { pushes: Some(Arc::new(Mutex::new(broadcast::channel(64).0))), ..Self::new() }
+    }
+
+    /// The stream of changes breaks off.
+    pub(crate) fn hang_up(&self) {
+        *self.pushes.as_ref().expect("it tells").lock().unwrap() = broadcast::channel(64).0;
     }
 
     pub(crate) fn switch(&self, change: impl FnOnce(&mut Switches)) {
@@ -111,13 +131,22 @@ impl Yard {
 
     /// Somebody alters a thing behind our back.
     pub(crate) fn alter(&self, name: &str, alter: impl FnOnce(&mut Thing)) {
-        self.change(|things| alter(things.get_mut(name).expect("it is there")));
+        self.alter_quietly(name, alter);
         self.tell(name);
     }
 
+    /// And nobody is told.
+    pub(crate) fn alter_quietly(&self, name: &str, alter: impl FnOnce(&mut Thing)) {
+        self.change(|things| alter(things.get_mut(name).expect("it is there")));
+    }
+
     pub(crate) fn tell(&self, name: &str) {
+        self.push(Push::Changed(name.to_owned()));
+    }
+
+    pub(crate) fn push(&self, push: Push) {
         if let Some(pushes) = &self.pushes {
-            let _ = pushes.send(Push::Changed(name.to_owned()));
+            let _ = pushes.lock().unwrap().send(push);
         }
     }
 
@@ -162,27 +191,35 @@ impl Yard {
     }
 
     /// The yard as readers see it.
-    fn shown(&self) -> BTreeMap<String, Thing> {
+    fn shown(&self, lag: Duration) -> BTreeMap<String, Thing> {
         let state = self.lock();
-        let since = Instant::now().checked_sub(state.switches.lag);
+        let since = Instant::now().checked_sub(lag);
         let past = state.history.iter().rev().find(|(at, _)| since.is_none_or(|since| *at <= since));
         past.map(|(_, things)| things.clone()).unwrap_or_default()
     }
 
     async fn call(&self, words: String) -> Answer<()> {
-        let (latency, is_down) = {
+        let (latency, is_down, busy) = {
             let mut state = self.lock();
+            let thing = words.split_once(' ').map_or("", |(_, thing)| thing);
+            let is_broken = state.switches.broken.is_some_and(|broken| thing.starts_with(broken));
+            let is_hidden = state.switches.is_unlistable && words.starts_with("list");
             state.calls.push(words);
             state.in_flight += 1;
             state.in_flight_max = state.in_flight_max.max(state.in_flight);
-            (state.switches.latency, state.switches.is_down)
+            let switches = &state.switches;
+            (switches.latency, switches.is_down || is_broken || is_hidden, switches.busy)
         };
         self.fate.before().await;
         if !latency.is_zero() {
             tokio::time::sleep(latency).await;
         }
         self.lock().in_flight -= 1;
-        if is_down { Err("the yard is closed".into()) } else { Ok(()) }
+        match busy {
+            _ if is_down => Err("the yard is closed".into()),
+            Some(pause) => Err(Failure::Busy(pause)),
+            None => Ok(()),
+        }
     }
 
     fn refuse_if_strict(&self) -> Answer<()> {
@@ -207,17 +244,28 @@ impl World for Yard {
         Ok(names.map(|name| (name.to_owned(), Wish { size: widget.spec.size })).collect())
     }
 
+    fn diff(&self, want: &Wish, have: &Thing) -> Vec<Difference> {
+        assert!(have.size != CURSED, "nobody can look at this");
+        compare(want, have)
+    }
+
     fn mark(&self, have: &Thing) -> Option<Mark> {
         have.mark.as_ref()?.parse().ok()
     }
 
     async fn list(&self, from: Option<&str>) -> Answer<Page<Thing>> {
         self.call(format!("list {}", from.unwrap_or_default()).trim_end().to_owned()).await?;
-        let (truncate, page) = {
+        let (truncate, page, lag) = {
             let state = self.lock();
-            (state.switches.truncate, state.switches.page.unwrap_or(usize::MAX))
+            let switches = &state.switches;
+            (switches.truncate, switches.page.unwrap_or(usize::MAX), switches.lag.max(switches.list_lag))
         };
-        let all = self.shown().into_iter().take(truncate.unwrap_or(usize::MAX));
+        assert!(!self.lock().switches.is_cursed, "nobody can list this");
+        if self.lock().switches.is_circular {
+            let next = if from == Some("a") { "b" } else { "a" };
+            return Ok(Page { things: vec![], next: Some(next.to_owned()) });
+        }
+        let all = self.shown(lag).into_iter().take(truncate.unwrap_or(usize::MAX));
         let mut rest = all.skip_while(|(name, _)| from.is_some_and(|from| name.as_str() < from)).peekable();
         let things = rest.by_ref().take(page).collect();
         let next = rest.peek().map(|(name, _)| name.clone());
@@ -227,7 +275,8 @@ impl World for Yard {
 
     async fn get(&self, name: &str) -> Answer<Option<Thing>> {
         self.call(format!("get {name}")).await?;
-        let found = self.shown().remove(name);
+        let lag = self.lock().switches.lag;
+        let found = self.shown(lag).remove(name);
         self.fate.after().await;
         Ok(found)
     }
@@ -264,7 +313,7 @@ impl World for Yard {
     }
 
     fn watch(&self) -> Option<BoxStream<'static, Answer<Push>>> {
-        let receiver = self.pushes.as_ref()?.subscribe();
+        let receiver = self.pushes.as_ref()?.lock().unwrap().subscribe();
         let stream = futures::stream::unfold(receiver, |mut receiver| async {
             Some((receiver.recv().await.ok().map(Ok), receiver))
         });
