@@ -7,7 +7,7 @@ ownership=${1:-tags} use=${2:-shared}
 here=$(cd "$(dirname "$0")" && pwd)
 if [ -z "${SHAPES:-}" ]; then
   cargo build --quiet -p homeostat-example-shapes || exit 1
-  SHAPES=$here/../../target/debug/shapes
+  SHAPES=${CARGO_TARGET_DIR:-$here/../../target}/debug/shapes
 fi
 work=$(mktemp -d)
 export KUBECONFIG=$work/kubeconfig
