@@ -1,16 +1,20 @@
 //! The end of a Database whose data is to go with it: first PostgreSQL stops, then a Pod erases the folder where it lies.
 //!
-//! The operator never touches the folder itself: it may run on another machine.
+//! The operator never touches the folder itself: it may run on another machine. In a namespace that is being deleted
+//! nothing can be made any more; the Pod that erases is then made in the one that is always there.
 
 use homeostat::prelude::*;
 
-use crate::children::{eraser, eraser_name, pod_name};
+use crate::children::{LABEL, eraser, eraser_name, pod_name};
 use crate::database::Database;
 use crate::problem::check_name;
 use crate::settings::Settings;
 
 /// How often to look whether the last step is done, in case nobody tells.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// The namespace that cannot be deleted.
+const REFUGE: &str = "default";
 
 pub(crate) async fn cleanup(database: Arc<Database>, cx: Context<Database>) -> Result<Action> {
     if check_name(&database.name_any()).is_err() {
@@ -24,15 +28,47 @@ pub(crate) async fn cleanup(database: Arc<Database>, cx: Context<Database>) -> R
     if cx.get::<Pod>(&*pod_name(&database))?.is_some() {
         return Ok(Action::requeue(LOOK_AGAIN));
     }
-    match cx.get::<Pod>(&*eraser_name(&database))? {
-        None => {
-            let _: Arc<Pod> = cx.create(eraser(&database, &settings)?).await?;
-            cx.event(Severity::Normal, "Erasing", "PostgreSQL has ended; its data is being erased");
-            Ok(Action::requeue(LOOK_AGAIN))
+    let elsewhere = cx.get::<Pod>((REFUGE, refuge_name(&database)))?;
+    match elsewhere.or(cx.get::<Pod>(&*eraser_name(&database))?) {
+        Some(pod) if has_succeeded(&pod) => {
+            // Not owned, because owners are in the same namespace: it would stay.
+            if pod.name_any() == refuge_name(&database) {
+                cx.delete(&*pod).await?;
+            }
+            return Ok(Action::await_change());
         }
-        Some(pod) if has_succeeded(&pod) => Ok(Action::await_change()),
-        Some(_) => Ok(Action::requeue(LOOK_AGAIN)),
+        Some(_) => {}
+        None => erase(&database, &cx, &settings).await?,
     }
+    Ok(Action::requeue(LOOK_AGAIN))
+}
+
+async fn erase(database: &Database, cx: &Context<Database>, settings: &Settings) -> Result<()> {
+    let made: Result<Arc<Pod>, Error> = cx.create(eraser(database, settings)?).await;
+    match made {
+        Err(error) if is_terminating(&error) => {
+            let mut pod = eraser(database, settings)?;
+            pod.metadata.namespace = Some(REFUGE.to_owned());
+            pod.metadata.name = Some(refuge_name(database));
+            // A Service of a Database there must not take it for its own.
+            pod.metadata.labels.get_or_insert_default().remove(LABEL);
+            let _: Arc<Pod> = cx.create_unowned(pod).await?;
+        }
+        made => drop(made?),
+    }
+    cx.event(Severity::Normal, "Erasing", "PostgreSQL has ended; its data is being erased");
+    Ok(())
+}
+
+fn refuge_name(database: &Database) -> String {
+    format!("erase-{}", database.uid().unwrap_or_default())
+}
+
+/// Is the namespace being deleted?
+fn is_terminating(error: &Error) -> bool {
+    let Error::Api { status, .. } = error else { return false };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
 fn has_succeeded(pod: &Pod) -> bool {

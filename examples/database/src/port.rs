@@ -12,8 +12,12 @@ use crate::problem::Problem;
 
 /// The port, and nobody else's; `lost` is one that another program was found to have.
 pub(crate) fn choose(database: &Database, all: &[Arc<Database>], lost: Option<u16>) -> Result<u16, Problem> {
-    let taken =
-        |port: u16| all.iter().find(|other| port_of(other) == Some(port) && !is_same(other, database));
+    let taken = |port: u16| {
+        all.iter().find(|other| {
+            let is_rival = port_of(other) == Some(port) && !is_same(other, database);
+            is_rival && (port_of(database) != Some(port) || precedence(other) < precedence(database))
+        })
+    };
     let kept = database.status.as_ref().and_then(|status| status.port).filter(|port| Some(*port) != lost);
     match (database.spec.port, kept) {
         (Some(port), _) => match taken(port) {
@@ -30,6 +34,13 @@ fn port_of(database: &Database) -> Option<u16> {
     let kept = database.status.as_ref().and_then(|status| status.port);
     // Of two that ask for the same port the one that has it keeps it.
     kept.filter(|port| database.spec.port.is_none_or(|asked| asked == *port))
+}
+
+/// Two that were asked for at once may both have been given the port: then the older has it.
+fn precedence(database: &Database) -> impl Ord {
+    let metadata = &database.metadata;
+    let age = metadata.creation_timestamp.as_ref().map(|time| time.0);
+    (age, metadata.namespace.clone(), metadata.name.clone())
 }
 
 fn is_same(one: &Database, other: &Database) -> bool {
@@ -83,6 +94,21 @@ mod tests {
         check((Some(5432), None), &[(Some(5432), Some(5432))], None);
         check((Some(5432), Some(5432)), &[(Some(5432), None)], Some(5432));
         check((Some(5432), None), &[(Some(7000), Some(5432))], Some(5432));
+    }
+
+    #[test]
+    fn of_two_that_have_a_port_the_older_keeps_it() {
+        let age = |database: Arc<Database>, time: &str| {
+            let mut database = Arc::unwrap_or_clone(database);
+            database.metadata.creation_timestamp = Some(serde_json::from_value(time.into()).unwrap());
+            Arc::new(database)
+        };
+        let older = age(database("z", Some(5432), Some(5432)), "2026-01-01T00:00:00Z");
+        let younger = age(database("a", Some(5432), Some(5432)), "2026-01-01T00:00:01Z");
+        let all = [younger.clone(), older.clone()];
+        assert_eq!(choose(&older, &all, None).ok(), Some(5432));
+        assert_eq!(choose(&younger, &all, None).ok(), None);
+        check((Some(5432), Some(5432)), &[(Some(5432), Some(5432))], None);
     }
 
     #[test]

@@ -35,7 +35,10 @@ async fn reconcile(database: Arc<Database>, cx: Context<Database>) -> Result<Act
     let settings = cx.state::<Settings>();
     let port = match plan_port(&database, &cx)? {
         Ok(port) => port,
-        Err(problem) => return Err(refuse(&cx, problem)),
+        Err(problem) => {
+            give_up(&database, &cx, &problem).await?;
+            return Err(refuse(&cx, problem));
+        }
     };
     let secret = reconcile_secret(&database, &cx, &settings).await?;
     let secret_version = secret.resource_version().unwrap_or_default();
@@ -54,6 +57,20 @@ fn plan_port(database: &Database, cx: &Context<Database>) -> Result<Result<u16, 
     Ok(check_name(&database.name_any())
         .and_then(|()| check_parameters(database.spec.parameters.keys()))
         .and_then(|()| port::choose(database, &all, lost)))
+}
+
+/// A port that turned out to be another's is given back, with what would listen on it; the data stays.
+async fn give_up(database: &Database, cx: &Context<Database>, problem: &Problem) -> Result<()> {
+    let kept = database.status.as_ref().and_then(|status| status.port);
+    if let Problem::PortTaken { port, .. } = problem
+        && kept == Some(*port)
+    {
+        for set in cx.owned::<StatefulSet>()? {
+            cx.delete(&*set).await?;
+        }
+        cx.status(|status| (status.port, status.ready, status.endpoint) = (None, false, None));
+    }
+    Ok(())
 }
 
 /// Says what is wrong with the Database; what runs goes on as it was.

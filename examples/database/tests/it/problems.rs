@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use homeostat::kube::api::{Patch, PatchParams};
 use homeostat_example_database::Database;
 use serde_json::json;
 
@@ -31,6 +32,24 @@ async fn permanent_only_an_edit_helps() {
     lab.edit::<Database>("orders", json!({"spec": {"parameters": {"data_directory": null}}})).await;
     assert_eq!(lab.pod_names().await, ["orders-0"]);
     assert_eq!(lab.condition("orders", "Reconciled").await.0, "Succeeded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_that_were_given_the_same_port_the_older_has_it() {
+    let lab = Lab::start().await;
+    lab.create("zoo", json!({"port": 6001})).await;
+    lab.create("ant", json!({"port": 6002})).await;
+    assert_eq!(lab.pod_names().await, ["ant-0", "zoo-0"]);
+    lab.edit::<Database>("ant", json!({"spec": {"port": 6001}})).await;
+    // As if both had been reconciled before the other's status was seen.
+    let status = Patch::Merge(json!({"status": {"port": 6001}}));
+    lab.api::<Database>().patch_status("ant", &PatchParams::default(), &status).await.unwrap();
+    lab.pass(Duration::from_secs(15)).await;
+    assert_eq!((&*lab.reason("ant").await, lab.status("ant").await.port), ("PortTaken", None));
+    lab.pass(Duration::from_secs(60)).await;
+    lab.serve("zoo-0").await;
+    assert_eq!((&*lab.reason("zoo").await, lab.status("zoo").await.port), ("Ready", Some(6001)));
+    assert_eq!(lab.pod_names().await, ["zoo-0"]);
 }
 
 #[tokio::test(start_paused = true)]
