@@ -45,6 +45,10 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<demo::Interrupted>() => {
+            eprintln!("{error}");
+            ExitCode::from(demo::Interrupted::EXIT_CODE)
+        }
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE

@@ -13,6 +13,7 @@ mod spectator;
 mod stage;
 
 use std::error::Error;
+use std::fmt;
 
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +24,10 @@ use stage::Stage;
 
 /// Show it all: operators at work, things that break, and how they heal
 #[derive(clap::Args)]
-#[command(after_help = "Pods run as processes of this machine. Everything is gone at the end.")]
+#[command(
+    after_help = "Pods run as processes of this machine. Everything is gone at the end. Interrupted before all is \
+    shown it ends with 130."
+)]
 pub(crate) struct Demo {
     /// End when all is shown: with 0 if everything converged, with 1 and the reasons if not
     #[arg(long)]
@@ -43,26 +47,47 @@ impl Demo {
         let board = Board::new();
         let stage = Stage::build(&board).await?;
         let mut play = Play::new(&stage, &board);
-        tokio::select! {
-            () = scenes::all(&mut play) => {}
-            () = stop.cancelled() => {}
-        }
+        let is_all_shown = tokio::select! {
+            biased;
+            () = stop.cancelled() => false,
+            () = scenes::all(&mut play) => true,
+        };
         let failures = play.failures();
-        if !self.once && !stop.is_cancelled() {
+        if is_all_shown && !self.once {
             stage.invite(&board);
             stop.cancelled().await;
         }
         stop.cancel();
         stage.stop().await?;
         signals.await?;
-        verdict(&board, &failures)
+        verdict(&board, &failures, is_all_shown)
     }
 }
 
-fn verdict(board: &Board, failures: &[String]) -> Result<(), Box<dyn Error>> {
-    if failures.is_empty() {
-        board.chapter("everything converged");
-        return Ok(());
+fn verdict(board: &Board, failures: &[String], is_all_shown: bool) -> Result<(), Box<dyn Error>> {
+    if !failures.is_empty() {
+        return Err(format!("not everything converged: {}", failures.join("; ")).into());
     }
-    Err(format!("not everything converged: {}", failures.join("; ")).into())
+    if !is_all_shown {
+        return Err(Interrupted.into());
+    }
+    board.chapter("everything converged");
+    Ok(())
 }
+
+/// Somebody stopped it before all was shown, so there is no verdict.
+#[derive(Debug)]
+pub(crate) struct Interrupted;
+
+impl Interrupted {
+    /// What shells report of a program that ctrl-c ended.
+    pub(crate) const EXIT_CODE: u8 = 130;
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted before everything was shown")
+    }
+}
+
+impl Error for Interrupted {}

@@ -9,24 +9,63 @@ const LETTERS_MAX: usize = 50;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name(String);
 
+/// Words of Rust: a crate of that name cannot be written down.
+const KEYWORDS: &str = "abstract as async await become box break const continue crate do dyn else enum extern false final fn
+    for gen if impl in let loop macro match mod move mut override priv pub ref return self static struct super trait true
+    try type typeof unsafe unsized use virtual where while yield";
+
+/// Crates and folders that Rust and cargo have themselves, and the tests of the project.
+const KEPT: &str = "alloc build core deps examples incremental it proc_macro std test";
+
+/// What the project depends on.
+const DEPENDENCIES: &str = "homeostat k8s_openapi kube schemars serde serde_json tokio";
+
+/// What the sources of a project name without a path: a kind of that name would hide it.
+const USED: &str = "Action Api Arc AsMut AsRef Backoff Box CancellationToken Client Clone ConfigMap Context ControlPlane
+    Controller Copy CronJob CustomResource CustomResourceExt DaemonSet Debug Default DeleteParams Deployment Deserialize Diff
+    DoubleEndedIterator Drop Duration Eq Err Error ExactSizeIterator Extend Fault Field Fn FnMut FnOnce From FromIterator
+    Future Handlers Hash Into IntoFuture IntoIterator Is Iterator Job JsonSchema Metadata None Ok Operator Option Ord
+    PartialEq PartialOrd Patch PatchParams Pod PostParams Predicate Resource ResourceExt Result Secret Self Send Serialize
+    Service Severity Sized Some StatefulSet StatusBase String Sync Target ToOwned ToString TryFrom TryInto Turn Unpin Vec";
+
 impl FromStr for Name {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let is_label = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
-        let is_fine = text.starts_with(|letter: char| letter.is_ascii_lowercase())
-            && text.ends_with(|letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit())
-            && text.chars().all(is_label)
-            && text.len() <= LETTERS_MAX;
-        // Cargo refuses a package of that name, and a crate `homeostat` could not use this one.
-        let is_taken = ["test", "core", "std", "alloc", "homeostat"].contains(&text);
-        if is_fine && !is_taken {
-            return Ok(Self(text.to_owned()));
-        }
-        Err(format!(
-            "write lower case letters, digits and dashes, as in page-operator, at most {LETTERS_MAX}"
-        ))
+        let name = Self(text.to_owned());
+        check_letters(text)?;
+        let (library, kind) = (name.library(), kind(name.singular()));
+        let has = |words: &str, word: &str| words.split_whitespace().any(|one| one == word);
+        let why = if has(KEYWORDS, &library) {
+            format!("{text} is a word of Rust itself")
+        } else if has(KEPT, &library) {
+            format!("Rust or cargo keep {text} for themselves")
+        } else if has(DEPENDENCIES, &library) {
+            format!("the project will use a package {text} itself")
+        } else if has(USED, &kind) {
+            format!("its kind would be {kind}, which its source uses for something else")
+        } else {
+            return Ok(name);
+        };
+        Err(format!("{why}: choose another name"))
     }
+}
+
+/// Is it fit for a package, a folder and a DNS label?
+fn check_letters(text: &str) -> Result<(), String> {
+    let is_letter = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+    let why = if text.is_empty() || !text.chars().all(is_letter) {
+        "write lower case letters, digits and dashes only, as in page-operator".to_owned()
+    } else if !text.starts_with(|letter: char| letter.is_ascii_lowercase()) {
+        "begin with a letter, as in page-operator".to_owned()
+    } else if text.ends_with('-') {
+        "end with a letter or a digit, as in page-operator".to_owned()
+    } else if text.len() > LETTERS_MAX {
+        format!("write at most {LETTERS_MAX} letters")
+    } else {
+        return Ok(());
+    };
+    Err(why)
 }
 
 impl Name {
@@ -35,12 +74,17 @@ impl Name {
         &self.0
     }
 
+    /// The crate, as sources name it.
+    fn library(&self) -> String {
+        self.0.replace('-', "_")
+    }
+
     /// The template with its words filled in.
     pub(super) fn fill(&self, template: &str) -> String {
         let singular = self.singular();
         template
             .replace("{{name}}", &self.0)
-            .replace("{{crate}}", &self.0.replace('-', "_"))
+            .replace("{{crate}}", &self.library())
             .replace("{{kind}}", &kind(singular))
             .replace("{{singular}}", &singular.replace('-', ""))
             .replace("{{group}}", &format!("{}.example.com", self.0))
@@ -78,12 +122,57 @@ mod tests {
         check("static-page2", "static-page2 static_page2 StaticPage2 staticpage2 static-page2.example.com");
     }
 
+    #[track_caller]
+    fn check_refused(name: &str, expected: &str) {
+        let why = name.parse::<Name>().expect_err(name);
+        assert!(why.contains(expected), "{name}: {why}");
+    }
+
     #[test]
-    fn other_names_are_refused() {
-        for name in
-            ["", "Page", "1page", "page-", "-page", "a b", "../x", "test", "homeostat", &"x".repeat(51)]
-        {
-            assert!(name.parse::<Name>().is_err(), "{name}");
+    fn other_names_are_refused_and_told_why() {
+        for name in ["", "Page", "a b", "../x", "a_b", "ä"] {
+            check_refused(name, "lower case letters, digits and dashes");
         }
+        for name in ["1page", "-page"] {
+            check_refused(name, "begin with a letter");
+        }
+        check_refused("page-", "end with a letter");
+        check_refused(&"x".repeat(51), "at most 50");
+        for name in ["fn", "async", "self", "box", "gen"] {
+            check_refused(name, "a word of Rust");
+        }
+        for name in ["test", "core", "std", "proc-macro", "build"] {
+            check_refused(name, "Rust or cargo keep");
+        }
+        check_refused("serde-json", "will use a package serde-json itself");
+        check_refused("result-operator", "its kind would be Result");
+        check_refused("self-operator", "its kind would be Self");
+    }
+
+    /// Every dependency of the template, so that the list cannot fall behind.
+    #[test]
+    fn no_project_is_called_as_what_it_uses() {
+        let manifest = include_str!("template/Cargo.toml.template");
+        let dependencies = manifest.split("[dependencies]").nth(1).unwrap().lines();
+        for dependency in dependencies.filter_map(|line| line.split_once(" = ")).map(|(name, _)| name) {
+            check_refused(&dependency.replace('_', "-"), "will use a package");
+        }
+        let prelude = include_str!("../../../homeostat/src/lib.rs").split("pub mod prelude").nth(1).unwrap();
+        let imports = include_str!("template/it.rs.template").split("\nuse {{").next().unwrap();
+        let words =
+            [prelude, imports].into_iter().flat_map(|text| text.lines()).filter(|line| !line.contains("//"));
+        let words = words.flat_map(|line| line.split(|letter: char| !letter.is_ascii_alphanumeric()));
+        for word in words.filter(|word| word.starts_with(|letter: char| letter.is_ascii_uppercase())) {
+            check_refused(&dashed(word), "its kind would be");
+        }
+    }
+
+    /// `ConfigMap` is `config-map`.
+    fn dashed(word: &str) -> String {
+        let letters = word.chars().enumerate().flat_map(|(place, letter)| {
+            let dash = (place > 0 && letter.is_ascii_uppercase()).then_some('-');
+            dash.into_iter().chain([letter.to_ascii_lowercase()])
+        });
+        letters.collect()
     }
 }
