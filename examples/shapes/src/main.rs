@@ -2,6 +2,7 @@
 //! remove `Shape` objects. `break.sh` runs them all and breaks what can be broken.
 
 use std::error::Error;
+use std::io::IsTerminal as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -88,7 +89,7 @@ impl From<Shapely> for Form {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal()).init();
     match Arguments::parse().command {
         Command::Server { listen } => {
             let running = server::start(listen).await?;

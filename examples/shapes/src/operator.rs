@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use homeostat::prelude::*;
-use homeostat::world::{Outside, Ownership, Sweep, Use};
+use homeostat::world::{Drift, Outside, Ownership, Sweep, Use};
 
 use crate::cloud::Cloud;
 use crate::shape::Shape;
@@ -50,11 +50,21 @@ pub struct Options {
     /// Seconds a shape must have been unwanted before it is removed
     #[arg(long, default_value_t = 600)]
     pub min_age: u64,
+    /// Only report what others change or delete, instead of putting it right
+    #[arg(long)]
+    pub report_drift: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { ownership: Mode::default(), share: Share::default(), poll: 60, settle: 30, min_age: 600 }
+        Self {
+            ownership: Mode::default(),
+            share: Share::default(),
+            poll: 60,
+            settle: 30,
+            min_age: 600,
+            report_drift: false,
+        }
     }
 }
 
@@ -72,6 +82,7 @@ pub fn operator(url: &str, options: &Options) -> Operator {
     let shapes = Outside::new(Cloud::new(url))
         .ownership(ownership)
         .used(r#use)
+        .drift(if options.report_drift { Drift::Report } else { Drift::Correct })
         .poll(Duration::from_secs(options.poll))
         .settle(Duration::from_secs(options.settle))
         .sweep(Sweep { min_age: Duration::from_secs(options.min_age), ..Sweep::default() });

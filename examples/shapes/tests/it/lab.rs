@@ -1,0 +1,87 @@
+//! The cloud, a control plane and the operator in this process, in real time: a browser knows no other.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use homeostat::embedded::ControlPlane;
+use homeostat::kube::Api;
+use homeostat::kube::api::PostParams;
+use homeostat::runtime::CancellationToken;
+use homeostat_example_shapes::api::CloudShape;
+use homeostat_example_shapes::server::{self, Running};
+use homeostat_example_shapes::{Form, Options, Shape, ShapeSpec, operator};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+/// Between two looks: only spares the processor.
+const PAUSE: Duration = Duration::from_millis(20);
+
+pub(crate) struct Lab {
+    pub(crate) cloud: Running,
+    pub(crate) shapes: Api<Shape>,
+    _plane: ControlPlane,
+    _tasks: JoinSet<()>,
+}
+
+impl Lab {
+    pub(crate) async fn start(options: Options) -> Self {
+        let cloud = server::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
+        let plane = ControlPlane::builder().start().await.unwrap();
+        let running = operator(&cloud.url(), &options).run_on(plane.client(), CancellationToken::new());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { running.await.unwrap() });
+        let shapes = Api::namespaced(plane.client(), "default");
+        Self { cloud, shapes, _plane: plane, _tasks: tasks }
+    }
+
+    /// Makes the Shape `foo`, as soon as the operator has brought the definition along.
+    pub(crate) async fn make_foo(&self, form: Form, color: &str) {
+        let shape = Shape::new("foo", ShapeSpec { form, color: color.to_owned() });
+        while self.shapes.create(&PostParams::default(), &shape).await.is_err() {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Waits until the condition `Synced` of `foo` has this reason.
+    pub(crate) async fn until_reason(&self, reason: &str) {
+        loop {
+            let status = self.shapes.get("foo").await.unwrap().status.unwrap_or_default();
+            if status.base.conditions.iter().any(|one| one.type_ == "Synced" && one.reason == reason) {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// The shape `foo` in the cloud.
+    pub(crate) async fn foo(&self) -> CloudShape {
+        serde_json::from_str(&self.call("GET", "").await).unwrap()
+    }
+
+    /// Somebody paints `foo`.
+    pub(crate) async fn paint_foo(&self, color: &str) {
+        let painted = CloudShape { color: color.to_owned(), ..self.foo().await };
+        self.call("PUT", &serde_json::to_string(&painted).unwrap()).await;
+    }
+
+    /// Somebody deletes `foo`.
+    pub(crate) async fn delete_foo(&self) {
+        self.call("DELETE", "").await;
+    }
+
+    /// A request about `foo` by somebody who is neither the operator nor the page.
+    async fn call(&self, method: &str, body: &str) -> String {
+        let url = self.cloud.url();
+        let authority = url.strip_prefix("http://").unwrap();
+        let mut stream = TcpStream::connect(authority).await.unwrap();
+        let head = format!("{method} /shapes/foo HTTP/1.1\r\nhost: {authority}\r\nconnection: close");
+        let request = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 "), "{method}: {head}");
+        body.to_owned()
+    }
+}

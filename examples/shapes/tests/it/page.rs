@@ -1,0 +1,58 @@
+//! The page in a real browser: it draws the shapes, shows what others break and how the operator puts it right, by itself.
+
+use homeostat::kube::api::DeleteParams;
+use homeostat_example_shapes::{Form, Options};
+
+use crate::browser::Browser;
+use crate::lab::Lab;
+
+/// The color that the browser gives what it has drawn of a shape, or `gone`; kept whenever it changes.
+const WATCH: &str = r##"
+    window.painted = () => {
+        const form = document.querySelector("#shape-foo svg > *");
+        return form && form.getBoundingClientRect().width > 0 ? getComputedStyle(form).fill : "gone";
+    };
+    window.past = [];
+    new MutationObserver(() => window.past.push(painted())).observe(document.getElementById("shapes"),
+        { subtree: true, childList: true, attributes: true });
+    true"##;
+
+const RED: &str = "rgb(255, 0, 0)";
+const GOLD: &str = "rgb(255, 215, 0)";
+
+/// The page showed this, and shows what should be again.
+async fn healed_after(browser: &mut Browser, broken: &str) {
+    let has_shown = format!("past.includes({broken:?}) && past.at(-1) === {RED:?} && painted() === {RED:?}");
+    browser.until(&has_shown).await;
+    browser.evaluate("past.length = 0").await;
+}
+
+#[tokio::test]
+async fn the_page_shows_what_breaks_and_how_it_heals() {
+    let lab = Lab::start(Options { settle: 0, ..Options::default() }).await;
+    let Some(mut browser) = Browser::open(&lab.cloud.url()).await else {
+        eprintln!("skipped: no chromium on PATH (apt-get install chromium)");
+        return;
+    };
+    browser.until("source.readyState === EventSource.OPEN").await;
+    browser.evaluate(WATCH).await;
+    assert_eq!(browser.evaluate("painted()").await, "gone");
+    lab.make_foo(Form::Triangle, "red").await;
+    browser.until(&format!("painted() === {RED:?}")).await;
+    assert_eq!(browser.evaluate("document.querySelector('#shape-foo svg > *').tagName").await, "polygon");
+    browser.evaluate("past.length = 0").await;
+
+    lab.paint_foo("gold").await;
+    healed_after(&mut browser, GOLD).await;
+    lab.delete_foo().await;
+    healed_after(&mut browser, "gone").await;
+    // And by a button of the page itself.
+    browser.evaluate("document.querySelector('#shape-foo button').click()").await;
+    healed_after(&mut browser, "gone").await;
+
+    lab.shapes.delete("foo", &DeleteParams::default()).await.unwrap();
+    browser.until("painted() === 'gone'").await;
+    let doings = browser.evaluate("document.querySelectorAll('#log .operator').length").await;
+    assert_eq!(doings, 5, "everything the operator did is told: made, painted, made twice, removed");
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
