@@ -8,6 +8,9 @@ use homeostat::prelude::*;
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     let root = std::env::var_os("FILES_ROOT").map_or_else(|| PathBuf::from("files"), PathBuf::from);
-    eprintln!("keeping files in {}", root.display());
+    // A command, such as `manifests`, keeps none.
+    if std::env::args().len() == 1 {
+        eprintln!("keeping files in {}", root.display());
+    }
     homeostat::run(homeostat_example_files::operator(&root)).await
 }
