@@ -350,7 +350,14 @@ impl<K: Kind> Part for Complete<K> {
         };
         let companions = controller.companions.into_iter().map(accompanied).collect();
         let runner = Arc::new(Bench(engine));
-        let pump = Pump { inbox: inbox.clone(), runner, fence, concurrency: controller.concurrency, grace };
+        let pump = Pump {
+            inbox: inbox.clone(),
+            runner,
+            fence,
+            freshness: cache.watch_freshness(),
+            concurrency: controller.concurrency,
+            grace,
+        };
         Assembled { name: source, inbox, pump, freshness, streams, companions, relist, worlds: vec![] }
     }
 }

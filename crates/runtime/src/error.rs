@@ -95,6 +95,11 @@ impl Error {
         self.code() == Some(404)
     }
 
+    /// Was there no server at the other end: no answer, or one by a proxy that has nobody behind it?
+    pub(crate) fn is_cut_off(&self) -> bool {
+        matches!(self, Self::Transport { .. }) || matches!(self.code(), Some(502..=504))
+    }
+
     /// Did somebody else write in between, or is the name taken?
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)

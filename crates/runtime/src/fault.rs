@@ -18,6 +18,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::error::Error;
 use crate::queue::Outcome;
 
 /// Any error.
@@ -90,6 +91,20 @@ impl Fault {
         text
     }
 
+    /// Was it only that the API server could not be reached? Then its return is the cure.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&*self.error);
+        while let Some(error) = cause {
+            if error.downcast_ref::<Error>().is_some_and(Error::is_cut_off)
+                || matches!(error.downcast_ref(), Some(kube::Error::HyperError(_) | kube::Error::Service(_)))
+            {
+                return self.class == Class::Backoff;
+            }
+            cause = error.source();
+        }
+        false
+    }
+
     pub(crate) fn outcome(&self) -> Outcome {
         match self.class {
             Class::Backoff | Class::Panic => Outcome::Failed,
@@ -135,5 +150,28 @@ mod tests {
         assert_eq!(terminal("no").outcome(), Outcome::Terminal);
         let minute = Duration::from_secs(60);
         assert_eq!(retry_after(minute, "busy").outcome(), Outcome::RetryAfter(minute));
+    }
+
+    #[test]
+    fn a_server_out_of_reach_is_told_from_an_error_of_the_object() {
+        let refused = |code| {
+            let status = Box::new(kube::core::Status::failure("no", "Testing").with_code(code));
+            Fault::from(Error::Api { verb: "apply", target: "x".into(), status })
+        };
+        let gone = || Error::Transport { verb: "apply", target: "x".into(), source: "reset".into() };
+        #[derive(Debug, thiserror::Error)]
+        #[error("making the child")]
+        struct Wrapped(#[source] Error);
+        for (fault, expected) in [
+            (Fault::from(gone()), true),
+            (Wrapped(gone()).into(), true),
+            (refused(503), true),
+            (refused(500), false),
+            (refused(409), false),
+            ("the object is odd".into(), false),
+            (terminal(gone()), false),
+        ] {
+            assert_eq!(fault.is_cut_off(), expected, "{fault}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The queue of one controller as the rest of the runtime sees it: triggers go in from watch tasks and streams, work
 //! comes out to workers, and the journal notes each step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +15,9 @@ use crate::fence::Fence;
 use crate::journal::Journal;
 use crate::origins::Origins;
 use crate::queue::{Config, Depth, Outcome, Queue, Urgency, Work};
+
+/// Over how long the retries after an outage are spread: all at once would be the next one.
+const RETURN_SPREAD: Duration = Duration::from_secs(2);
 
 /// A shared handle on a queue. Cheap to clone.
 #[derive(Clone)]
@@ -36,6 +39,8 @@ struct Shared {
 struct Manned {
     queue: Queue,
     workers: usize,
+    /// The keys whose last run failed because the server could not be reached.
+    cut_off: BTreeSet<Key>,
 }
 
 /// A worker's place. Giving it up is telling the pump that a new worker may be started.
@@ -72,6 +77,8 @@ pub(crate) struct Ended<'a> {
     pub(crate) work: &'a Work,
     pub(crate) outcome: Outcome,
     pub(crate) at: Instant,
+    /// It failed because the server could not be reached.
+    pub(crate) is_cut_off: bool,
 }
 
 impl Drop for Seat {
@@ -90,7 +97,8 @@ impl Inbox {
         source: Source,
         fence: Fence,
     ) -> Self {
-        let queue = Mutex::new(Manned { queue: Queue::new(config, entropy), workers: 0 });
+        let queue =
+            Mutex::new(Manned { queue: Queue::new(config, entropy), workers: 0, cut_off: BTreeSet::new() });
         Self(Arc::new(Shared {
             queue,
             running: Mutex::default(),
@@ -165,6 +173,11 @@ impl Inbox {
         self.count(&ended.work.key, -1);
         let mut manned = self.lock();
         let before = manned.queue.deadline();
+        if ended.is_cut_off {
+            manned.cut_off.insert(ended.work.key.clone());
+        } else {
+            manned.cut_off.remove(&ended.work.key);
+        }
         let delay = manned.queue.done(ended.work.ticket, ended.outcome, ended.at);
         let is_earliest = delay.is_some()
             && manned.queue.deadline().is_some_and(|now| before.is_none_or(|before| now < before));
@@ -175,6 +188,14 @@ impl Inbox {
             self.0.wake.notify_one();
         }
         next
+    }
+
+    /// The server is back: what failed for want of it is tried again soon, whatever its backoff.
+    pub(crate) fn reconnected(&self, now: Instant) {
+        let mut manned = self.lock();
+        for key in std::mem::take(&mut manned.cut_off) {
+            manned.queue.hasten(&key, RETURN_SPREAD, now);
+        }
     }
 
     pub(crate) fn depth(&self) -> Depth {
@@ -232,7 +253,7 @@ mod tests {
         let now = Instant::now();
         let mut seat = inbox.seats(1, now).0.pop().expect("one seat");
         let work = seat.next(now).expect("one key");
-        let ended = Ended { work: &work, outcome: Outcome::AwaitChange, at: now };
+        let ended = Ended { work: &work, outcome: Outcome::AwaitChange, at: now, is_cut_off: false };
         let next = Next::AwaitChange;
         let note = |_| Entry::Settled { object: key.clone(), next, took: Duration::ZERO };
         assert!(seat.turn(ended, true, note).is_none());

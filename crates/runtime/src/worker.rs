@@ -8,13 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use homeostat_core::journal::{Entry, FaultClass, Next};
+use homeostat_core::journal::{Entry, FaultClass, Next, WatchState};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::action::Action;
+use crate::cache::Freshness;
 use crate::fault::Fault;
 use crate::fence::Fence;
 use crate::inbox::{Ended, Inbox, Seat};
@@ -42,6 +44,8 @@ pub(crate) struct Pump {
     pub(crate) inbox: Inbox,
     pub(crate) runner: Arc<dyn Runner>,
     pub(crate) fence: Fence,
+    /// How fresh the cache of the main kind is.
+    pub(crate) freshness: watch::Receiver<Freshness>,
     /// Reconciles at a time.
     pub(crate) concurrency: usize,
     /// How long running reconciles may take after the stop.
@@ -50,10 +54,16 @@ pub(crate) struct Pump {
 
 impl Pump {
     /// Works until `stop`, then until the running reconciles end or the grace is over.
-    pub(crate) async fn run(self, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut workers = JoinSet::new();
         let mut rights = self.fence.subscribe();
+        let mut was_failing = false;
         while !stop.is_cancelled() {
+            let is_failing = matches!(self.freshness.borrow_and_update().state, WatchState::Failing { .. });
+            if was_failing && !is_failing {
+                self.inbox.reconnected(Instant::now());
+            }
+            was_failing = is_failing;
             let deadline = self.start_workers(&mut workers, &stop);
             let sleep = async {
                 match deadline {
@@ -67,6 +77,8 @@ impl Pump {
                 () = self.inbox.woken() => {}
                 () = sleep => {}
                 _ = rights.changed() => {}
+                // The sender lives in the cache, which lives as long as the operator.
+                _ = self.freshness.changed() => {}
             }
             while workers.try_join_next().is_some() {}
         }
@@ -134,7 +146,8 @@ fn settle(seat: &mut Seat, inbox: &Inbox, work: &Work, verdict: &Verdict, times:
         Verdict::Failed(fault) => fault.outcome(),
         Verdict::Gone => Outcome::Gone,
     };
-    let ended = Ended { work, outcome, at: times.now };
+    let is_cut_off = matches!(verdict, Verdict::Failed(fault) if fault.is_cut_off());
+    let ended = Ended { work, outcome, at: times.now, is_cut_off };
     let took = times.now - times.started;
     let object = work.key.clone();
     let Verdict::Failed(fault) = verdict else {

@@ -170,6 +170,19 @@ impl Queue {
         })
     }
 
+    /// Brings the retry of a failed key forward, to some moment within `spread`: what kept it from succeeding is over. A
+    /// key that comes earlier, runs or did not fail stays as it is.
+    pub fn hasten(&mut self, key: &Key, spread: Duration, now: Instant) {
+        let Some(index) = self.slots.get(key) else { return };
+        let at = later(now, spread.mul_f64(self.entropy.unit()));
+        let slot = &mut self.slots[index];
+        let Health::Failing { until, .. } = &mut slot.health else { return };
+        if slot.phase == Phase::Idle && *until > at {
+            *until = at;
+            self.set_timer(index, Some(Timer { at, reason: TimerReason::Retry }));
+        }
+    }
+
     /// When a key comes due by itself; the caller calls [`Queue::next`] again then.
     pub fn deadline(&self) -> Option<Instant> {
         self.timers.first().map(|(at, _)| at)

@@ -245,3 +245,26 @@ fn a_gone_or_settled_key_is_forgotten() {
         assert_eq!(bench.queue.depth(), Depth::default());
     }
 }
+
+#[test]
+fn a_retry_can_be_brought_forward_but_nothing_else() {
+    let mut bench = Bench::plain();
+    for name in ["failed", "terminal", "later"] {
+        bench.add(name, Urgency::Event);
+    }
+    assert_eq!(bench.run(Outcome::RetryAfter(SECOND * 60)), Some(60));
+    assert_eq!(bench.run(Outcome::Terminal), None);
+    assert_eq!(bench.run(Outcome::Requeue(SECOND * 60)), Some(60));
+    for name in ["failed", "terminal", "later", "unknown"] {
+        bench.queue.hasten(&key(name), SECOND * 2, bench.now);
+    }
+    bench.pass(2);
+    let work = bench.next().expect("it is due");
+    assert_eq!((work.key.name(), work.failures), ("failed", 1));
+    assert!(bench.next().is_none());
+    bench.done(&work, Outcome::AwaitChange);
+    bench.pass(57);
+    assert!(bench.next().is_none(), "its old time is forgotten");
+    bench.pass(1);
+    assert_eq!(bench.drain(), ["later"]);
+}

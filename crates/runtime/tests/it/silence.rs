@@ -1,5 +1,7 @@
-//! A connection that went silent: nothing comes back, nothing says so. Every call has an end all the same.
+//! A connection that went silent: nothing comes back, nothing says so. Every call has an end all the same. And a server
+//! that was away: its return is felt at once.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -38,4 +40,46 @@ async fn a_write_that_gets_no_answer_is_tried_again() {
         panic!("one failure that is retried: {failures:?}")
     };
     assert!(error.contains("the server was silent for 65 s"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_failed_for_want_of_the_server_is_tried_again_when_it_is_back() {
+    let mut lab = Lab::new().await;
+    let log = lab.log.clone();
+    let running = lab
+        .run_with(move |widget, cx| {
+            let log = log.clone();
+            async move {
+                if widget.metadata.name.as_deref() == Some("odd") {
+                    Err("an error of its own")?;
+                }
+                let name = widget.metadata.name.clone().unwrap_or_default();
+                cx.apply(config(&name, &[&widget])).await?;
+                log.say(format!("{name} {}", cx.now()));
+                Ok(Action::await_change())
+            }
+        })
+        .await;
+    lab.faults.set(|request| (request.method() == "PATCH").then_some(Breakage::Unreachable));
+    for number in 0..20 {
+        lab.widget(&format!("w{number}")).await;
+    }
+    lab.widget("odd").await;
+    // Their seventh retry is two minutes off; then the watch breaks, too.
+    lab.pass(140).await;
+    lab.faults.set(|_| Some(Breakage::Unreachable));
+    lab.faults.cut();
+    lab.pass(5).await;
+    assert!(lab.log.take().is_empty());
+    let odd = entries(&running, "odd", |entry| matches!(entry, Entry::Started { .. }).then_some(())).len();
+    lab.faults.clear();
+    lab.pass(15).await;
+    let said = lab.log.take();
+    let words: Vec<(&str, &str)> = said.iter().filter_map(|words| words.split_once(' ')).collect();
+    let names: BTreeSet<&str> = words.iter().map(|(name, _)| *name).collect();
+    let times: BTreeSet<&str> = words.iter().map(|(_, time)| *time).collect();
+    assert_eq!(names.len(), 20, "every one of them");
+    assert!(times.len() > 10, "but not all at once: {times:?}");
+    let now = entries(&running, "odd", |entry| matches!(entry, Entry::Started { .. }).then_some(())).len();
+    assert_eq!(now, odd, "its own error is not cured by a server");
 }
