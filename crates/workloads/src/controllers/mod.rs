@@ -1,4 +1,5 @@
-//! The built-in controllers: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, endpoints.
+//! The built-in controllers: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, endpoints, Nodes that fall silent
+//! and Pods without a Node.
 //!
 //! Ordinary controllers on the runtime: they know a `kube::Client` and nothing else, and behave as Kubernetes' own do,
 //! down to reasons, events and names, so that kubectl and people find what they expect. One file or folder per kind;
@@ -15,8 +16,10 @@ mod daemon_set;
 mod deployment;
 mod endpoint_slice;
 mod job;
+mod node_health;
 mod number;
 mod pod;
+mod pod_collector;
 mod rank;
 mod replica_set;
 mod revisions;
@@ -37,6 +40,8 @@ pub fn operator() -> Operator {
         .control(stateful_set::control())
         .control(daemon_set::control())
         .control(cron_job::control())
-        .control(endpoint_slice::control());
+        .control(endpoint_slice::control())
+        .control(node_health::control())
+        .control(pod_collector::control());
     job::controls().into_iter().fold(operator, Operator::control)
 }

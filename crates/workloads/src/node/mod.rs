@@ -3,11 +3,12 @@
 //! Three controllers on our runtime, which know a `kube::Client` and nothing else: `schedule` binds Pods to the node, `pod`
 //! runs them, `sweep` ends what has no Pod any more. The processes belong to the `keeper`, a process of its own, so that
 //! they, their logs and their exit codes outlive a server that is killed; `link` is the connection to it. `register` keeps
-//! the Node object, [`logs`] reads what containers said.
+//! the Node object, [`logs`] reads what containers said, `farewell` says what became of the Pods when the node stops.
 //!
 //! **Invariant:** a process runs only for a Pod that is bound to this node; who may not create Pods cannot run commands.
 
 mod error;
+mod farewell;
 mod keeper;
 mod link;
 pub mod logs;
@@ -37,6 +38,7 @@ pub use keeper::act_if_asked;
 pub use logs::Logs;
 pub use options::{NodeOptions, RestartBackoff};
 
+use farewell::Farewell;
 use keeper::layout::Layout;
 use link::{Link, Recipe, Wire};
 use probe::Prober;
@@ -115,6 +117,13 @@ impl Node {
                 is_possible = namespaces::are_possible(&self.link, &self.layout) => is_possible,
                 () = wire.run() => false,
             };
+        let farewell = Farewell {
+            client: self.client.clone(),
+            node: self.options.name.clone(),
+            layout: self.layout.clone(),
+            backoff: self.options.backoff,
+            clock: self.registration.clock,
+        };
         let ground = Ground {
             has_namespaces,
             options: self.options,
@@ -132,8 +141,10 @@ impl Node {
             () = wire.run() => Ok(()),
             () = self.registration.run() => Ok(()),
         };
-        self.registration.leave().await;
         wire.end(STOP_GRACE).await;
+        farewell.say().await;
+        // The very last word: whoever reads it counts on nothing running here.
+        self.registration.leave().await;
         Ok(ended?)
     }
 }

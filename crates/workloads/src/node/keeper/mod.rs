@@ -46,6 +46,11 @@ const MARK: &str = "HOMEOSTAT_NODE";
 /// In the environment of every process of a container: which run it belongs to.
 const RUN_MARK: &str = "HOMEOSTAT_RUN";
 
+/// What is written down about every container of the folder.
+pub(crate) fn records(layout: &layout::Layout) -> Vec<protocol::Runs> {
+    record::load_all(layout)
+}
+
 /// Acts as a node's guard, keeper or launcher if this process was started as one. A program that embeds a node calls this first
 /// in its `main` and ends with the code it gets.
 pub fn act_if_asked() -> Option<ExitCode> {

@@ -19,12 +19,16 @@ use std::sync::Arc;
 
 use futures::stream::Stream;
 use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity, Target};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodStatus, Secret};
 use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 
 use super::Ground;
 use super::keeper::protocol::{Ask, Exit, RunId, State};
+use super::link::PodRuns;
+use super::options::RestartBackoff;
+use super::probe::Health;
 use parts::Part;
 use plan::{Plan, Situation};
 use status::{Refusal, Refusals};
@@ -77,6 +81,21 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
         delete(&pod, &cx).await?;
     }
     Ok(plan.wake.map_or_else(Action::await_change, Action::requeue))
+}
+
+/// The status a Pod has when its node has stopped; none if it says so already.
+pub(crate) fn last_status(
+    pod: &Pod,
+    runs: &PodRuns,
+    now: Timestamp,
+    backoff: RestartBackoff,
+) -> Option<PodStatus> {
+    let situation =
+        Situation { pod, spec: pod.spec.as_ref()?, runs, health: &Health::default(), now, backoff };
+    let current = pod.status.clone().unwrap_or_default();
+    let mut wanted = current.clone();
+    status::report(&situation, &Refusals::new(), &mut wanted);
+    (wanted != current).then_some(wanted)
 }
 
 /// Sends what the plan says; gives the containers that cannot be started.

@@ -1,18 +1,10 @@
 //! DaemonSets: a Pod on every Node, as Nodes come and go.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, DeleteParams, PostParams};
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::lab::{Lab, template};
-
-async fn add_node(lab: &Lab, name: &str) {
-    let node =
-        serde_json::from_value(json!({"metadata": {"name": name, "labels": {"disk": "ssd"}}})).unwrap();
-    Api::<Node>::all(lab.client.clone()).create(&PostParams::default(), &node).await.unwrap();
-    lab.rest().await;
-}
 
 /// `node image` of the Pods.
 async fn placed(lab: &Lab) -> Vec<String> {
@@ -37,10 +29,11 @@ fn set(image: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn a_pod_on_every_node() {
     let lab = Lab::new().await;
-    add_node(&lab, "a").await;
+    lab.remove_node(super::kubelet::NODE).await;
+    lab.add_node("a").await;
     lab.create::<DaemonSet>(set("ready")).await;
     assert_eq!(placed(&lab).await, ["a ready"]);
-    add_node(&lab, "b").await;
+    lab.add_node("b").await;
     assert_eq!(placed(&lab).await, ["a ready", "b ready"]);
     let agent = lab.get::<DaemonSet>("agent").await;
     let status = [
@@ -53,8 +46,7 @@ async fn a_pod_on_every_node() {
     assert!(status.iter().all(|field| agent["status"][field] == 2), "{agent}");
     lab.patch::<DaemonSet>("agent", json!({"spec": {"template": template("agent", "ready2")}})).await;
     assert_eq!(placed(&lab).await, ["a ready2", "b ready2"]);
-    Api::<Node>::all(lab.client.clone()).delete("a", &DeleteParams::default()).await.unwrap();
-    lab.rest().await;
+    lab.remove_node("a").await;
     assert_eq!(placed(&lab).await, ["b ready2"]);
     let elsewhere = json!({"spec": {"template": {"spec": {"nodeSelector": {"disk": "tape"}}}}});
     lab.patch::<DaemonSet>("agent", elsewhere).await;

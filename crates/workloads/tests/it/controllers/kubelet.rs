@@ -9,6 +9,9 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, W
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
+/// The Node it speaks for.
+pub(crate) const NODE: &str = "here";
+
 /// Follows the Pods of all namespaces until dropped.
 pub(crate) async fn run(client: Client) {
     let all: Api<Pod> = Api::all(client.clone());
@@ -39,7 +42,7 @@ async fn tend(client: &Client, pod: &Pod) {
         }
         let _ = api.delete(&name, &DeleteParams::default().grace_period(0)).await;
     } else if spec.node_name.is_none() {
-        let binding = json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": "here"}});
+        let binding = json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": NODE}});
         let parameters = PostParams::default();
         let _ = api.create_subresource::<_, Value>("binding", &name, &parameters, &binding).await;
     } else if phase == "Pending" {

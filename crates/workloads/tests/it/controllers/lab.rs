@@ -9,7 +9,7 @@ use homeostat_runtime::CancellationToken;
 use homeostat_store::{Limits, Memory, SharedStore};
 use homeostat_workloads::controllers;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::NamespaceResourceScope;
 use kube::{Client, Resource};
@@ -53,6 +53,7 @@ impl Lab {
     /// A server with controllers and kubelet.
     pub(crate) async fn new() -> Self {
         let mut lab = Self::without_kubelet().await;
+        lab.add_node(kubelet::NODE).await;
         let client = lab.client.clone();
         lab.tasks.spawn(kubelet::run(client));
         lab.rest().await;
@@ -72,6 +73,18 @@ impl Lab {
         lab.run_controllers(8);
         lab.rest().await;
         lab
+    }
+
+    pub(crate) async fn add_node(&self, name: &str) {
+        let node = json!({"metadata": {"name": name, "labels": {"disk": "ssd"}}});
+        let node = serde_json::from_value(node).unwrap();
+        Api::<Node>::all(self.client.clone()).create(&PostParams::default(), &node).await.unwrap();
+        self.rest().await;
+    }
+
+    pub(crate) async fn remove_node(&self, name: &str) {
+        Api::<Node>::all(self.client.clone()).delete(name, &DeleteParams::default()).await.unwrap();
+        self.rest().await;
     }
 
     fn run_controllers(&mut self, seed: u64) {

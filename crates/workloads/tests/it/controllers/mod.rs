@@ -9,6 +9,7 @@ mod endpoint_slices;
 mod jobs;
 mod kubelet;
 mod lab;
+mod nodes;
 mod replica_sets;
 mod restarts;
 mod stateful_sets;

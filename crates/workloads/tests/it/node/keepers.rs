@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::lab::{
-    Lab, eventually, field, is_alive, kill, main_status, parent, pid, until_count, until_dead, with_word,
+    Lab, condition, eventually, field, is_alive, kill, main_status, parent, pid, until_count, until_dead,
+    with_word,
 };
 
 #[tokio::test]
@@ -141,11 +142,36 @@ async fn a_stopped_node_ends_everything_and_goes_on_later() {
     let before = pid(&lab.until_ready("goes").await);
     lab.stop_node().await;
     assert!(!is_alive(before), "a clean stop leaves nothing");
+    let stopped = lab.get("goes").await.unwrap();
+    let state = main_status(&stopped).unwrap().state.clone().unwrap().terminated.unwrap();
+    assert_eq!(
+        (state.reason.as_deref(), condition(&stopped, "Ready").as_str()),
+        (Some("NodeStopped"), "False")
+    );
     lab.start_node(|options| options).await;
     let pod = lab.until("goes", "restarted", |pod| {
         main_status(pod).is_some_and(|one| one.restart_count == 1 && one.ready)
     });
     assert!(is_alive(pid(&pod.await)));
+}
+
+/// A probe that takes its time ends with its container: a stop does not wait for it.
+#[tokio::test]
+async fn a_long_probe_does_not_outlive_its_container() {
+    let mut lab = Lab::new().await;
+    let time = format!("{}.13", 100_000 + std::process::id());
+    let probe = serde_json::json!({"exec": {"command": ["sleep", time]}, "timeoutSeconds": 600});
+    let container = serde_json::json!({"name": "main", "image": "none", "command": ["sleep", "1000"],
+        "readinessProbe": probe});
+    for name in ["deleted", "stopped"] {
+        lab.pod(name, serde_json::json!({"containers": [container]})).await;
+    }
+    until_count(&time, 2).await;
+    lab.delete("deleted", Some(1)).await;
+    lab.until_gone("deleted").await;
+    until_count(&time, 1).await;
+    lab.stop_node().await;
+    assert!(with_word(&time).is_empty());
 }
 
 #[tokio::test]

@@ -1,0 +1,101 @@
+//! Nodes that fall silent, and what that means for their Pods.
+//!
+//! A Node whose lease is not renewed becomes `Unknown`, and the Pods of a Node that is not ready are not ready either: nobody
+//! sees how they are. **Invariant:** only Nodes with a lease, or that say themselves that they are not ready, are judged. Pods
+//! are not evicted: there is nowhere to go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity, Target};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::pod::Pod;
+
+/// Where Nodes renew their leases.
+const LEASES: &str = "kube-node-lease";
+/// How long a lease is good for that does not say: Kubernetes' own.
+const LEASE: Duration = Duration::from_secs(40);
+/// The reason by which our own node says that it was stopped well, with nothing left running.
+const STOPPED: &str = "NodeStopped";
+
+/// The index of Pods by the Node they are bound to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct OnNode(String);
+
+pub(super) fn control() -> Control {
+    Controller::<Node>::new()
+        .named("node-lifecycle-controller")
+        .references::<Lease, _>(|node: &Node| node.metadata.name.as_deref().map(lease_of))
+        .index::<Pod, OnNode, _>(|pod: &Pod| pod.spec.node_name.clone().map(OnNode))
+        .reconcile(reconcile)
+}
+
+fn lease_of(node: &str) -> Target {
+    Target { namespace: Some(LEASES.to_owned()), name: node.to_owned() }
+}
+
+async fn reconcile(node: Arc<Node>, cx: Context<Node>) -> Result {
+    let name = cx.key().name().to_owned();
+    let left = cx.get::<Lease>(lease_of(&name))?.and_then(|lease| left(lease.spec.as_ref()?, cx.now()));
+    if left == Some(Duration::ZERO) && ready(&node).is_some_and(|ready| ready.status == "True") {
+        give_up(&cx, &name).await?;
+        cx.event(Severity::Normal, "NodeNotReady", format!("Node {name} status is now: NodeNotReady"));
+        // Its own change brings us back, for the Pods.
+        return Ok(Action::await_change());
+    }
+    if ready(&node).is_some_and(|ready| ready.status != "True") {
+        let pods = cx.indexed::<Pod, _>(&OnNode(name))?;
+        let unready = pods.iter().filter(|pod| pod.is_ready()).map(|pod| doubt(&cx, pod));
+        join_all(unready).await.into_iter().collect::<Result<Vec<()>, kube::Error>>()?;
+    }
+    Ok(left.filter(|left| !left.is_zero()).map_or_else(Action::await_change, Action::requeue))
+}
+
+/// How long the lease is still good for; none if it was never renewed.
+fn left(lease: &LeaseSpec, now: jiff::Timestamp) -> Option<Duration> {
+    let renewed = lease.renew_time.as_ref()?.0;
+    let asked = lease.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let good_for = asked.map_or(LEASE, Duration::from_secs);
+    Some(good_for.saturating_sub(Duration::try_from(now.duration_since(renewed)).unwrap_or_default()))
+}
+
+fn ready(node: &Node) -> Option<&NodeCondition> {
+    node.status.as_ref()?.conditions.as_ref()?.iter().find(|one| one.type_ == "Ready")
+}
+
+/// Has the Node said that nothing runs there any more?
+pub(super) fn is_stopped(node: &Node) -> bool {
+    ready(node).is_some_and(|ready| ready.status == "False" && ready.reason.as_deref() == Some(STOPPED))
+}
+
+async fn give_up(cx: &Context<Node>, name: &str) -> Result<(), kube::Error> {
+    let condition = json!({"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown",
+        "message": "Kubelet stopped posting node status.", "lastTransitionTime": written(cx)});
+    let nodes: Api<Node> = Api::all(cx.client().clone());
+    let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
+    nodes.patch_status(name, &PatchParams::default(), &patch).await.map(drop)
+}
+
+/// Takes back that the Pod is ready.
+async fn doubt(cx: &Context<Node>, pod: &Pod) -> Result<(), kube::Error> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let pods: Api<core::Pod> = Api::namespaced(cx.client().clone(), namespace);
+    let condition = json!({"type": "Ready", "status": "False", "lastTransitionTime": written(cx)});
+    let patch =
+        Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}}));
+    match pods.patch_status(pod.name(), &PatchParams::default(), &patch).await {
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        outcome => outcome.map(drop),
+    }
+}
+
+fn written(cx: &Context<Node>) -> String {
+    cx.now().strftime("%FT%TZ").to_string()
+}

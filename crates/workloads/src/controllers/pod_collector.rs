@@ -1,0 +1,99 @@
+//! Pods that nobody runs any more: those of Nodes that are gone, and those that wait for their end on a Node that said it
+//! was stopped. Nobody else would ever let them go, and their Namespaces with them.
+//!
+//! A Node counts as gone when it was missing for a while and the server confirms it, as in Kubernetes. Pods that ended are
+//! not counted or thinned out here.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use homeostat_runtime::{Action, Context, Control, Controller, Result};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1 as core;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use serde_json::json;
+
+use super::node_health::is_stopped;
+use super::pod::Pod;
+
+/// A Node that is missing may be about to come: Kubernetes' own patience.
+const QUARANTINE: Duration = Duration::from_secs(40);
+
+/// Since when Nodes are missing.
+type Missing = Mutex<HashMap<String, Timestamp>>;
+
+pub(super) fn control() -> Control {
+    let missing = Arc::new(Missing::default());
+    Controller::<Pod>::new()
+        .named("pod-garbage-collector")
+        .references::<core::Node, _>(|pod: &Pod| pod.spec.node_name.clone().filter(|name| !name.is_empty()))
+        .to_the_end()
+        .reconcile(move |pod, cx| reconcile(pod, cx, Arc::clone(&missing)))
+}
+
+async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>, missing: Arc<Missing>) -> Result {
+    let name = pod.node();
+    if name.is_empty() {
+        return Ok(Action::await_change());
+    }
+    if let Some(node) = cx.get::<core::Node>(name)? {
+        missing.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        if pod.is_dying() && is_stopped(&node) {
+            remove(&cx, &pod).await?;
+        }
+        return Ok(Action::await_change());
+    }
+    let left = left(&missing, name, cx.now());
+    if !left.is_zero() {
+        return Ok(Action::requeue(left));
+    }
+    let nodes: Api<core::Node> = Api::all(cx.client().clone());
+    if nodes.get_opt(name).await?.is_none() {
+        fail(&cx, &pod).await?;
+        remove(&cx, &pod).await?;
+    }
+    Ok(Action::await_change())
+}
+
+/// How much longer to wait for a Node.
+fn left(missing: &Missing, node: &str, now: Timestamp) -> Duration {
+    let mut missing = missing.lock().unwrap_or_else(PoisonError::into_inner);
+    let since = *missing.entry(node.to_owned()).or_insert(now);
+    QUARANTINE.saturating_sub(Duration::try_from(now.duration_since(since)).unwrap_or_default())
+}
+
+fn pods(cx: &Context<Pod>) -> Api<core::Pod> {
+    Api::namespaced(cx.client().clone(), cx.key().namespace())
+}
+
+/// Says that it failed, for those who count on it, such as Jobs.
+async fn fail(cx: &Context<Pod>, pod: &Pod) -> Result<(), kube::Error> {
+    if pod.is_finished() {
+        return Ok(());
+    }
+    let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
+        "message": "PodGC: node no longer exists", "lastTransitionTime": cx.now().strftime("%FT%TZ").to_string()});
+    let patch =
+        json!({"metadata": {"uid": pod.uid()}, "status": {"phase": "Failed", "conditions": [condition]}});
+    let patched = pods(cx).patch_status(pod.name(), &PatchParams::default(), &Patch::Strategic(patch)).await;
+    gone_is_fine(patched.map(drop))
+}
+
+async fn remove(cx: &Context<Pod>, pod: &Pod) -> Result<(), kube::Error> {
+    let params = DeleteParams {
+        grace_period_seconds: Some(0),
+        preconditions: Some(Preconditions { uid: pod.metadata.uid.clone(), resource_version: None }),
+        ..DeleteParams::default()
+    };
+    gone_is_fine(pods(cx).delete(pod.name(), &params).await.map(drop))
+}
+
+/// Gone, or another Pod of the same name already.
+fn gone_is_fine(outcome: Result<(), kube::Error>) -> Result<(), kube::Error> {
+    match outcome {
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        outcome => outcome,
+    }
+}

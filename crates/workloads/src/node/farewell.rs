@@ -1,0 +1,74 @@
+//! The last word about Pods: when a node is stopped well, their status says what became of them.
+//!
+//! The controllers have ended by then and the keeper is gone; what the keeper wrote down last is what is true. The folder of
+//! an ephemeral node is gone with its records, and so is whoever could ask.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt as _};
+use homeostat_core::Clock;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::NAME;
+use super::keeper::layout::Layout;
+use super::keeper::records;
+use super::link::PodRuns;
+use super::options::RestartBackoff;
+use super::pod::last_status;
+
+/// A person waits at the terminal.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Pods written at a time.
+const CONCURRENCY: usize = 16;
+
+/// What it takes to say it.
+pub(super) struct Farewell {
+    pub(super) client: Client,
+    pub(super) node: String,
+    pub(super) layout: Layout,
+    pub(super) backoff: RestartBackoff,
+    pub(super) clock: Clock,
+}
+
+impl Farewell {
+    /// Writes the status of every Pod that ran here. What cannot be written is left to the next node.
+    pub(super) async fn say(&self) {
+        let mut runs: HashMap<String, PodRuns> = HashMap::new();
+        for one in records(&self.layout) {
+            runs.entry(one.id.pod.clone()).or_default().insert(one.id.container.clone(), one);
+        }
+        if runs.is_empty() {
+            return;
+        }
+        match timeout(LIMIT, self.write(&runs)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "cannot say what became of the Pods"),
+            Err(_) => tracing::warn!("saying what became of the Pods took too long"),
+        }
+    }
+
+    async fn write(&self, runs: &HashMap<String, PodRuns>) -> Result<(), kube::Error> {
+        let all: Api<Pod> = Api::all(self.client.clone());
+        let ours = ListParams::default().fields(&format!("spec.nodeName={}", self.node));
+        let pods = all.list(&ours).await?.items;
+        let known = pods.iter().filter_map(|pod| Some((pod, runs.get(pod.metadata.uid.as_deref()?)?)));
+        stream::iter(known).for_each_concurrent(CONCURRENCY, |(pod, runs)| self.write_one(pod, runs)).await;
+        Ok(())
+    }
+
+    async fn write_one(&self, pod: &Pod, runs: &PodRuns) {
+        let Some(status) = last_status(pod, runs, self.clock.now(), self.backoff) else { return };
+        let (name, namespace) = (pod.metadata.name.as_deref(), pod.metadata.namespace.as_deref());
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace.unwrap_or_default());
+        let patch = Patch::Merge(json!({"metadata": {"uid": pod.metadata.uid}, "status": status}));
+        let params = PatchParams { field_manager: Some(NAME.to_owned()), ..PatchParams::default() };
+        if let Err(error) = pods.patch_status(name.unwrap_or_default(), &params, &patch).await {
+            tracing::debug!(%error, pod = name, "cannot say what became of a Pod");
+        }
+    }
+}

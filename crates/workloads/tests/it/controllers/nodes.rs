@@ -1,0 +1,83 @@
+//! Nodes that are gone, fall silent or stop: what becomes of their Pods.
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::lab::{Lab, condition};
+
+fn pod(name: &str, node: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [{"name": "main", "image": "wait"}]}})
+}
+
+async fn say_of_node(lab: &Lab, name: &str, status: &str, reason: &str) {
+    let ready = json!({"type": "Ready", "status": status, "reason": reason});
+    let patch = Patch::Merge(json!({"status": {"conditions": [ready]}}));
+    let nodes = Api::<Node>::all(lab.client.clone());
+    nodes.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+    lab.rest().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_node_that_is_gone_are_collected() {
+    let lab = Lab::without_kubelet().await;
+    lab.add_node("there").await;
+    for (name, node) in [("stays", "there"), ("dying", "ghost"), ("running", "ghost")] {
+        lab.create::<Pod>(pod(name, node)).await;
+    }
+    lab.delete::<Pod>("dying", &DeleteParams::default().grace_period(3)).await;
+    lab.pass(20).await;
+    assert_eq!(lab.names::<Pod>().await, ["dying", "running", "stays"], "the Node may be about to come");
+    lab.pass(40).await;
+    assert_eq!(lab.names::<Pod>().await, ["stays"]);
+    lab.remove_node("there").await;
+    lab.pass(60).await;
+    assert!(lab.names::<Pod>().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_in_time_keeps_its_pods() {
+    let lab = Lab::without_kubelet().await;
+    lab.create::<Pod>(pod("early", "late")).await;
+    lab.pass(30).await;
+    lab.add_node("late").await;
+    lab.pass(60).await;
+    assert_eq!(lab.names::<Pod>().await, ["early"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_is_doubted_and_its_pods_are() {
+    let lab = Lab::without_kubelet().await;
+    lab.add_node("silent").await;
+    say_of_node(&lab, "silent", "True", "NodeReady").await;
+    let leases: Api<Lease> = Api::namespaced(lab.client.clone(), "kube-node-lease");
+    let now = "2027-01-15T08:00:00.000000Z";
+    let lease =
+        json!({"metadata": {"name": "silent"}, "spec": {"leaseDurationSeconds": 40, "renewTime": now}});
+    leases.create(&PostParams::default(), &serde_json::from_value(lease).unwrap()).await.unwrap();
+    lab.create::<Pod>(pod("one", "silent")).await;
+    lab.say("one", json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})).await;
+    lab.pass(30).await;
+    assert_eq!(condition(&lab.get::<Pod>("one").await, "Ready"), "True ");
+    lab.pass(30).await;
+    let node = Api::<Node>::all(lab.client.clone()).get("silent").await.unwrap();
+    assert_eq!(condition(&json!(node), "Ready"), "Unknown NodeStatusUnknown");
+    assert_eq!(condition(&lab.get::<Pod>("one").await, "Ready"), "False ");
+}
+
+/// A Node that was stopped well runs nothing: what waits for its end there may go.
+#[tokio::test(start_paused = true)]
+async fn dying_pods_of_a_stopped_node_go() {
+    let lab = Lab::without_kubelet().await;
+    lab.add_node("here").await;
+    for name in ["dies", "waits"] {
+        lab.create::<Pod>(pod(name, "here")).await;
+    }
+    say_of_node(&lab, "here", "False", "KubeletNotReady").await;
+    lab.delete::<Pod>("dies", &DeleteParams::default().grace_period(3)).await;
+    lab.pass(60).await;
+    assert_eq!(lab.names::<Pod>().await, ["dies", "waits"], "who knows what runs there");
+    say_of_node(&lab, "here", "False", "NodeStopped").await;
+    assert_eq!(lab.names::<Pod>().await, ["waits"]);
+}
