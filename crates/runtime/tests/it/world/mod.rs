@@ -3,11 +3,13 @@
 
 mod claims;
 mod crashes;
+mod fencing;
 mod lag;
 mod leaks;
 mod one_way;
 mod outages;
 mod ownership;
+mod panics;
 mod two_way;
 mod vandals;
 mod yard;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use homeostat_core::journal::Entry;
-use homeostat_runtime::world::Drift;
+use homeostat_runtime::world::{Drift, Push, Sweep};
 use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
 use serde_json::json;
@@ -111,4 +111,74 @@ async fn of_many_only_the_drifted_are_written() {
     assert_eq!(calls[..3], ["list", "list w20", "list w41"], "one list, by pages");
     assert_eq!(calls[3..].len(), 4, "{calls:?}");
     assert_eq!(calls.iter().filter(|call| call.starts_with("get")).count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reported_drift_is_still_only_reported_after_a_restart() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let running = run(&mut lab, &yard, |outside| outside.drift(Drift::Report)).await;
+    lab.widget("w").await;
+    yard.alter("w", |thing| thing.size = 9);
+    lab.pass(70).await;
+    assert_eq!(synced(&lab, "w").await.1, "Drifted");
+    running.kill();
+    run(&mut lab, &yard, |outside| outside.drift(Drift::Report)).await;
+    lab.pass(70).await;
+    assert_eq!(yard.things(), ["w=9"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_at_the_start_does_not_turn_drift_into_a_wish() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let running = run(&mut lab, &yard, |outside| outside.drift(Drift::Report)).await;
+    lab.widget("w").await;
+    running.kill();
+    yard.alter("w", |thing| thing.size = 9);
+    yard.switch(|switches| switches.is_down = true);
+    run(&mut lab, &yard, |outside| outside.drift(Drift::Report)).await;
+    lab.pass(300).await;
+    yard.switch(|switches| switches.is_down = false);
+    lab.pass(300).await;
+    assert_eq!(yard.things(), ["w=9"]);
+    assert_eq!(synced(&lab, "w").await.1, "Drifted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_broken_stream_would_have_told_is_found_by_a_pass() {
+    let (mut lab, yard) = (Lab::new().await, Yard::telling());
+    run(&mut lab, &yard, |outside| outside.poll(Duration::from_secs(36_000))).await;
+    lab.widget("w").await;
+    yard.hang_up();
+    yard.alter_quietly("w", |thing| thing.size = 9);
+    lab.pass(5).await;
+    assert_eq!(yard.things(), ["w=0"], "the end of the stream asks for a pass");
+    yard.alter_quietly("w", |thing| thing.size = 9);
+    lab.pass(60).await;
+    assert_eq!(yard.things(), ["w=9"], "nobody said anything");
+    yard.push(Push::Unknown);
+    lab.pass(5).await;
+    assert_eq!(yard.things(), ["w=0"]);
+    yard.alter("w", |thing| thing.size = 8);
+    lab.rest().await;
+    assert_eq!(yard.things(), ["w=0"], "and the new stream is heard");
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_tell_of_drift_and_of_passes() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    yard.put("theirs", 1, None);
+    yard.put("leak", 1, Some("widgets.test.dev/default/never/1"));
+    let running = run(&mut lab, &yard, |outside| outside.sweep(Sweep::default())).await;
+    lab.widget("w").await;
+    yard.alter("w", |thing| thing.size = 9);
+    lab.pass(70).await;
+    for (metric, value) in [
+        ("homeostat_drift_total{controller=\"widget\"}", 1),
+        ("homeostat_world_things{world=\"yard\",owner=\"us\"}", 2),
+        ("homeostat_world_things{world=\"yard\",owner=\"others\"}", 1),
+        ("homeostat_world_leaks{world=\"yard\"}", 1),
+        ("homeostat_world_passes_total{world=\"yard\",sweep=\"done\"}", 2),
+    ] {
+        assert_eq!(running.metric(metric).await, value, "{metric}");
+    }
 }

@@ -202,3 +202,21 @@ async fn an_intent_of_a_time_to_come_is_waited_for_no_longer_than_any_other() {
         assert!(lab.names::<Widget>().await.is_empty(), "{ownership:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_thing_that_only_its_mark_remembers_is_removed() {
+    for ownership in [Ownership::Tags, Ownership::Prefix("k8s-".into())] {
+        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
+        lab.widget("w").await;
+        running.kill();
+        let patch = json!({
+            "metadata": {"annotations": {"widgets.test.dev/widget": null}},
+            "spec": {"config": "new"},
+        });
+        lab.patch::<Widget>("w", patch).await;
+        run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
+        lab.pass(200).await;
+        assert_eq!(yard.things(), [format!("{}=0", named(&ownership, "new"))], "{ownership:?}");
+    }
+}

@@ -1,0 +1,39 @@
+//! A panic in the code of a world is the failure of one object or of one pass, and nothing else stops.
+
+use super::yard::{CURSED, Yard, run, synced};
+use crate::lab::{Lab, Widget};
+
+#[tokio::test(start_paused = true)]
+async fn a_thing_nobody_can_look_at_is_one_objects_failure() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let running = run(&mut lab, &yard, |outside| outside.adopt(|_, _| true)).await;
+    lab.widget("w").await;
+    lab.widget("cursed").await;
+    yard.alter("cursed", |thing| thing.size = CURSED);
+    yard.put("strange", CURSED, None);
+    lab.pass(70).await;
+    yard.alter("w", |thing| thing.size = 9);
+    lab.pass(70).await;
+    assert!(yard.things().contains(&"w=0".to_owned()), "others are still put right");
+    assert!(running.metric("controller_runtime_reconcile_panics_total{controller=\"widget\"}").await > 0);
+    assert!(lab.has_logged("a thing cannot be judged"));
+    yard.alter("cursed", |thing| thing.size = 1);
+    lab.pass(600).await;
+    assert_eq!(synced(&lab, "cursed").await.0, "True");
+    lab.delete::<Widget>("w").await;
+    assert_eq!(yard.things(), ["cursed=0".to_owned(), format!("strange={CURSED}")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_panics_is_a_pass_that_failed() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let running = run(&mut lab, &yard, |outside| outside).await;
+    yard.switch(|switches| switches.is_cursed = true);
+    lab.pass(130).await;
+    lab.widget("w").await;
+    assert_eq!(yard.things(), ["w=0"]);
+    assert!(running.page("/readyz").await.contains("nobody can list this"));
+    yard.switch(|switches| switches.is_cursed = false);
+    lab.pass(130).await;
+    assert!(running.page("/readyz").await.contains("[+] outside/yard ok"));
+}
