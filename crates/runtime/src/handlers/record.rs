@@ -76,9 +76,9 @@ pub(super) struct Trial {
 }
 
 impl Record {
-    /// Has no handler ever been through with anything of this object?
+    /// Has no handler ever been through with anything of this object? A part of its work is not the whole.
     pub(super) fn is_fresh(&self) -> bool {
-        self.marks.values().all(|mark| mark.seen.is_none())
+        self.marks.values().all(|mark| matches!(mark.seen, None | Some(Seen::Part(_))))
     }
 
     pub(super) fn seen(&self, id: &str) -> Option<&Seen> {

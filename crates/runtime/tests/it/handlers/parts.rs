@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_runtime::handlers::last::Handler;
-use homeostat_runtime::handlers::{Turn, permanent, temporary};
+use homeostat_runtime::handlers::{Diff, Turn, permanent, temporary};
 use homeostat_runtime::{Handlers, Result};
 use kube::ResourceExt;
 use serde_json::json;
@@ -56,4 +56,22 @@ async fn each_has_its_own_progress() {
     assert!(log.take().is_empty(), "all are through, so is their parent");
     let annotation = get(&lab, "g").await.unwrap().annotations()["widgets.test.dev/gadget.handled"].clone();
     assert_eq!(annotation, r#"{"marks":{"create":{"seen":"once"}}}"#, "and nothing of them is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_in_parts_is_no_update() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    let told = log.clone();
+    let handlers = users(&log).on_update("update", move |diff: Diff<Gadget>, _| {
+        told.say(format!("update to {}", diff.new.spec.size));
+        async { Result::<()>::Ok(()) }
+    });
+    run(&mut lab, handlers).await;
+    with_users(&lab, &["alice", "zoe"]).await;
+    lab.pass(100).await;
+    assert_eq!(log.take(), ["create", "create/alice 1", "create/zoe 1"]);
+    lab.patch::<Gadget>("g", json!({"spec": {"size": 1}})).await;
+    lab.pass(100).await;
+    assert_eq!(log.take(), ["update to 1"]);
 }
