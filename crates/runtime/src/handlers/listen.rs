@@ -154,3 +154,35 @@ async fn tell<K: Kind>(plan: Arc<Plan<K>>, engine: Arc<Engine<K>>, key: Key, eve
     }
     key
 }
+
+#[cfg(test)]
+mod tests {
+    use homeostat_core::Revision;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    #[test]
+    fn what_waits_is_limited_and_the_newest_is_dropped() {
+        let mailbox = Mailbox::<ConfigMap>::new();
+        let delta = |name: &str| Delta {
+            key: Key::new("", "configmaps", "a", name),
+            old: None,
+            new: Some(Arc::default()),
+            change: Change::Added,
+            revision: Revision::new(1),
+            is_echo: false,
+        };
+        let (first, dropped) = (delta("first"), delta("dropped"));
+        (0..WAITING_MAX).for_each(|_| mailbox.post(&first));
+        mailbox.post(&dropped);
+        let mail = |mailbox: &Mailbox<ConfigMap>| {
+            let mail = mailbox.mail();
+            (mail.count, mail.waiting.len())
+        };
+        assert_eq!(mail(&mailbox), (WAITING_MAX, 1));
+        assert!(mailbox.next().is_some(), "one is told, and there is room again");
+        mailbox.post(&dropped);
+        assert_eq!(mail(&mailbox), (WAITING_MAX, 2));
+    }
+}

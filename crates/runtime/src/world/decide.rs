@@ -6,6 +6,7 @@ use std::time::Duration;
 use homeostat_core::Key;
 
 use super::policy::Drift;
+use crate::kind::{Kind, key_of};
 
 /// Whose a thing is, as far as it can be known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,12 @@ pub(super) enum Claim {
 pub(super) struct Owner {
     pub(super) key: Key,
     pub(super) uid: String,
+}
+
+impl Owner {
+    pub(super) fn of<K: Kind>(object: &K) -> Self {
+        Self { key: key_of(object), uid: object.meta().uid.clone().unwrap_or_default() }
+    }
 }
 
 /// What is there under a name, and what is known about it. The claim and the difference are those of a thing that is

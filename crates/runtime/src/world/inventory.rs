@@ -101,7 +101,7 @@ impl<W: World> Desk<W> {
     /// Writes down that the thing is gone, or not ours.
     pub(super) async fn forget(&self, object: &W::Kind, name: &str) -> Result<(), Error> {
         if self.records.is_some() {
-            return self.forget_record(&self.owner(object), name).await;
+            return self.forget_record(&Owner::of(object), name).await;
         }
         let mut names = self.annotation(object);
         if names.remove(name).is_some() {
@@ -144,10 +144,6 @@ impl<W: World> Desk<W> {
             intended_before: vec![],
             made: false,
         }
-    }
-
-    pub(super) fn owner(&self, object: &W::Kind) -> Owner {
-        Owner { key: key_of(object), uid: object.meta().uid.clone().unwrap_or_default() }
     }
 
     /// Creates or rewrites the record of a thing.

@@ -190,15 +190,14 @@ impl<W: World> Hand<W> {
             }
             Claim::Ours(None) => Whose::Common,
             Claim::Theirs(manager) => Whose::Foreign(manager),
-            Claim::Nobody => nobody(),
             Claim::Ours(Some(owner)) if is_owner(&*self.object, &owner) => Whose::Own,
             Claim::Doubtful(owner) if is_owner(&*self.object, &owner) => Whose::Doubtful,
             Claim::Ours(Some(owner)) | Claim::Doubtful(owner) if desk.lives(&owner).await? => {
                 Whose::Sibling(owner.key.to_string())
             }
             Claim::Ours(Some(_)) => Whose::Orphan,
-            // Its owner is gone and nobody ever knew whether it was made by us.
-            Claim::Doubtful(_) => nobody(),
+            // The owner of a doubtful one is gone, and nobody ever knew whether it was made by us.
+            Claim::Nobody | Claim::Doubtful(_) => nobody(),
         })
     }
 

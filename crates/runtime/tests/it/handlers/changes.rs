@@ -1,5 +1,6 @@
 //! Created, updated, resumed, deleted: what is called when, over restarts.
 
+use homeostat_core::journal::Entry;
 use homeostat_runtime::{CancellationToken, Controller, Handlers, Operator};
 use kube::ResourceExt;
 use serde_json::json;
@@ -126,4 +127,22 @@ async fn two_controllers_of_one_name_are_refused() {
         refused.to_string(),
         "two controllers are named gadget: give one another name with Controller::named"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_with_very_many_handlers_gives_others_a_turn_and_is_through_with_all() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    let mut handlers = Handlers::<Gadget>::new().on_create("h0", says(&log, "0"));
+    for number in 1..250 {
+        handlers = handlers.on_create(format!("h{number}"), says(&log, &number.to_string()));
+    }
+    let running = run(&mut lab, handlers).await;
+    gadget(&lab, "g", 1).await;
+    lab.pass(1).await;
+    let said = log.take();
+    assert_eq!(said, (0..250).map(|number| number.to_string()).collect::<Vec<_>>(), "each once");
+    let starts = running.journal.records().into_iter();
+    let starts = starts.filter(|record| matches!(record.entry, Entry::Started { .. })).count();
+    assert!(starts >= 3, "in {starts} turns, a hundred steps each");
 }

@@ -118,6 +118,26 @@ async fn a_failed_one_is_started_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_that_lived_long_and_well_is_started_again_as_soon_as_after_a_first_failure() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    let said = log.clone();
+    let handlers = Handlers::<Gadget>::new()
+        .daemon("watch", move |_, cx| {
+            said.say(format!("life {}", cx.attempt()));
+            async move {
+                tokio::time::sleep(Duration::from_secs(11 * 60)).await;
+                Err("broken")?
+            }
+        })
+        .restart(Backoff::exponential(Duration::from_secs(10), Duration::from_secs(3600)).jitter(0.0));
+    run(&mut lab, handlers).await;
+    gadget(&lab, "g", 1).await;
+    lab.pass(4 * (11 * 60 + 10) + 5).await;
+    assert_eq!(log.take(), ["life 1", "life 2", "life 2", "life 2", "life 2"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn it_runs_where_the_lease_is() {
     let mut lab = lab().await;
     gadget(&lab, "g", 1).await;

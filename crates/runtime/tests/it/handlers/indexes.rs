@@ -5,6 +5,7 @@ use std::sync::Arc;
 use homeostat_runtime::handlers::Turn;
 use homeostat_runtime::{Handlers, Result};
 use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::json;
 
 use super::{Gadget, gadget, lab, run};
 use crate::lab::config;
@@ -41,4 +42,11 @@ async fn values_by_key() {
     }
     gadget(&lab, "g", 1).await;
     assert_eq!(log.take(), ["a c"]);
+    lab.delete::<ConfigMap>("a").await;
+    lab.patch::<ConfigMap>("c", json!({"data": {"red": null}})).await;
+    gadget(&lab, "h", 1).await;
+    assert_eq!(log.take(), [""], "one is gone and the other has changed");
+    lab.patch::<ConfigMap>("b", json!({"data": {"red": ""}})).await;
+    gadget(&lab, "i", 1).await;
+    assert_eq!(log.take(), ["b"]);
 }

@@ -1,6 +1,7 @@
 //! Where progress is kept: an annotation, compressed, and beyond its limit a Secret; and what others do to it.
 
 use homeostat_core::Entropy;
+use homeostat_core::journal::Entry;
 use homeostat_runtime::Handlers;
 use homeostat_runtime::handlers::last::Handler;
 use k8s_openapi::api::core::v1::Secret;
@@ -92,7 +93,7 @@ async fn what_another_process_wrote_meanwhile_is_newer() {
 async fn without_its_record_an_object_is_handled_anew() {
     let mut lab = lab().await;
     let log = lab.log.clone();
-    run(&mut lab, handlers(&log)).await;
+    let running = run(&mut lab, handlers(&log)).await;
     gadget(&lab, "g", 1).await;
     log.take();
     lab.patch::<Gadget>("g", json!({"metadata": {"annotations": {ANNOTATION: null}}})).await;
@@ -100,8 +101,15 @@ async fn without_its_record_an_object_is_handled_anew() {
     lab.patch::<Gadget>("g", json!({"metadata": {"annotations": {ANNOTATION: "rubbish"}}})).await;
     lab.pass(1000).await;
     assert!(log.take().is_empty(), "an unreadable one is a person's business");
-    let status = serde_json::to_value(get(&lab, "g").await.unwrap()).unwrap();
-    assert!(status["spec"]["size"] == 1, "{status}");
+    let failures = running.journal.records().into_iter().filter_map(|record| match record.entry {
+        Entry::Failed { error, .. } => Some(error),
+        _ => None,
+    });
+    let told = format!("the annotation {ANNOTATION} cannot be read");
+    assert!(failures.last().is_some_and(|error| error.contains(&told)), "the journal says what to do");
+    assert!(lab.has_logged(&told), "and so does the log");
+    lab.patch::<Gadget>("g", json!({"metadata": {"annotations": {ANNOTATION: null}}})).await;
+    assert_eq!(log.take(), ["create"], "which helps");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,8 @@
 //! The process is killed between every two calls, outside and to the cluster, before and after each took effect. The
 //! next one finds what is there: nothing is made twice, nothing is forgotten.
 
+use std::time::Duration;
+
 use homeostat_runtime::world::{OutsideRecord, Ownership};
 use serde_json::{Value, json};
 
@@ -22,14 +24,26 @@ async fn act(lab: &Lab, deed: &Deed) {
     }
 }
 
+/// What happens, and how.
+struct Story<'a> {
+    ownership: Ownership,
+    deeds: &'a [Deed],
+    /// How late the yard shows what was written.
+    lag: Duration,
+}
+
 /// Lets people act, kills the operator at the given step, starts it again. Tells whether there was such a step.
-async fn survive(ownership: &Ownership, deeds: &[Deed], step: usize, moment: Moment) -> Option<(Lab, Yard)> {
+async fn survive(story: &Story<'_>, step: usize, moment: Moment) -> Option<(Lab, Yard)> {
+    let Story { ownership, deeds, lag } = story;
     let (mut lab, yard) = (Lab::new().await, Yard::new());
-    yard.switch(|switches| switches.allows_twins = true);
+    yard.switch(|switches| {
+        switches.allows_twins = true;
+        switches.lag = *lag;
+    });
     yard.fate.seal(step, moment);
     yard.fate.govern(&lab);
     let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
-    for deed in deeds {
+    for deed in *deeds {
         act(&lab, deed).await;
         if yard.fate.has_struck() {
             running.kill();
@@ -46,16 +60,18 @@ async fn survive(ownership: &Ownership, deeds: &[Deed], step: usize, moment: Mom
 }
 
 /// Kills at every step until there are no more; returns how many there were.
-async fn at_every_step<F>(deeds: &[Deed], check: F) -> usize
+async fn at_every_step<F>(deeds: &[Deed], lag: Duration, check: F) -> usize
 where
     F: AsyncFn(&Lab, &Yard, &Ownership, String),
 {
     let mut steps = 0;
     for ownership in ownerships() {
+        let story = Story { ownership, deeds, lag };
+        let ownership = &story.ownership;
         for moment in [Moment::Before, Moment::After] {
             for step in 1.. {
-                let Some((lab, yard)) = survive(&ownership, deeds, step, moment).await else { break };
-                check(&lab, &yard, &ownership, format!("{ownership:?}, {moment:?} step {step}")).await;
+                let Some((lab, yard)) = survive(&story, step, moment).await else { break };
+                check(&lab, &yard, ownership, format!("{ownership:?}, {moment:?} step {step}")).await;
                 steps += 1;
             }
         }
@@ -66,7 +82,7 @@ where
 #[tokio::test(start_paused = true)]
 async fn create_and_change() {
     let deeds = [Deed::Create, Deed::Patch(json!({"spec": {"size": 3}}))];
-    let steps = at_every_step(&deeds, async |lab, yard, ownership, at| {
+    let steps = at_every_step(&deeds, Duration::ZERO, async |lab, yard, ownership, at| {
         assert_eq!(yard.things(), [format!("{}=3", named(ownership, "w"))], "{at}");
         assert_eq!(synced(lab, "w").await.0, "True", "{at}");
     })
@@ -77,7 +93,7 @@ async fn create_and_change() {
 #[tokio::test(start_paused = true)]
 async fn create_and_rename() {
     let deeds = [Deed::Create, Deed::Patch(json!({"spec": {"config": "new"}}))];
-    at_every_step(&deeds, async |_, yard, ownership, at| {
+    at_every_step(&deeds, Duration::ZERO, async |_, yard, ownership, at| {
         assert_eq!(yard.things(), [format!("{}=0", named(ownership, "new"))], "{at}");
     })
     .await;
@@ -86,12 +102,35 @@ async fn create_and_rename() {
 #[tokio::test(start_paused = true)]
 async fn create_and_delete() {
     let deeds = [Deed::Create, Deed::Delete];
-    at_every_step(&deeds, async |lab, yard, ownership, at| {
+    at_every_step(&deeds, Duration::ZERO, async |lab, yard, ownership, at| {
         assert!(yard.things().is_empty(), "{at}: {:?}", yard.things());
         assert!(lab.names::<Widget>().await.is_empty(), "{at}");
         if *ownership == Ownership::Records {
             assert!(lab.names::<OutsideRecord>().await.is_empty(), "{at}");
         }
+    })
+    .await;
+}
+
+/// Less than the engine is told that reads may lag.
+const LAG: Duration = Duration::from_secs(20);
+
+#[tokio::test(start_paused = true)]
+async fn create_and_change_with_reads_that_lag() {
+    let deeds = [Deed::Create, Deed::Patch(json!({"spec": {"size": 3}}))];
+    at_every_step(&deeds, LAG, async |lab, yard, ownership, at| {
+        assert_eq!(yard.things(), [format!("{}=3", named(ownership, "w"))], "{at}");
+        assert_eq!(synced(lab, "w").await.0, "True", "{at}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn create_and_delete_with_reads_that_lag() {
+    let deeds = [Deed::Create, Deed::Delete];
+    at_every_step(&deeds, LAG, async |lab, yard, _, at| {
+        assert!(yard.things().is_empty(), "{at}: {:?}", yard.things());
+        assert!(lab.names::<Widget>().await.is_empty(), "{at}");
     })
     .await;
 }

@@ -36,6 +36,7 @@ pub(crate) struct Wish {
 
 /// What a call finds and does.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub(crate) struct Switches {
     /// Every call fails.
     pub(crate) is_down: bool,
