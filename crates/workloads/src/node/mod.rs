@@ -9,6 +9,7 @@
 
 mod error;
 mod farewell;
+mod http;
 mod keeper;
 mod link;
 pub mod logs;

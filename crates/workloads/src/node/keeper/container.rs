@@ -8,12 +8,12 @@ use rustix::process::Signal;
 use tokio::process::Child;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::child::{self, Awaited, exit_of};
 use super::log::{self, LogFile};
 use super::process::{signal_group, started_ticks};
-use super::protocol::{Exit, Launch, Process, RunId, State};
+use super::protocol::{Executed, Exit, Hook, Launch, Process, RunId, State};
 use super::table::Keeper;
 use super::{execute, strays};
 
@@ -81,10 +81,7 @@ impl Running<'_> {
         started_at: jiff::Timestamp,
     ) -> Exit {
         let Launch { id, process, after_start, before_stop, .. } = launch;
-        let beside = |command: Vec<String>| Hook {
-            run: run_name(&id),
-            process: Process { command, ..process.clone() },
-        };
+        let beside = |hook| Beside { run: run_name(&id), process: process.clone(), hook };
         let failed = self.begin(keeper, after_start.map(beside), &mut stop).await;
         let exit = if let Some(exit) = failed {
             exit
@@ -108,7 +105,7 @@ impl Running<'_> {
     async fn begin(
         &mut self,
         keeper: &Keeper,
-        hook: Option<Hook>,
+        hook: Option<Beside>,
         stop: &mut watch::Receiver<Deadline>,
     ) -> Option<Exit> {
         let hook = hook?;
@@ -132,7 +129,7 @@ impl Running<'_> {
     async fn watch(
         &mut self,
         keeper: &Keeper,
-        mut hook: Option<Hook>,
+        mut hook: Option<Beside>,
         stop: &mut watch::Receiver<Deadline>,
     ) -> Exit {
         let mut is_told = false;
@@ -159,20 +156,37 @@ impl Running<'_> {
     }
 }
 
-/// A command that runs beside the container.
-struct Hook {
+/// A hook, and whose it is.
+struct Beside {
     run: String,
     process: Process,
+    hook: Hook,
 }
 
-impl Hook {
-    async fn run(self, keeper: &Keeper, limit: Duration) -> super::protocol::Executed {
-        execute::run(keeper, self.process, limit, &self.run).await
+impl Beside {
+    async fn run(self, keeper: &Keeper, limit: Duration) -> Executed {
+        let done = match self.hook {
+            Hook::Execute(command) => {
+                let process = Process { command, ..self.process };
+                return execute::run(keeper, process, limit, &self.run).await;
+            }
+            Hook::Sleep { seconds } => {
+                sleep(Duration::from_secs(seconds).min(limit)).await;
+                Ok(())
+            }
+            Hook::Get(request) => timeout(limit, request.send())
+                .await
+                .unwrap_or_else(|_| Err(format!("no answer within {limit:?}"))),
+        };
+        match done {
+            Ok(()) => Executed { exit: Exit::Code(0), output: String::new() },
+            Err(output) => Executed { exit: Exit::Code(1), output },
+        }
     }
 }
 
 /// What the container wants done before it is told to end.
-async fn prepare(keeper: &Keeper, hook: Option<Hook>, deadline: Instant) {
+async fn prepare(keeper: &Keeper, hook: Option<Beside>, deadline: Instant) {
     let left = deadline.saturating_duration_since(Instant::now());
     if let (Some(hook), false) = (hook, left.is_zero()) {
         hook.run(keeper, left).await;

@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::StatVfsMountFlags;
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::thread::UnshareFlags;
 
@@ -34,8 +35,12 @@ pub(super) fn all(mounts: &[Mount], scratch: &Path) -> io::Result<()> {
     let mut mounts: Vec<&Mount> = mounts.iter().collect();
     // Outer paths first, so that inner ones lie on top.
     mounts.sort_by_key(|mount| mount.target.components().count());
-    for mount in mounts {
+    for mount in &mounts {
         maker.make(mount).map_err(said(&format!("cannot mount at {}", mount.target.display())))?;
+    }
+    // At the end: paths inside of others may have to be made.
+    for mount in mounts.iter().filter(|mount| mount.is_read_only) {
+        close(&mount.target).map_err(said(&format!("cannot make {} read-only", mount.target.display())))?;
     }
     Ok(())
 }
@@ -78,10 +83,6 @@ impl Maker<'_> {
             self.make_path(&mount.target, is_folder)?;
         }
         rustix::mount::mount_bind_recursive(&mount.source, &mount.target)?;
-        if mount.is_read_only {
-            let flags = MountFlags::BIND | MountFlags::RDONLY;
-            rustix::mount::mount_remount(&mount.target, flags, c"")?;
-        }
         self.made.push(mount.target.clone());
         Ok(())
     }
@@ -119,6 +120,20 @@ impl Maker<'_> {
         }
         Ok(rustix::mount::mount_bind_recursive(&mirror, folder)?)
     }
+}
+
+/// Makes a mount read-only. What the file system forbids already stays forbidden: without rights it may not be allowed again.
+fn close(target: &Path) -> io::Result<()> {
+    let held = rustix::fs::statvfs(target)?.f_flag;
+    let mut flags = MountFlags::BIND | MountFlags::RDONLY;
+    for (is_held, flag) in [
+        (held.contains(StatVfsMountFlags::NOSUID), MountFlags::NOSUID),
+        (held.contains(StatVfsMountFlags::NODEV), MountFlags::NODEV),
+        (held.contains(StatVfsMountFlags::NOEXEC), MountFlags::NOEXEC),
+    ] {
+        flags.set(flag, is_held);
+    }
+    Ok(rustix::mount::mount_remount(target, flags, c"")?)
 }
 
 /// Shows an entry of the host at another place.

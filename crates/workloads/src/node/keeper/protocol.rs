@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::node::http::Request;
+
 /// One container of one Pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct RunId {
@@ -58,9 +60,20 @@ pub(crate) struct Launch {
     pub(crate) strikes: u32,
     pub(crate) process: Process,
     /// Run when the process has started; if it fails the process is ended.
-    pub(crate) after_start: Option<Vec<String>>,
+    pub(crate) after_start: Option<Hook>,
     /// Run before the process is told to end.
-    pub(crate) before_stop: Option<Vec<String>>,
+    pub(crate) before_stop: Option<Hook>,
+}
+
+/// What is done at a turn of a container's life.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Hook {
+    /// A command beside the container.
+    Execute(Vec<String>),
+    /// Nothing, for a while.
+    Sleep { seconds: u64 },
+    /// A request.
+    Get(Box<Request>),
 }
 
 /// What a node asks of its keeper.

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVar, EnvVarSource, Pod
 
 use super::expand::expand;
 use super::fields;
+use super::parts::all;
 use super::sources::Sources;
 use super::status::Refusal;
 
@@ -72,7 +73,12 @@ fn of_source(
         return value.map(Some).ok_or_else(|| unusable(variable, &reference.field_path));
     }
     if let Some(reference) = &source.resource_field_ref {
-        let value = fields::resource(container, reference);
+        let wanted = reference.container_name.as_deref().filter(|name| !name.is_empty());
+        let container = match (wanted, &pod.spec) {
+            (Some(name), Some(spec)) => all(spec).map(|part| part.container).find(|one| one.name == name),
+            _ => Some(container),
+        };
+        let value = container.and_then(|container| fields::resource(container, reference));
         return value.map(Some).ok_or_else(|| unusable(variable, &reference.resource));
     }
     if let Some(reference) = &source.config_map_key_ref {

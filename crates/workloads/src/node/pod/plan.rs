@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
 use super::parts::{Part, Restart, Role, all, first, grace_s, mains};
 use crate::node::keeper::protocol::{Run, State};
@@ -63,7 +63,7 @@ impl<'a> Situation<'a> {
     pub(crate) fn plan(&self) -> Plan<'a> {
         let mut plan = Plan::default();
         if let Some(grace) = self.must_end() {
-            self.stop_all(&mut plan, grace, |_| true);
+            self.wind_down(&mut plan, grace);
         } else if self.begin(&mut plan) {
             self.go_on(&mut plan);
         }
@@ -110,7 +110,7 @@ impl<'a> Situation<'a> {
             self.ensure(part, plan);
             if part.role == Role::Init {
                 if self.has_failed(part) {
-                    self.stop_all(plan, Duration::from_secs(grace_s(self.pod)), |_| true);
+                    self.wind_down(plan, Duration::from_secs(grace_s(self.pod)));
                 }
                 return false;
             }
@@ -126,7 +126,7 @@ impl<'a> Situation<'a> {
             self.ensure(part, plan);
         }
         if mains(self.spec).all(|part| self.is_at_rest(part)) {
-            self.stop_all(plan, Duration::from_secs(grace_s(self.pod)), |part| part.role == Role::Sidecar);
+            self.wind_down(plan, Duration::from_secs(grace_s(self.pod)));
         }
     }
 
@@ -138,8 +138,9 @@ impl<'a> Situation<'a> {
         match &run.state {
             State::Starting => {}
             State::Running { .. } => {
-                if !self.health.of(part.container, run.attempt).is_live {
-                    let grace = Duration::from_secs(grace_s(self.pod));
+                let verdict = self.health.of(part.container, run.attempt);
+                if !verdict.is_live {
+                    let grace = self.grace_of_probe(part.container, verdict.is_started);
                     let container = part.container.name.clone();
                     plan.stops.push(Stop { container, grace, is_unhealthy: true });
                 }
@@ -198,11 +199,23 @@ impl<'a> Situation<'a> {
         told.next().and_then(|one| u32::try_from(one.restart_count).ok()).map_or(0, |count| count + 1)
     }
 
-    fn stop_all(&self, plan: &mut Plan<'_>, grace: Duration, which: impl Fn(Part<'_>) -> bool) {
-        let live = all(self.spec)
-            .filter(|part| which(*part))
-            .filter(|part| self.run(*part).is_some_and(|run| !run.is_over()));
-        plan.stops.extend(live.map(|part| Stop {
+    /// The grace of a container whose probe failed: the probe's own word, or the Pod's.
+    fn grace_of_probe(&self, container: &Container, is_started: bool) -> Duration {
+        let probe = if is_started { &container.liveness_probe } else { &container.startup_probe };
+        let asked = probe.as_ref().and_then(|probe| probe.termination_grace_period_seconds);
+        let asked = asked.and_then(|seconds| u64::try_from(seconds).ok());
+        Duration::from_secs(asked.unwrap_or_else(|| grace_s(self.pod)))
+    }
+
+    /// Ends the Pod's containers: sidecars when the others are gone, the last one first. Without grace, all at once.
+    fn wind_down(&self, plan: &mut Plan<'_>, grace: Duration) {
+        let is_live = |part: &Part<'_>| self.run(*part).is_some_and(|run| !run.is_over());
+        let (sidecars, others): (Vec<_>, Vec<_>) =
+            all(self.spec).filter(is_live).partition(|part| part.role == Role::Sidecar);
+        let next = if others.is_empty() { 1 } else { 0 };
+        let next = if grace.is_zero() { sidecars.len() } else { next };
+        let ended = others.into_iter().chain(sidecars.into_iter().rev().take(next));
+        plan.stops.extend(ended.map(|part| Stop {
             container: part.container.name.clone(),
             grace,
             is_unhealthy: false,

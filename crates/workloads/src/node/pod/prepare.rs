@@ -2,14 +2,15 @@
 
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 
-use super::environment::{Environment, environment};
+use super::environment::{Environment, config_error, environment};
 use super::expand::expand;
 use super::person::{Person, Place};
 use super::plan::Start;
 use super::sources::Sources;
 use super::status::Refusal;
 use super::volumes;
-use crate::node::keeper::protocol::{Launch, Owner, Process, RunId};
+use crate::node::http::Request;
+use crate::node::keeper::protocol::{Hook, Launch, Owner, Process, RunId};
 use crate::node::{Ground, quantity};
 
 /// What an image gives cannot be had here; what stands in its place must be named.
@@ -30,16 +31,29 @@ pub(crate) fn launch(
     };
     let process = process(ground, pod, container, sources)?;
     let lifecycle = container.lifecycle.as_ref();
-    let command = |hook: Option<&LifecycleHandler>| hook?.exec.as_ref()?.command.clone();
+    let after_start = lifecycle.and_then(|lifecycle| lifecycle.post_start.as_ref());
+    let before_stop = lifecycle.and_then(|lifecycle| lifecycle.pre_stop.as_ref());
     Ok(Launch {
         id: RunId { pod: uid, container: container.name.clone() },
         owner,
         attempt: start.attempt,
         strikes: start.strikes,
         process,
-        after_start: command(lifecycle.and_then(|lifecycle| lifecycle.post_start.as_ref())),
-        before_stop: command(lifecycle.and_then(|lifecycle| lifecycle.pre_stop.as_ref())),
+        after_start: after_start.map(|handler| hook(handler, container)).transpose()?.flatten(),
+        before_stop: before_stop.map(|handler| hook(handler, container)).transpose()?.flatten(),
     })
+}
+
+/// What a handler asks for. `tcpSocket` means nothing in Kubernetes either.
+fn hook(handler: &LifecycleHandler, container: &Container) -> Result<Option<Hook>, Refusal> {
+    if let Some(exec) = &handler.exec {
+        return Ok(exec.command.clone().map(Hook::Execute));
+    }
+    if let Some(sleep) = &handler.sleep {
+        return Ok(Some(Hook::Sleep { seconds: u64::try_from(sleep.seconds).unwrap_or_default() }));
+    }
+    let request = handler.http_get.as_ref().map(|action| Request::new(action, container)).transpose();
+    request.map(|request| Some(Hook::Get(Box::new(request?)))).map_err(config_error)
 }
 
 /// The process of a container: also what probes and hooks run beside.
@@ -52,14 +66,14 @@ pub(crate) fn process(
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let person = Person::of(pod, container)?;
     let place = Place::make(ground, uid, &person)?;
-    let mut mounts = volumes::prepare(ground, pod, container, sources)?;
-    mounts.extend(place.mounts);
     let given = Environment::from([
         ("HOSTNAME".to_owned(), pod.metadata.name.clone().unwrap_or_default()),
         ("HOME".to_owned(), place.home.display().to_string()),
         ("HOMEOSTAT_VOLUMES".to_owned(), place.volumes.display().to_string()),
     ]);
     let environment = environment(pod, container, sources, given)?;
+    let mut mounts = volumes::prepare(ground, pod, container, (sources, &environment))?;
+    mounts.extend(place.mounts);
     let command = command(ground, container, &environment)?;
     let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
     let memory = limits.and_then(|limits| limits.get("memory"));

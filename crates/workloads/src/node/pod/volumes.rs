@@ -4,33 +4,47 @@
 //! in a mount namespace of its own if the system allows one. Without one, a `mountPath` is reached as
 //! `$HOME` + `mountPath` and `$HOMEOSTAT_VOLUMES/NAME`, and the Pod's events say so: the host's own files are never touched.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{
-    ConfigMap, ConfigMapVolumeSource, Container, DownwardAPIVolumeFile, KeyToPath, Pod,
+    ConfigMap, ConfigMapVolumeSource, Container, DownwardAPIVolumeFile, HostPathVolumeSource, KeyToPath, Pod,
     ProjectedVolumeSource, Secret, Volume, VolumeMount,
 };
 
-use super::environment::{config_error, required};
+use super::environment::{Environment, config_error, required};
+use super::expand::expand;
 use super::fields;
 use super::sources::Sources;
 use super::status::Refusal;
 use crate::node::Ground;
 use crate::node::keeper::protocol::Mount;
 
-/// Files by path, with their content.
-type Files = BTreeMap<String, Vec<u8>>;
+/// Files by path.
+type Files = BTreeMap<String, Content>;
+
+/// What is in a file, and its mode if it has one of its own.
+struct Content {
+    bytes: Vec<u8>,
+    mode: Option<u32>,
+}
+
+impl From<Vec<u8>> for Content {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes, mode: None }
+    }
+}
 
 /// Makes the volumes this container mounts; gives what its launcher shall mount.
 pub(crate) fn prepare(
     ground: &Ground,
     pod: &Pod,
     container: &Container,
-    sources: &dyn Sources,
+    (sources, environment): (&dyn Sources, &Environment),
 ) -> Result<Vec<Mount>, Refusal> {
     let spec = pod.spec.as_ref();
     let mut mounts = Vec::new();
@@ -38,9 +52,15 @@ pub(crate) fn prepare(
         let volume = spec.and_then(|spec| spec.volumes.iter().flatten().find(|one| one.name == mount.name));
         let volume = volume.ok_or_else(|| config_error(format!("there is no volume {}", mount.name)))?;
         let folder = fill(ground, pod, volume, sources)?;
-        let source = below(&folder, sub_path(mount))
+        let sub_path = sub_path(mount, environment)?;
+        let source = below(&folder, &sub_path)
             .map_err(|error| config_error(format!("the subPath of volume {}: {error}", mount.name)))?;
-        mounts.extend(place(ground, pod, mount, source)?);
+        if !sub_path.is_empty() && !source.exists() {
+            fs::create_dir_all(&source)
+                .map_err(|error| config_error(format!("cannot make the subPath {sub_path}: {error}")))?;
+        }
+        let is_read_only = mount.read_only == Some(true) || is_given(volume);
+        mounts.extend(place(ground, pod, mount, (source, is_read_only))?);
     }
     Ok(mounts)
 }
@@ -61,10 +81,7 @@ fn fill(ground: &Ground, pod: &Pod, volume: &Volume, sources: &dyn Sources) -> R
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let failed = |error: io::Error| config_error(format!("cannot make the volume {}: {error}", volume.name));
     if let Some(host) = &volume.host_path {
-        if host.type_.as_deref() == Some("DirectoryOrCreate") {
-            fs::create_dir_all(&host.path).map_err(failed)?;
-        }
-        return Ok(PathBuf::from(&host.path));
+        return host_path(host).map_err(failed);
     }
     let folder = ground.layout.volumes(uid).join(&volume.name);
     fs::create_dir_all(&folder).map_err(failed)?;
@@ -75,6 +92,38 @@ fn fill(ground: &Ground, pod: &Pod, volume: &Volume, sources: &dyn Sources) -> R
     let Some((files, mode)) = content(pod, volume, sources)? else { return Ok(folder) };
     write(&folder, &files, mode).map_err(failed)?;
     Ok(folder)
+}
+
+/// Is its content given, so that containers only read it?
+fn is_given(volume: &Volume) -> bool {
+    volume.config_map.is_some()
+        || volume.secret.is_some()
+        || volume.downward_api.is_some()
+        || volume.projected.is_some()
+}
+
+/// A path of the machine, made or checked as its type says.
+fn host_path(host: &HostPathVolumeSource) -> io::Result<PathBuf> {
+    let path = PathBuf::from(&host.path);
+    let kind = host.type_.as_deref().unwrap_or_default();
+    match kind {
+        "DirectoryOrCreate" => fs::create_dir_all(&path)?,
+        "FileOrCreate" if !path.exists() => fs::write(&path, "")?,
+        _ => {}
+    }
+    let is_it: fn(&fs::FileType) -> bool = match kind {
+        "" => return Ok(path),
+        "Directory" | "DirectoryOrCreate" => fs::FileType::is_dir,
+        "File" | "FileOrCreate" => fs::FileType::is_file,
+        "Socket" => FileTypeExt::is_socket,
+        "CharDevice" => FileTypeExt::is_char_device,
+        "BlockDevice" => FileTypeExt::is_block_device,
+        _ => return Err(io::Error::other(format!("unknown hostPath type {kind}"))),
+    };
+    if !fs::metadata(&path).is_ok_and(|meta| is_it(&meta.file_type())) {
+        return Err(io::Error::other(format!("hostPath type check failed: {} is not a {kind}", host.path)));
+    }
+    Ok(path)
 }
 
 /// The files of a volume that has given ones, and their mode; none for one that begins empty.
@@ -125,19 +174,23 @@ fn projected(pod: &Pod, source: &ProjectedVolumeSource, sources: &dyn Sources) -
             files.extend(picked(all, secret.items.as_deref(), secret.optional)?);
         } else if let Some(downward_api) = &one.downward_api {
             files.extend(downward(pod, downward_api.items.as_deref())?);
+        } else if one.cluster_trust_bundle.as_ref().is_none_or(|bundle| bundle.optional != Some(true)) {
+            let message = "a projected source is of a sort this node does not have: use configMap, secret or downwardAPI";
+            return Err(config_error(message.to_owned()));
         }
     }
     Ok(files)
 }
 
 fn config_files(map: &ConfigMap) -> Files {
-    let texts = map.data.iter().flatten().map(|(name, text)| (name.clone(), text.clone().into_bytes()));
-    let bytes = map.binary_data.iter().flatten().map(|(name, bytes)| (name.clone(), bytes.0.clone()));
+    let texts =
+        map.data.iter().flatten().map(|(name, text)| (name.clone(), text.clone().into_bytes().into()));
+    let bytes = map.binary_data.iter().flatten().map(|(name, bytes)| (name.clone(), bytes.0.clone().into()));
     texts.chain(bytes).collect()
 }
 
 fn secret_files(secret: &Secret) -> Files {
-    secret.data.iter().flatten().map(|(name, bytes)| (name.clone(), bytes.0.clone())).collect()
+    secret.data.iter().flatten().map(|(name, bytes)| (name.clone(), bytes.0.clone().into())).collect()
 }
 
 /// Only the named keys, at their paths, if any are named.
@@ -146,12 +199,18 @@ fn picked(mut all: Files, items: Option<&[KeyToPath]>, optional: Option<bool>) -
     let mut files = Files::new();
     for item in items {
         match all.remove(&item.key) {
-            Some(content) => drop(files.insert(item.path.clone(), content)),
+            Some(content) => {
+                files.insert(item.path.clone(), Content { mode: own_mode(item.mode), ..content });
+            }
             None if optional == Some(true) => {}
             None => return Err(config_error(format!("references non-existent config key: {}", item.key))),
         }
     }
     Ok(files)
+}
+
+fn own_mode(mode: Option<i32>) -> Option<u32> {
+    mode.and_then(|mode| u32::try_from(mode).ok())
 }
 
 fn downward(pod: &Pod, items: Option<&[DownwardAPIVolumeFile]>) -> Result<Files, Refusal> {
@@ -165,16 +224,21 @@ fn downward(pod: &Pod, items: Option<&[DownwardAPIVolumeFile]>) -> Result<Files,
         });
         let text = field.or(resource);
         let text = text.ok_or_else(|| config_error(format!("the file {} cannot be filled", item.path)))?;
-        files.insert(item.path.clone(), text.into_bytes());
+        let content = Content { bytes: text.into_bytes(), mode: own_mode(item.mode) };
+        files.insert(item.path.clone(), content);
     }
     Ok(files)
 }
 
 /// Makes the folder hold exactly these files. Each is replaced as a whole, and only when it differs.
 fn write(folder: &Path, files: &Files, mode: u32) -> io::Result<()> {
+    /// Without the kind of the file.
+    const MODE_BITS: u32 = 0o7777;
     for (path, content) in files {
         let file = below(folder, path)?;
-        if fs::read(&file).is_ok_and(|old| old == *content) {
+        let mode = content.mode.unwrap_or(mode);
+        let has_mode = |meta: fs::Metadata| meta.permissions().mode() & MODE_BITS == mode & MODE_BITS;
+        if fs::metadata(&file).is_ok_and(has_mode) && fs::read(&file).is_ok_and(|old| old == content.bytes) {
             continue;
         }
         if let Some(parent) = file.parent() {
@@ -183,7 +247,7 @@ fn write(folder: &Path, files: &Files, mode: u32) -> io::Result<()> {
         let fresh = folder.join("..fresh");
         let mut options = fs::OpenOptions::new();
         let mut out = options.create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
-        io::Write::write_all(&mut out, content)?;
+        io::Write::write_all(&mut out, &content.bytes)?;
         fs::set_permissions(&fresh, fs::Permissions::from_mode(mode))?;
         fs::rename(&fresh, &file)?;
     }
@@ -210,18 +274,35 @@ fn below(folder: &Path, path: &str) -> io::Result<PathBuf> {
     Ok(whole)
 }
 
-fn sub_path(mount: &VolumeMount) -> &str {
-    mount.sub_path.as_deref().unwrap_or_default()
+/// The part of the volume that is wanted; an expression must know all its variables.
+fn sub_path(mount: &VolumeMount, environment: &Environment) -> Result<String, Refusal> {
+    let Some(expression) = mount.sub_path_expr.as_deref().filter(|text| !text.is_empty()) else {
+        return Ok(mount.sub_path.clone().unwrap_or_default());
+    };
+    let is_known = Cell::new(true);
+    let text = expand(expression, |name| {
+        let value = environment.get(name).cloned();
+        is_known.set(is_known.get() && value.is_some());
+        value
+    });
+    if is_known.get() {
+        return Ok(text);
+    }
+    Err(config_error(format!(
+        "the subPathExpr {expression} of volume {} names an unknown variable",
+        mount.name
+    )))
 }
 
 /// Puts a volume where the container wants it: a mount for its launcher, or a link.
-fn place(ground: &Ground, pod: &Pod, mount: &VolumeMount, source: PathBuf) -> Result<Option<Mount>, Refusal> {
+fn place(
+    ground: &Ground,
+    pod: &Pod,
+    mount: &VolumeMount,
+    (source, is_read_only): (PathBuf, bool),
+) -> Result<Option<Mount>, Refusal> {
     let failed = |error: io::Error| config_error(format!("cannot place the volume {}: {error}", mount.name));
-    if !sub_path(mount).is_empty() && !source.exists() {
-        fs::create_dir_all(&source).map_err(failed)?;
-    }
     if ground.has_namespaces && mount.mount_path.starts_with('/') {
-        let is_read_only = mount.read_only == Some(true);
         return Ok(Some(Mount { source, target: PathBuf::from(&mount.mount_path), is_read_only }));
     }
     let work = ground.layout.work(pod.metadata.uid.as_deref().unwrap_or_default());

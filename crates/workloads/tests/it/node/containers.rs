@@ -217,6 +217,59 @@ async fn hooks_run_after_the_start_and_before_the_end() {
     lab.until_said(&pod, "begin\nend\n").await;
 }
 
+/// Hooks that are no commands: a pause, and a request.
+#[tokio::test]
+async fn hooks_wait_and_ask() {
+    let lab = Lab::new().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let asked = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        tokio::io::AsyncWriteExt::write_all(&mut stream, b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+    });
+    let container = json!({"name": "main", "image": "none", "command": ["sleep", "1000"],
+        "lifecycle": {"postStart": {"httpGet": {"port": port}}, "preStop": {"sleep": {"seconds": 2}}}});
+    lab.pod("hooked", json!({"containers": [container]})).await;
+    lab.until_ready("hooked").await;
+    asked.await.unwrap();
+    let told = std::time::Instant::now();
+    lab.delete("hooked", None).await;
+    lab.until_gone("hooked").await;
+    assert!(told.elapsed() >= std::time::Duration::from_secs(2), "it is told after the pause");
+}
+
+/// The last sidecar is told when the main containers are gone, the first one after it.
+#[tokio::test]
+async fn sidecars_end_last_and_in_reverse() {
+    let lab = Lab::new().await;
+    let teller = |name: &str| {
+        let script =
+            format!("trap 'echo {name} >> $HOME/ends; exit 0' TERM; echo up; while :; do sleep 0.02; done");
+        json!({"name": name, "image": "none", "command": ["sh", "-c", script]})
+    };
+    let sidecar = |name: &str| {
+        let mut container = teller(name);
+        container["restartPolicy"] = json!("Always");
+        container
+    };
+    let spec = json!({"initContainers": [sidecar("one"), sidecar("two")], "containers": [teller("main")]});
+    let held = json!({"metadata": {"name": "order", "finalizers": ["test.dev/look"]}, "spec": spec});
+    let pod: k8s_openapi::api::core::v1::Pod = lab.create(held).await;
+    lab.until_ready("order").await;
+    for container in ["one", "two", "main"] {
+        let read = || async {
+            let said = lab.said(&pod, |query| container.clone_into(&mut query.container)).await;
+            said.is_ok_and(|said| said.contains("up")).then_some(())
+        };
+        super::lab::eventually("up", read, || async { container.to_owned() }).await;
+    }
+    lab.delete("order", None).await;
+    let file = lab.folder().join("pods").join(pod.metadata.uid.unwrap()).join("work/ends");
+    let read = || async { std::fs::read_to_string(&file).ok().filter(|text| text.lines().count() == 3) };
+    let ends = super::lab::eventually("all ended", read, || async { file.display().to_string() }).await;
+    assert_eq!(ends, "main\ntwo\none\n");
+}
+
 #[tokio::test]
 async fn a_failed_hook_ends_the_container() {
     let lab = Lab::new().await;

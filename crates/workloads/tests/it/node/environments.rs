@@ -41,6 +41,21 @@ async fn variables_come_from_every_source() {
     assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), expected);
 }
 
+/// A container may ask for the limits of another.
+#[tokio::test]
+async fn limits_of_another_container_can_be_known() {
+    let lab = Lab::new().await;
+    let main = json!({"name": "main", "image": "none", "command": ["sh", "-c", "echo $THEIRS"],
+        "resources": {"limits": {"memory": "2Gi"}},
+        "env": [{"name": "THEIRS", "valueFrom": {"resourceFieldRef":
+            {"containerName": "other", "resource": "limits.memory", "divisor": "1Mi"}}}]});
+    let other = json!({"name": "other", "image": "none", "command": ["true"],
+        "resources": {"limits": {"memory": "64Mi"}}});
+    lab.pod("asks", json!({"restartPolicy": "Never", "containers": [main, other]})).await;
+    let pod = lab.until_phase("asks", "Succeeded").await;
+    assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "64\n");
+}
+
 /// The server's own variables are not the container's.
 #[tokio::test]
 async fn nothing_leaks_in() {

@@ -42,6 +42,23 @@ async fn a_failed_liveness_probe_restarts() {
     lab.until_event("sick", "Killing", "failed its probe, will be restarted").await;
 }
 
+/// A probe may give less time than the Pod does.
+#[tokio::test]
+async fn a_failed_probe_has_a_grace_of_its_own() {
+    let lab = Lab::new().await;
+    let probe = json!({"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1,
+        "terminationGracePeriodSeconds": 1});
+    let mut spec = sleeper("livenessProbe", probe);
+    spec["terminationGracePeriodSeconds"] = json!(600);
+    spec["containers"][0]["command"] = json!(["sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"]);
+    lab.pod("deaf", spec).await;
+    let pod = lab
+        .until("deaf", "restarted", |pod| main_status(pod).is_some_and(|one| one.restart_count >= 1))
+        .await;
+    let last = main_status(&pod).unwrap().last_state.clone().unwrap().terminated.unwrap();
+    assert_eq!(last.exit_code, 137, "it did not listen");
+}
+
 #[tokio::test]
 async fn startup_holds_the_others_back() {
     let lab = Lab::new().await;
@@ -89,4 +106,34 @@ async fn ports_are_asked_by_http_and_tcp() {
     server.abort();
     lab.until("tcp", "unready", |pod| condition(pod, "Ready") == "False").await;
     lab.until_event("http", "Unhealthy", "dial tcp 127.0.0.1:").await;
+}
+
+/// Over HTTPS whoever answers is believed: the certificate is one nobody signed.
+#[tokio::test]
+async fn an_encrypted_port_is_asked_without_checking_its_certificate() {
+    let lab = Lab::new().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let own = rcgen::generate_simple_self_signed(vec!["elsewhere.test".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![own.cert.der().clone()], key)
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(config));
+    let server = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            if let Ok(mut stream) = acceptor.accept(stream).await {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").await;
+                let _ = stream.shutdown().await;
+            }
+        }
+    });
+    let probe = json!({"httpGet": {"scheme": "HTTPS", "port": port}, "periodSeconds": 1});
+    lab.pod("tls", sleeper("readinessProbe", probe)).await;
+    lab.until_ready("tls").await;
+    server.abort();
 }

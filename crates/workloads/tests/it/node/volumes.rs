@@ -83,6 +83,68 @@ async fn with_namespaces_a_volume_is_where_it_was_asked_for() {
     );
 }
 
+/// Modes of single files, parts named by a variable, and given content that is only read.
+#[tokio::test]
+async fn details_of_volumes_are_minded() {
+    let lab = Lab::new().await;
+    lab.create::<ConfigMap>(json!({"metadata": {"name": "tools"}, "data": {"run": "#!/bin/sh\necho ran\n"}}))
+        .await;
+    let script = "$HOMEOSTAT_VOLUMES/tools/run; stat -Lc %a $HOMEOSTAT_VOLUMES/self/name; \
+        test -d $HOMEOSTAT_VOLUMES/empty/part-of-details && echo part; \
+        if test -e /homeostat-test; then echo x 2>/dev/null > /homeostat-test/tools/more; \
+        echo y > /homeostat-test/part/file && ls $HOMEOSTAT_VOLUMES/empty/part-of-details; fi; \
+        ls $HOMEOSTAT_VOLUMES/tools";
+    let container = json!({"name": "main", "image": "none", "command": ["sh", "-c", script],
+        "env": [{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "volumeMounts": [
+            {"name": "tools", "mountPath": "/homeostat-test/tools"},
+            {"name": "self", "mountPath": "/homeostat-test/self"},
+            {"name": "empty", "mountPath": "/homeostat-test/part", "subPathExpr": "part-of-$(POD)"}]});
+    let volumes = json!([
+        {"name": "tools", "configMap": {"name": "tools", "items": [{"key": "run", "path": "run", "mode": 493}]}},
+        {"name": "self", "downwardAPI": {"items": [
+            {"path": "name", "mode": 256, "fieldRef": {"fieldPath": "metadata.name"}}]}},
+        {"name": "empty", "emptyDir": {}}]);
+    lab.pod("details", json!({"restartPolicy": "Never", "containers": [container], "volumes": volumes}))
+        .await;
+    let pod = lab.until_phase("details", "Succeeded").await;
+    let said = lab.said(&pod, |_| ()).await.unwrap();
+    assert!(["ran\n400\npart\nfile\nrun\n", "ran\n400\npart\nrun\n"].contains(&&*said), "{said}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_given_is_refused() {
+    let lab = Lab::new().await;
+    let file = lab.folder().join("file");
+    std::fs::write(&file, "").unwrap();
+    let token = json!({"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}});
+    let folder = json!({"hostPath": {"path": file, "type": "Directory"}});
+    let unknown = json!({"emptyDir": {}});
+    for (name, mut volume, words) in [
+        ("token", token, "a projected source is of a sort this node does not have"),
+        ("folder", folder, "hostPath type check failed"),
+        ("unknown", unknown, "names an unknown variable"),
+    ] {
+        volume["name"] = json!("given");
+        let mut mount = json!({"name": "given", "mountPath": "/homeostat-test"});
+        if name == "unknown" {
+            mount["subPathExpr"] = json!("$(NOBODY)");
+        }
+        let container =
+            json!({"name": "main", "image": "none", "command": ["true"], "volumeMounts": [mount]});
+        let spec = json!({"serviceAccountName": "default", "containers": [container], "volumes": [volume]});
+        lab.pod(name, spec).await;
+        lab.until_event(name, "Failed", words).await;
+    }
+    let made = lab.folder().join("made");
+    let container = json!({"name": "main", "image": "none", "command": ["true"],
+        "volumeMounts": [{"name": "given", "mountPath": "/homeostat-test"}]});
+    let volume = json!({"name": "given", "hostPath": {"path": made, "type": "FileOrCreate"}});
+    lab.pod("made", json!({"restartPolicy": "Never", "containers": [container], "volumes": [volume]})).await;
+    lab.until_phase("made", "Succeeded").await;
+    assert!(made.is_file());
+}
+
 #[tokio::test]
 async fn a_changed_config_map_reaches_the_running_container() {
     let lab = with_sources(|options| options).await;
