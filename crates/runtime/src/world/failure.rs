@@ -1,5 +1,5 @@
-//! Why a call to the outside failed, by what follows from it. Any error converts with `?` and counts as an outage, the
-//! cautious reading: enough of them in a row and the engine stops asking.
+//! Why a call to the outside failed, by what follows from it. Any error converts with `?` and may mean an outage, the
+//! cautious reading: enough of them in a row, and a probe that fails too, and the engine stops asking.
 
 use std::fmt;
 use std::time::Duration;

@@ -80,9 +80,11 @@ pub struct Limits {
     pub in_flight: usize,
     /// A call without an answer for this long has failed (30 s).
     pub timeout: Duration,
-    /// After this many failures in a row nothing more is sent but one probe at a time (5).
+    /// After this many failures in a row a page of the list tells whether it is the API; if that fails too, nothing more
+    /// is sent but one such probe at a time (5).
     pub failures: u32,
-    /// The pause before the first probe (5 s); it doubles up to `probe_max`.
+    /// The pause before the next probe (5 s); it doubles up to `probe_max`. So long, too, a probe that succeeds vouches for
+    /// the API: what fails meanwhile is the objects' own.
     pub probe: Duration,
     /// The longest pause between probes (2 min).
     pub probe_max: Duration,
