@@ -2,6 +2,7 @@
 //!
 //! Answers go to stdout, everything else to stderr. An error is one line and exit code 1; wrong usage is 2.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -72,5 +73,10 @@ fn log(level: tracing::Level) {
         .with_env_var("HOMEOSTAT_LOG")
         .with_default_directive(level.into())
         .from_env_lossy();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let has_colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(has_colours)
+        .init();
 }
