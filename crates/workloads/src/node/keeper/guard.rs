@@ -8,17 +8,12 @@
 use std::ffi::OsString;
 use std::io;
 use std::process::{Command, ExitCode};
-use std::thread::sleep;
-use std::time::Duration;
 
-use rustix::process::{Pid, WaitOptions};
+use rustix::process::WaitOptions;
 
 use super::process::children;
 use super::strays::kill_families;
 use super::{KEEP, system};
-
-/// Between two looks at what was killed.
-const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
 /// Runs a keeper with these arguments and ends as it does, with nothing left.
 pub(super) fn main(arguments: &[OsString]) -> ExitCode {
@@ -42,12 +37,9 @@ fn guard(arguments: &[OsString]) -> io::Result<ExitCode> {
         if left.is_empty() {
             break;
         }
-        kill_families(left.clone());
-        for pid in left.into_iter().filter_map(Pid::from_raw) {
-            // Not dead yet: the next look finds it.
-            let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
-        }
-        sleep(LOOK_PAUSE);
+        kill_families(left);
+        // One of them dies for certain; what it left is ours then, and found by the next look.
+        let _ = rustix::process::wait(WaitOptions::empty());
     }
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))

@@ -212,8 +212,7 @@ impl<'a> Situation<'a> {
         let is_live = |part: &Part<'_>| self.run(*part).is_some_and(|run| !run.is_over());
         let (sidecars, others): (Vec<_>, Vec<_>) =
             all(self.spec).filter(is_live).partition(|part| part.role == Role::Sidecar);
-        let next = if others.is_empty() { 1 } else { 0 };
-        let next = if grace.is_zero() { sidecars.len() } else { next };
+        let next = if grace.is_zero() { sidecars.len() } else { usize::from(others.is_empty()) };
         let ended = others.into_iter().chain(sidecars.into_iter().rev().take(next));
         plan.stops.extend(ended.map(|part| Stop {
             container: part.container.name.clone(),

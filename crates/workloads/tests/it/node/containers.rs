@@ -232,7 +232,7 @@ async fn hooks_wait_and_ask() {
     lab.pod("hooked", json!({"containers": [container]})).await;
     lab.until_ready("hooked").await;
     asked.await.unwrap();
-    let told = std::time::Instant::now();
+    let told = tokio::time::Instant::now();
     lab.delete("hooked", None).await;
     lab.until_gone("hooked").await;
     assert!(told.elapsed() >= std::time::Duration::from_secs(2), "it is told after the pause");
