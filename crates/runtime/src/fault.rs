@@ -154,14 +154,14 @@ mod tests {
 
     #[test]
     fn a_server_out_of_reach_is_told_from_an_error_of_the_object() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("making the child")]
+        struct Wrapped(#[source] Error);
         let refused = |code| {
             let status = Box::new(kube::core::Status::failure("no", "Testing").with_code(code));
             Fault::from(Error::Api { verb: "apply", target: "x".into(), status })
         };
         let gone = || Error::Transport { verb: "apply", target: "x".into(), source: "reset".into() };
-        #[derive(Debug, thiserror::Error)]
-        #[error("making the child")]
-        struct Wrapped(#[source] Error);
         for (fault, expected) in [
             (Fault::from(gone()), true),
             (Wrapped(gone()).into(), true),

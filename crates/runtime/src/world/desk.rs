@@ -57,7 +57,7 @@ impl<W: World> Desk<W> {
             .then(|| Records::declare(&ground.caches, &ground.scope, &manager, W::NAME));
         let (wisher, prefix) = (world.clone(), prefix_of(&policy.ownership).to_owned());
         let wants = cache.index(move |object: &W::Kind| {
-            let names = wisher.want(object).unwrap_or_default().into_keys();
+            let names = want(&*wisher, object).unwrap_or_default().into_keys();
             names.map(|name| format!("{prefix}{name}")).collect::<Vec<_>>()
         });
         Self {
@@ -87,8 +87,7 @@ impl<W: World> Desk<W> {
 
     /// What the object wants, by the names the things have outside.
     pub(super) fn wanted(&self, object: &W::Kind) -> Result<BTreeMap<String, W::Want>> {
-        let wanted = catch_unwind(AssertUnwindSafe(|| self.world.want(object)));
-        let wanted = wanted.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic))))?;
+        let wanted = want(&*self.world, object)?;
         let prefix = prefix_of(&self.policy.ownership);
         if prefix.is_empty() {
             return Ok(wanted);
@@ -258,6 +257,12 @@ impl<W: World> Desk<W> {
         }
         answer
     }
+}
+
+/// What the object wants. That the world's code panics over it is this object's failure.
+fn want<W: World>(world: &W, object: &W::Kind) -> Result<BTreeMap<String, W::Want>> {
+    catch_unwind(AssertUnwindSafe(|| world.want(object)))
+        .unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic))))
 }
 
 /// Is this the very object the thing is kept for?

@@ -1,5 +1,7 @@
 //! A panic in the code of a world is the failure of one object or of one pass, and nothing else stops.
 
+use serde_json::json;
+
 use super::yard::{CURSED, Yard, run, synced};
 use crate::lab::{Lab, Widget};
 
@@ -36,4 +38,18 @@ async fn a_list_that_panics_is_a_pass_that_failed() {
     yard.switch(|switches| switches.is_cursed = false);
     lab.pass(130).await;
     assert!(running.page("/readyz").await.contains("[+] outside/yard ok"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_whose_wishes_panic_fails_alone_and_keeps_what_it_has() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let running = run(&mut lab, &yard, |outside| outside).await;
+    lab.widget("w").await;
+    lab.patch::<Widget>("w", json!({"spec": {"size": CURSED}})).await;
+    assert!(running.metric("controller_runtime_reconcile_panics_total{controller=\"widget\"}").await > 0);
+    lab.widget("good").await;
+    lab.pass(600).await;
+    assert_eq!(yard.things(), ["good=0", "w=0"]);
+    lab.patch::<Widget>("w", json!({"spec": {"size": 2}})).await;
+    assert_eq!(yard.things(), ["good=0", "w=2"]);
 }

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::lab::{Breakage, Lab, Running, Widget};
 
-/// A thing of this size makes whoever compares it panic.
+/// A thing of this size makes whoever compares it panic, and so does a widget that wants it.
 pub(crate) const CURSED: i64 = 666;
 
 /// A thing in the yard. It can carry a mark.
@@ -236,6 +236,7 @@ impl World for Yard {
 
     /// One thing, named like the widget or as `config` says; `config` may name several with commas.
     fn want(&self, widget: &Widget) -> Result<BTreeMap<String, Wish>> {
+        assert!(widget.spec.size != CURSED, "nobody can wish for this");
         if widget.spec.size < 0 {
             return Err(terminal("size is negative"));
         }
