@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use homeostat_core::journal::Source;
 use homeostat_core::{Entropy, Key};
 use kube::Client;
+use tokio::sync::watch;
 
 use crate::cache::{Cache, Freshness, Index};
 use crate::error::Error;
@@ -21,6 +22,7 @@ pub(crate) trait AnyCache: Send + Sync {
     fn resource(&self) -> String;
     fn len(&self) -> usize;
     fn freshness(&self) -> Freshness;
+    fn watch_freshness(&self) -> watch::Receiver<Freshness>;
     fn quarantined(&self) -> Vec<(Key, String)>;
     /// The task that keeps it in step with the server.
     fn feed(&self, supply: &Supply, scope: Scope) -> BoxFuture<'static, ()>;
@@ -47,6 +49,10 @@ impl<K: Kind> AnyCache for Cache<K> {
 
     fn freshness(&self) -> Freshness {
         Self::freshness(self)
+    }
+
+    fn watch_freshness(&self) -> watch::Receiver<Freshness> {
+        Self::watch_freshness(self)
     }
 
     fn quarantined(&self) -> Vec<(Key, String)> {

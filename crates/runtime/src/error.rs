@@ -1,10 +1,12 @@
 //! What can go wrong in the runtime itself, a variant per thing a caller can do about it.
 
+use std::fmt;
+
 use homeostat_core::Key;
 use kube::core::Status;
 
 /// An error of the runtime.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The API server refused. `code` and `reason` tell why.
@@ -70,6 +72,9 @@ pub enum Error {
         /// In its words.
         error: String,
     },
+    /// A task of the runtime itself panicked, and the operator was stopped.
+    #[error("the operator was stopped by a bug: {0}")]
+    Broken(String),
     /// A local resource failed: an address in use, a signal handler.
     #[error("{what}")]
     Local {
@@ -79,6 +84,28 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+}
+
+/// As people read it, with its causes: this is what a `main` that returns it prints.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", chain(self))
+    }
+}
+
+/// An error and its causes in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        // Some libraries repeat the cause in their own message.
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    text
 }
 
 impl Error {
@@ -98,6 +125,18 @@ impl Error {
     /// Was there no server at the other end: no answer, or one by a proxy that has nobody behind it?
     pub(crate) fn is_cut_off(&self) -> bool {
         matches!(self, Self::Transport { .. }) || matches!(self.code(), Some(502..=504))
+    }
+
+    /// Is the object with the uid that we named gone, or another one by now?
+    pub(crate) fn is_of_another_uid(&self) -> bool {
+        match self {
+            Self::Api { status, .. } => match status.code {
+                409 => status.message.contains("UID in precondition"),
+                422 => status.message.contains("metadata.uid"),
+                _ => false,
+            },
+            _ => false,
+        }
     }
 
     /// Did somebody else write in between, or is the name taken?

@@ -78,17 +78,7 @@ impl Fault {
 
     /// The error and its causes in one line.
     pub fn chain(&self) -> String {
-        let mut text = self.error.to_string();
-        let mut cause = self.error.source();
-        while let Some(error) = cause {
-            let next = error.to_string();
-            // Some libraries repeat the cause in their own message.
-            if !text.contains(&next) {
-                text = format!("{text}: {next}");
-            }
-            cause = error.source();
-        }
-        text
+        crate::error::chain(&*self.error)
     }
 
     /// Was it only that the API server could not be reached? Then its return is the cure.

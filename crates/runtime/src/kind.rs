@@ -90,6 +90,12 @@ impl From<&str> for Target {
     }
 }
 
+impl From<&String> for Target {
+    fn from(name: &String) -> Self {
+        name.clone().into()
+    }
+}
+
 impl<N: Into<String>, M: Into<String>> From<(N, M)> for Target {
     fn from((namespace, name): (N, M)) -> Self {
         Self { namespace: Some(namespace.into()), name: name.into() }
@@ -106,6 +112,7 @@ mod tests {
     fn a_target_is_seen_from_its_referrer() {
         let seen = |target: Target| target.key::<ConfigMap>("here").to_string();
         assert_eq!(seen("x".into()), "/configmaps/here/x");
+        assert_eq!(seen((&"x".to_owned()).into()), "/configmaps/here/x");
         assert_eq!(seen(("there", "x").into()), "/configmaps/there/x");
         assert_eq!(Target::from("x").key::<Node>("here").to_string(), "/nodes//x");
     }

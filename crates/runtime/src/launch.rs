@@ -10,6 +10,8 @@ use crate::error::Error;
 pub(crate) enum Launch {
     /// Run against this kubeconfig, or where the environment says; serve the admin pages here.
     Run { kubeconfig: Option<String>, serve: Option<SocketAddr> },
+    /// Print what it understands.
+    Help,
     /// Print CRDs, rights and a Deployment of this image in this namespace.
     Manifests { image: Option<String>, namespace: Option<String> },
 }
@@ -27,6 +29,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Launc
             value.clone().or_else(|| arguments.next()).ok_or_else(|| usage(&format!("{name} needs a value")))
         };
         match (name.as_str(), &mut launch) {
+            ("--help" | "-h" | "help", _) => return Ok(Launch::Help),
             ("manifests", _) => launch = Launch::Manifests { image: None, namespace: None },
             ("--kubeconfig", Launch::Run { kubeconfig, .. }) => *kubeconfig = Some(value()?),
             ("--serve", Launch::Run { serve, .. }) => *serve = Some(address(&value()?)?),
@@ -43,9 +46,30 @@ fn address(text: &str) -> Result<SocketAddr, Error> {
 }
 
 fn usage(problem: &str) -> Error {
-    Error::Invalid(format!(
-        "{problem}; usage: [--kubeconfig FILE] [--serve ADDRESS] | manifests [--image IMAGE] [--namespace NAMESPACE]"
-    ))
+    Error::Invalid(format!("{problem}; try --help"))
+}
+
+/// The help screen of the operator of this name.
+pub(crate) fn help(operator: &str) -> String {
+    let program = std::env::args().next().unwrap_or_default();
+    let program = program.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("operator");
+    format!(
+        "The operator {operator}: keeps actual state equal to desired state.
+
+Usage: {program} [OPTIONS]            run until SIGTERM or ctrl-c
+       {program} manifests [OPTIONS]  print what a cluster needs to run it, for kubectl apply -f -
+
+Options of a run:
+  --kubeconfig FILE      which cluster (else KUBECONFIG, else the account of the Pod it runs in)
+  --serve ADDRESS        serve /metrics, /healthz, /readyz and /debug/why there, such as 127.0.0.1:8080
+
+Options of manifests:
+  --image IMAGE          the image of its Deployment ({operator}:latest unless told)
+  --namespace NAMESPACE  where its Deployment and account live (default unless told)
+
+  -h, --help             this text
+"
+    )
 }
 
 #[cfg(test)]
@@ -74,5 +98,10 @@ mod tests {
         check(&["--kubeconfig"], None);
         check(&["--image", "i"], None);
         check(&["fly"], None);
+        check(&["--help"], Some(Launch::Help));
+        check(&["manifests", "-h"], Some(Launch::Help));
+        let said = parse(["--fly=1".to_owned()]).unwrap_err();
+        assert_eq!(format!("{said:?}"), "--fly is not understood; try --help", "also when a main returns it");
+        assert!(help("web.demo.dev").contains("manifests [OPTIONS]"));
     }
 }

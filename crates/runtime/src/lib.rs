@@ -16,6 +16,7 @@ mod connect;
 mod context;
 mod contrast;
 mod controller;
+mod definitions;
 mod election;
 mod engine;
 mod error;

@@ -3,6 +3,7 @@
 //! The rights follow from what the builder declared; the same rules are checked at start.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde_json::{Value, json};
 
@@ -19,7 +20,8 @@ pub(crate) struct Description<'a> {
     pub(crate) definitions: &'a [Value],
     pub(crate) rules: &'a [Rule],
     pub(crate) uses_leases: bool,
-    pub(crate) admin_port: Option<u16>,
+    /// Where the admin pages are served.
+    pub(crate) admin: Option<SocketAddr>,
 }
 
 /// Where the operator runs and keeps its leases, unless told.
@@ -115,6 +117,14 @@ fn policy(rules: &[Rule]) -> Vec<Value> {
     joined.into_iter().map(rule).collect()
 }
 
+/// All addresses of the same family.
+fn everywhere(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
 fn deployment(description: &Description<'_>, name: &str) -> Value {
     let labels = json!({"app.kubernetes.io/name": name});
     let mut container = json!({
@@ -124,8 +134,13 @@ fn deployment(description: &Description<'_>, name: &str) -> Value {
             "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
         },
     });
-    if let Some(port) = description.admin_port {
-        container["ports"] = json!([{"name": "admin", "containerPort": port}]);
+    if let Some(address) = description.admin {
+        container["ports"] = json!([{"name": "admin", "containerPort": address.port()}]);
+        if address.ip().is_loopback() {
+            // Probes come from outside the container.
+            let everywhere = SocketAddr::new(everywhere(address.ip()), address.port());
+            container["args"] = json!(["--serve", everywhere.to_string()]);
+        }
         container["livenessProbe"] = json!({"httpGet": {"path": "/healthz", "port": "admin"}});
         container["readinessProbe"] = json!({"httpGet": {"path": "/readyz", "port": "admin"}});
     }
@@ -160,7 +175,7 @@ mod tests {
             definitions: &[],
             rules: &rules,
             uses_leases: true,
-            admin_port: Some(8080),
+            admin: None,
         };
         let line = |document: &Value| {
             let rules = document["rules"].as_array().cloned().unwrap_or_default();
@@ -171,6 +186,30 @@ mod tests {
                 .replace('"', "")
         };
         manifests(&description).iter().map(line).collect()
+    }
+
+    #[test]
+    fn probes_reach_the_admin_pages_also_when_they_are_served_to_the_machine_only() {
+        let container = |address: &str| {
+            let description = Description {
+                name: "web.demo.dev",
+                home: "default",
+                namespace: None,
+                image: "web:1",
+                definitions: &[],
+                rules: &[],
+                uses_leases: false,
+                admin: address.parse().ok(),
+            };
+            let deployment = manifests(&description).pop().expect("the deployment is last");
+            deployment["spec"]["template"]["spec"]["containers"][0].clone()
+        };
+        let arguments = |address| container(address)["args"].clone();
+        assert_eq!(arguments("127.0.0.1:8080"), json!(["--serve", "0.0.0.0:8080"]));
+        assert_eq!(arguments("[::1]:80"), json!(["--serve", "[::]:80"]));
+        assert_eq!(arguments("0.0.0.0:8080"), Value::Null);
+        assert_eq!(container("127.0.0.1:8080")["ports"][0]["containerPort"], 8080);
+        assert_eq!(container("none")["readinessProbe"], Value::Null);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::fault::{self, BoxError};
 use crate::ground::States;
 use crate::handlers::{Activities, Activity, Occasion};
 use crate::journal::Journal;
-use crate::launch::{Launch, parse};
+use crate::launch::{Launch, help, parse};
 use crate::manifests::{Description, HOME_NAMESPACE, as_yaml, manifests};
 use crate::rule::Rule;
 use crate::run;
@@ -133,7 +133,9 @@ impl Operator {
         self
     }
 
-    /// Serves `/metrics`, `/healthz`, `/readyz` and `/debug/why/{kind}/{namespace}/{name}` on this address.
+    /// Serves `/metrics`, `/healthz`, `/readyz` and `/debug/why/{kind}/{namespace}/{name}` on this address. The
+    /// Deployment of the manifests probes them; where this address is only for the machine itself, it starts the
+    /// operator with `--serve` and all addresses.
     pub fn serve(self, address: SocketAddr) -> Self {
         Self { admin: Some(Admin::At(address)), ..self }
     }
@@ -175,7 +177,7 @@ impl Operator {
     }
 
     /// Does what the command line says: runs until SIGTERM or ctrl-c against the cluster of `--kubeconfig`,
-    /// `KUBECONFIG` or the Pod's account; or prints manifests.
+    /// `KUBECONFIG` or the Pod's account; or prints manifests, or help.
     pub async fn run(self) -> Result<(), Error> {
         let nowhere =
             || Error::NoCluster("give --kubeconfig FILE, set KUBECONFIG, or run in a Pod".to_owned());
@@ -188,6 +190,10 @@ impl Operator {
         otherwise: impl FnOnce() -> BoxFuture<'static, Result<Client, BoxError>>,
     ) -> Result<(), Error> {
         match parse(std::env::args().skip(1))? {
+            Launch::Help => {
+                print!("{}", help(self.name.as_str()));
+                Ok(())
+            }
             Launch::Manifests { image, namespace } => {
                 let image = image.unwrap_or_else(|| format!("{}:latest", self.name));
                 let namespace = namespace.unwrap_or_else(|| HOME_NAMESPACE.to_owned());
@@ -233,7 +239,7 @@ impl Operator {
             definitions: &self.definitions,
             rules: &self.rules(),
             uses_leases: self.election.uses_leases(),
-            admin_port: self.admin.as_ref().and_then(Admin::port),
+            admin: self.admin.as_ref().and_then(Admin::address),
         }))
     }
 

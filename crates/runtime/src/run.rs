@@ -9,9 +9,6 @@ use std::time::Duration;
 use homeostat_core::Clock;
 use homeostat_core::journal::WatchState;
 use kube::Client;
-use kube::api::{Patch, PatchParams};
-use kube::core::Request as Path;
-use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -22,19 +19,23 @@ use crate::admin::{self, Board};
 use crate::cache::Freshness;
 use crate::caches::{Caches, Supply};
 use crate::controller::Assembled;
+use crate::definitions;
 use crate::election;
 use crate::error::Error;
 use crate::events::{self, Recorder};
 use crate::fence::Fence;
 use crate::ground::Ground;
 use crate::operator::Operator;
+use crate::queue::Backoff;
 use crate::rights;
 use crate::rule::Rule;
-use crate::talk::{Attempt, call};
 use crate::tasks::Tasks;
 
 /// What sending the last events may always take: with the grace it stays below the 30 s after which a Pod is killed.
 const FLUSH_MIN: Duration = Duration::from_secs(2);
+
+/// Between two looks at rights that are missing: people grant them while they watch, or much later.
+const RIGHTS_AGAIN: Backoff = Backoff::exponential(Duration::from_secs(5), Duration::from_secs(300));
 
 pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationToken) -> Result<(), Error> {
     let rules = [operator.rules(), vec![Rule::events()]].concat();
@@ -61,13 +62,24 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
         None => return Ok(()),
         Some(started) => started?,
     }
-    install(&client, ground.name.as_str(), &operator.definitions).await;
+    for kind in definitions::without_conditions(&operator.definitions, &rules) {
+        tracing::warn!(
+            kind,
+            "the status of this kind has no `conditions`: the server drops those that are set, also what the runtime \
+             says about failing objects; flatten StatusBase into the status"
+        );
+    }
+    let installed = stop.run_until_cancelled(definitions::install(&ground, operator.definitions)).await;
+    let Some(installed) = installed else { return Ok(()) };
     let parts: Vec<Assembled> =
         operator.controls.into_iter().map(|control| control.0.assemble(&ground, operator.grace)).collect();
     check_names(&parts)?;
     let board = Board::new(&ground, &parts, activities.clone(), listener.is_some());
     let mut tasks = Tasks::new(stop.clone());
     tasks.spawn("rights", report_rights(ground.clone(), rules, lease_rules, board.clone()));
+    for kept in installed {
+        tasks.spawn("definition", definitions::keep(ground.clone(), kept));
+    }
     spawn_watches(&mut tasks, &ground);
     if let Some(listener) = listener {
         tasks.spawn("admin", admin::serve(listener, board));
@@ -88,9 +100,9 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
         start(&mut tasks, part, &controllers, &stop);
     }
     controllers.close();
-    tasks.join().await;
+    let ended = tasks.join().await;
     activities.end(&ground, operator.grace).await;
-    Ok(())
+    ended
 }
 
 /// Names are part of finalizers and records: two controllers of one name would undo each other's.
@@ -121,27 +133,23 @@ pub(crate) fn stop_on_signal(stop: CancellationToken) -> Result<AbortOnDropHandl
     })))
 }
 
-/// Applies the definitions. In a cluster the operator usually may not, and they are there already.
-async fn install(client: &Client, manager: &str, definitions: &[Value]) {
-    for definition in definitions {
-        let name = definition["metadata"]["name"].as_str().unwrap_or_default();
-        let path = Path::new("/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
-        let request = path.patch(name, &PatchParams::apply(manager).force(), &Patch::Apply(definition));
-        let attempt = Attempt { verb: "apply the definition", target: name };
-        if let Err(error) = call::<Value>(client, attempt, request).await {
-            tracing::info!(%error, "definition not applied; expecting it in the cluster");
-        }
-    }
-}
-
+/// Tells which rights are missing, and looks again until they are granted.
 async fn report_rights(ground: Arc<Ground>, rules: Vec<Rule>, lease_rules: Vec<Rule>, board: Arc<Board>) {
     let (client, namespace) = (&ground.client, ground.scope.namespace.as_deref());
-    let mut missing = rights::missing(client, namespace, &rules).await;
-    missing.extend(rights::missing(client, Some(client.default_namespace()), &lease_rules).await);
-    for lacking in &missing {
-        tracing::warn!("this operator {lacking}; its `manifests` command prints the rights it needs");
+    let mut known = Vec::new();
+    for looks in 1.. {
+        let mut missing = rights::missing(client, namespace, &rules).await;
+        missing.extend(rights::missing(client, Some(client.default_namespace()), &lease_rules).await);
+        for lacking in missing.iter().filter(|lacking| !known.contains(*lacking)) {
+            tracing::warn!("this operator {lacking}; its `manifests` command prints the rights it needs");
+        }
+        board.set_missing_rights(missing.clone());
+        if missing.is_empty() {
+            return;
+        }
+        known = missing;
+        tokio::time::sleep(RIGHTS_AGAIN.delay(looks, &ground.entropy)).await;
     }
-    board.set_missing_rights(missing);
 }
 
 fn events_of(ground: &Ground) -> events::Sender {

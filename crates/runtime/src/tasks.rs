@@ -5,6 +5,8 @@ use std::future::Future;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::error::Error;
+
 /// Named tasks under one stop.
 pub(crate) struct Tasks {
     set: JoinSet<String>,
@@ -42,16 +44,33 @@ impl Tasks {
         });
     }
 
-    /// Waits until every task has ended. A task that panics is our bug: it is logged, and the rest is stopped.
-    pub(crate) async fn join(mut self) {
+    /// Waits until every task has ended. A task that panics is our bug: it is logged, the rest is stopped, and the
+    /// operator has not ended well.
+    pub(crate) async fn join(mut self) -> Result<(), Error> {
+        let mut outcome = Ok(());
         while let Some(ended) = self.set.join_next().await {
             match ended {
                 Ok(name) => tracing::debug!(name, "task ended"),
                 Err(error) => {
                     tracing::error!(%error, "a task of the runtime failed; stopping");
                     self.stop.cancel();
+                    outcome = Err(Error::Broken(error.to_string()));
                 }
             }
         }
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_panics_stops_the_others_and_is_told() {
+        let mut tasks = Tasks::new(CancellationToken::new());
+        tasks.spawn("patient", std::future::pending());
+        tasks.spawn("bad", async { panic!("over") });
+        assert!(tasks.join().await.unwrap_err().to_string().contains("panicked"));
     }
 }

@@ -2,20 +2,22 @@
 //!
 //! [`answer`] is a function of the board; the shell around it only moves bytes.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use homeostat_core::journal::WatchState;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::task::JoinSet;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
 
 mod why;
 
@@ -29,8 +31,16 @@ use crate::journal::Journal;
 use crate::metrics::{Metrics, Reading};
 use crate::world::Vital;
 
-/// Connections at a time: a scraper, a kubelet, a few people.
+/// Connections at a time: a scraper, a kubelet, a few people. One more ends the oldest, so that idle ones keep nobody
+/// out: an answer takes milliseconds, and who lost an idle connection opens another.
 const CONNECTIONS_MAX: usize = 64;
+
+/// How long a connection may take to send a request, the first one and each after it: longer than the usual minute
+/// between two scrapes.
+const REQUEST_MAX: Duration = Duration::from_secs(75);
+
+/// After a failed accept, usually for want of file descriptors: not in a loop.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Everything the admin server shows.
 pub(crate) struct Board {
@@ -198,10 +208,10 @@ pub(crate) enum Admin {
 }
 
 impl Admin {
-    pub(crate) fn port(&self) -> Option<u16> {
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
         match self {
-            Self::At(address) => Some(address.port()),
-            Self::On(listener) => listener.local_addr().ok().map(|address| address.port()),
+            Self::At(address) => Some(*address),
+            Self::On(listener) => listener.local_addr().ok(),
         }
     }
 
@@ -227,23 +237,39 @@ impl Admin {
 /// Serves until dropped.
 pub(crate) async fn serve(listener: TcpListener, board: Arc<Board>) {
     let mut connections = JoinSet::new();
+    let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         tokio::select! {
-            accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => {
-                let Ok((stream, _)) = accepted else { continue };
-                let board = board.clone();
-                connections.spawn(async move {
-                    let service = service_fn(move |request| {
-                        let board = board.clone();
-                        async move { Ok::<_, Infallible>(respond(&board, &request).await) }
-                    });
-                    let server = auto::Builder::new(TokioExecutor::new());
-                    let _ = server.serve_connection(TokioIo::new(stream), service).await;
-                });
+            accepted = listener.accept() => {
+                let stream = match accepted {
+                    Ok((stream, _)) => stream,
+                    Err(_) => {
+                        tokio::time::sleep(ACCEPT_AGAIN).await;
+                        continue;
+                    }
+                };
+                oldest_first.retain(|connection| !connection.is_finished());
+                if oldest_first.len() >= CONNECTIONS_MAX
+                    && let Some(oldest) = oldest_first.pop_front()
+                {
+                    oldest.abort();
+                }
+                oldest_first.push_back(connections.spawn(converse(stream, board.clone())));
             }
             Some(_) = connections.join_next() => {}
         }
     }
+}
+
+/// One connection, to its end.
+async fn converse(stream: TcpStream, board: Arc<Board>) {
+    let service = service_fn(move |request| {
+        let board = board.clone();
+        async move { Ok::<_, Infallible>(respond(&board, &request).await) }
+    });
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(REQUEST_MAX);
+    let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
 async fn respond<B>(board: &Board, request: &Request<B>) -> Response<Full<Bytes>> {

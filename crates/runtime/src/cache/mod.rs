@@ -6,7 +6,7 @@
 //! mentions an object is how a deletion nobody watched is found.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use homeostat_core::journal::{Change, WatchState};
 use homeostat_core::{Key, Revision};
@@ -38,6 +38,8 @@ pub struct Delta<K> {
     pub revision: Revision,
     /// This is our own write coming back.
     pub is_echo: bool,
+    /// A write of ours to this object is under way: this may be it, faster than its answer.
+    pub is_while_writing: bool,
 }
 
 type Subscriber<K> = Arc<dyn Fn(&Delta<K>) + Send + Sync>;
@@ -59,6 +61,8 @@ struct Shared<K: Kind> {
     subscribers: RwLock<Vec<Subscriber<K>>>,
     poison_subscribers: RwLock<Vec<PoisonSubscriber>>,
     owners: Owners,
+    /// Writes of ours under way, by object.
+    writing: Mutex<HashMap<Key, u32>>,
     freshness: watch::Sender<Freshness>,
 }
 
@@ -114,6 +118,7 @@ impl<K: Kind> Cache<K> {
             subscribers: RwLock::default(),
             poison_subscribers: RwLock::default(),
             owners: RwLock::default(),
+            writing: Mutex::default(),
             freshness,
         }))
     }
@@ -296,6 +301,17 @@ impl<K: Kind> Cache<K> {
         self.tell_poison(key, is_list);
     }
 
+    /// A write of ours to this object is under way until the guard is dropped.
+    pub(crate) fn writing(&self, key: &Key) -> Writing<K> {
+        let mut writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        *writing.entry(key.clone()).or_default() += 1;
+        Writing { cache: self.clone(), key: key.clone() }
+    }
+
+    fn is_writing(&self, key: &Key) -> bool {
+        self.0.writing.lock().unwrap_or_else(PoisonError::into_inner).contains_key(key)
+    }
+
     /// We wrote this state: readers see it from now on.
     pub(crate) fn wrote(&self, object: K) -> Arc<K> {
         let (key, revision) = (key_of(&object), revision_of(&object));
@@ -351,7 +367,8 @@ impl<K: Kind> Cache<K> {
         }
         self.follow(state, &key, before.as_deref(), after.as_deref());
         let change = sort_of(old.is_some(), new.is_some(), is_list);
-        Some(Delta { key, old, new, change, revision, is_echo })
+        let is_while_writing = self.is_writing(&key);
+        Some(Delta { key, old, new, change, revision, is_echo, is_while_writing })
     }
 
     /// What we wrote after `revision` was written in a history that the server has lost.
@@ -364,7 +381,8 @@ impl<K: Kind> Cache<K> {
                 let new = entry.visible().cloned();
                 self.follow(state, key, old.as_deref(), new.as_deref());
                 let change = sort_of(old.is_some(), new.is_some(), false);
-                undone.push(Delta { key: key.clone(), old, new, change, revision, is_echo: false });
+                let (key, is_echo, is_while_writing) = (key.clone(), false, false);
+                undone.push(Delta { key, old, new, change, revision, is_echo, is_while_writing });
             }
             !entry.is_empty()
         });
@@ -385,7 +403,8 @@ impl<K: Kind> Cache<K> {
         }
         self.follow(state, &key, before.as_deref(), after.as_deref());
         let old = Some(old?);
-        Some(Delta { key, old, new: None, change: Change::Missed, revision, is_echo: false })
+        let (change, is_echo, is_while_writing) = (Change::Missed, false, false);
+        Some(Delta { key, old, new: None, change, revision, is_echo, is_while_writing })
     }
 
     fn follow(&self, state: &State<K>, key: &Key, old: Option<&K>, new: Option<&K>) {
@@ -409,6 +428,24 @@ impl<K: Kind> Cache<K> {
 
     fn write(&self) -> RwLockWriteGuard<'_, State<K>> {
         self.0.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A write of ours under way.
+pub(crate) struct Writing<K: Kind> {
+    cache: Cache<K>,
+    key: Key,
+}
+
+impl<K: Kind> Drop for Writing<K> {
+    fn drop(&mut self) {
+        let mut writing = self.cache.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = writing.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                writing.remove(&self.key);
+            }
+        }
     }
 }
 

@@ -59,6 +59,7 @@ impl<K: Kind> Context<K> {
         };
         let request = url.patch(self.0.key.name(), &params, &Patch::Merge(patch));
         let attempt = Attempt { verb: "set the finalizers of", target: self.0.key.as_str() };
+        let _writing = self.0.engine.cache.writing(&self.0.key);
         let answer: Result<K, Error> = call(&self.0.engine.ground.client, attempt, request).await;
         let object = self.noting_failure(verb, &self.0.key, answer)?;
         self.note(verb, &self.0.key, WriteOutcome::Done { revision: Some(revision_of(&object)) });

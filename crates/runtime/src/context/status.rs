@@ -170,6 +170,7 @@ impl<K: Kind> Context<K> {
         };
         let request = url.patch_subresource("status", self.0.key.name(), &params, &Patch::Merge(body));
         let attempt = Attempt { verb: "write the status of", target: self.0.key.as_str() };
+        let _writing = self.0.engine.cache.writing(&self.0.key);
         let answer = call(&self.0.engine.ground.client, attempt, request).await;
         match answer {
             Err(error) if error.is_not_found() => Err(error),

@@ -1,7 +1,8 @@
 //! The object itself: created, changed, deleted.
 //!
 //! An edit (spec, labels, annotations, deletion) is more than a change: it overrides backoff and terminal faults. Our
-//! own write coming back is a change and never an edit, so a failing reconciler that writes does not run in circles.
+//! own write coming back is a change and never an edit, so a failing reconciler that writes does not run in circles;
+//! the watch may show it before its answer is here, so while a write of ours is under way a change counts as that.
 //! An object that does not decode is queued as well: nothing can be done with it, but its status can say so.
 
 use homeostat_core::journal::{Cause, Change};
@@ -37,6 +38,7 @@ fn classify<K: Kind>(delta: &Delta<K>) -> (Cause, Urgency) {
         Change::Deleted | Change::Missed => (Cause::Deleted, Urgency::Edit),
         Change::Modified if delta.is_echo => (Cause::Changed, Urgency::Echo),
         Change::Modified if is_edit(delta) => (Cause::Edited, Urgency::Edit),
+        Change::Modified if delta.is_while_writing => (Cause::Changed, Urgency::Echo),
         Change::Modified => (Cause::Changed, Urgency::Event),
     }
 }

@@ -84,6 +84,92 @@ async fn a_poison_object_that_is_deleted_leaves_nothing_behind() {
     assert!(matches!(last, Entry::Settled { next: Next::Gone, .. }), "{last:?}");
 }
 
+/// An operator that brings its kind along.
+async fn run_with_definition(lab: &mut Lab) -> Running {
+    let log = lab.log.clone();
+    let control = Controller::<Widget>::new().reconcile(move |widget, _| {
+        log.say(widget.metadata.name.clone().unwrap_or_default());
+        async { Ok(Action::await_change()) }
+    });
+    let running = lab.run(|operator| operator.crd::<Widget>().control(control));
+    lab.rest().await;
+    running
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_is_applied_when_the_server_comes_back() {
+    let mut lab = Lab::bare().await;
+    lab.faults.set(|_| Some(Breakage::Unreachable));
+    run_with_definition(&mut lab).await;
+    lab.pass(20).await;
+    lab.faults.clear();
+    lab.pass(60).await;
+    lab.widget("w").await;
+    assert_eq!(lab.log.take(), ["w"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_somebody_deletes_is_put_back() {
+    let mut lab = Lab::bare().await;
+    run_with_definition(&mut lab).await;
+    lab.widget("w").await;
+    assert_eq!(lab.log.take(), ["w"]);
+    let crds: Api<
+        k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    > = Api::all(lab.client.clone());
+    crds.delete("widgets.test.dev", &kube::api::DeleteParams::default()).await.unwrap();
+    lab.pass(120).await;
+    lab.log.take();
+    lab.widget("again").await;
+    lab.pass(60).await;
+    assert_eq!(lab.log.take(), ["again"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_cannot_hold_conditions_is_told_at_the_start() {
+    use crate::handlers::Gadget;
+    let mut lab = Lab::bare().await;
+    run_with_definition(&mut lab).await;
+    let warning = "the status of this kind has no `conditions`";
+    assert!(!lab.has_logged(warning));
+    let control = Controller::<Gadget>::new().reconcile(|_, _| async { Ok(Action::await_change()) });
+    lab.run(|operator| operator.crd::<Gadget>().control(control));
+    lab.rest().await;
+    assert!(lab.has_logged(warning) && lab.has_logged("kind=\"Gadget\""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_right_that_was_granted_is_no_longer_called_missing() {
+    let mut lab = Lab::new().await;
+    lab.faults.set(|request| {
+        let refusal = r#"{"status": {"allowed": false}}"#;
+        request.uri().path().ends_with("selfsubjectaccessreviews").then_some(Breakage::Answer(refusal))
+    });
+    let running = lab.run_logging(|controller| controller).await;
+    let missing = "this operator may not watch widgets.test.dev";
+    assert!(running.page("/readyz").await.contains(missing) && lab.has_logged(missing));
+    lab.faults.clear();
+    lab.pass(20).await;
+    assert!(!running.page("/readyz").await.contains("may not"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_connections_keep_nobody_from_the_admin_pages() {
+    let mut lab = Lab::new().await;
+    let running = lab.run_logging(|controller| controller).await;
+    let mut idle = Vec::new();
+    for _ in 0..70 {
+        idle.push(running.connect().await);
+    }
+    assert!(running.page("/healthz").await.starts_with("HTTP/1.1 200"));
+    lab.pass(100).await;
+    let mut rest = Vec::new();
+    let mut last = idle.pop().unwrap();
+    let _hold = crate::wire::Hold::new();
+    tokio::io::AsyncReadExt::read_to_end(&mut last, &mut rest).await.unwrap();
+    assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "who says nothing is hung up on");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_missing_definition_is_awaited() {
     let mut lab = Lab::bare().await;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use homeostat_runtime::{Action, Controller};
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
-use crate::lab::{Lab, Widget};
+use crate::lab::{Breakage, Lab, Widget, WidgetSpec};
 
 const FINALIZER: &str = "widgets.test.dev/widget";
 
@@ -48,6 +48,28 @@ async fn it_is_put_on_before_the_first_reconcile_and_taken_off_after_the_cleanup
     lab.delete::<Widget>("w").await;
     assert_eq!(lab.log.take(), ["cleanup"]);
     assert_eq!(finalizers(&lab, "w").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn putting_it_on_does_not_spend_the_backoff() {
+    let mut lab = Lab::new().await;
+    let log = lab.log.clone();
+    let control = Controller::<Widget>::new().cleanup(|_, _| async { Ok(Action::await_change()) }).reconcile(
+        move |_, _| {
+            log.say("run");
+            async { Err("broken")? }
+        },
+    );
+    lab.run(|operator| operator.control(control));
+    lab.rest().await;
+    // The watch shows the finalizer before the answer to the write is here.
+    lab.faults.set(|request| (request.method() == http::Method::PATCH).then_some(Breakage::Late));
+    lab.api::<Widget>()
+        .create(&PostParams::default(), &Widget::new("w", WidgetSpec::default()))
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    assert_eq!(lab.log.take(), ["run"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -42,6 +42,10 @@ const QUIET_QUESTIONS: u32 = 24;
 /// seconds after which a list that pauses counts as broken.
 const STEPS_MAX: u64 = 60;
 
+/// In a crowd of watchers the server lets events gather for a few milliseconds; this is longer than several of those, one
+/// after the other, and shorter than anything the runtime waits for.
+const MOMENT: Duration = Duration::from_millis(25);
+
 /// The kind under test.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
 #[kube(group = "test.dev", version = "v1", kind = "Widget", namespaced, status = "WidgetStatus")]
@@ -149,6 +153,12 @@ impl Running {
     /// Ends the operator where it stands, as `kill -9` does.
     pub(crate) fn kill(&self) {
         self.task.abort();
+    }
+
+    /// A connection to the admin server that says nothing.
+    pub(crate) async fn connect(&self) -> tokio::net::TcpStream {
+        let _hold = Hold::new();
+        tokio::net::TcpStream::connect(self.admin).await.expect("it listens")
     }
 
     /// A page of the admin server, asked for over TCP as a kubelet or Prometheus would.
@@ -277,7 +287,7 @@ impl Lab {
     /// Waits until nothing moves without the clock: virtual time only passes when every task waits.
     pub(crate) async fn rest(&self) {
         self.quiet().await;
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::time::sleep(MOMENT).await;
         self.quiet().await;
     }
 

@@ -25,6 +25,10 @@ pub(crate) enum Breakage {
     Refuse(u16, &'static str),
     /// No answer: the connection fails.
     Unreachable,
+    /// Not served; this is the answer.
+    Answer(&'static str),
+    /// Served, and answered a little later: the watch is faster.
+    Late,
     /// Never served and never answered.
     Hang,
     /// Served, and never answered.
@@ -124,6 +128,12 @@ impl tower::Service<Request<Body>> for Wire {
             match breakage {
                 Some(Breakage::Unreachable) => Err(std::io::Error::other("connection refused")),
                 Some(Breakage::Refuse(code, message)) => Ok(refusal(code, message)),
+                Some(Breakage::Answer(text)) => Ok(answer(200, text.to_owned())),
+                Some(Breakage::Late) => {
+                    let answer = wire.exchange(request, cut).await;
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                    answer
+                }
                 Some(Breakage::Hang) => std::future::pending().await,
                 Some(Breakage::Lost) => {
                     drop(wire.exchange(request, cut).await);
@@ -177,7 +187,11 @@ impl Wire {
 fn refusal(code: u16, message: &str) -> Response<WireBody> {
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message,
                         "reason": "Testing", "code": code});
-    let chunk = Ok(Frame::data(status.to_string().into()));
+    answer(code, status.to_string())
+}
+
+fn answer(code: u16, text: String) -> Response<WireBody> {
+    let chunk = Ok(Frame::data(text.into()));
     let body = StreamBody::new(Box::pin(futures::stream::iter([chunk])) as Chunks);
     Response::builder().status(code).body(body).expect("a valid response")
 }

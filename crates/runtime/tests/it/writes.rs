@@ -78,6 +78,7 @@ async fn drift_is_repaired_and_noted() {
         _ => None,
     });
     assert_eq!(drifts, [["/data/number"]]);
+    assert_eq!(running.metric("homeostat_drift_total{controller=\"widget\"}").await, 1);
     lab.delete::<ConfigMap>("w-0").await;
     lab.pass(1).await;
     assert!(lab.names::<ConfigMap>().await.contains(&"w-0".to_owned()), "a deleted child comes back");
@@ -193,15 +194,12 @@ async fn a_stranger_that_took_the_name_of_our_child_is_not_taken_over() {
 #[tokio::test(start_paused = true)]
 async fn a_stranger_the_cache_does_not_show_yet_is_not_taken_over() {
     let mut lab = Lab::new().await;
-    let runs = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let running = lab
-        .run_with(move |_, cx| {
-            let run = runs.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            async move {
-                let data = Some([("run".to_owned(), run.to_string())].into());
-                cx.apply(ConfigMap { data, ..config("w-0", &[]) }).await?;
-                Ok(Action::requeue(std::time::Duration::from_secs(5)))
-            }
+        .run_with(|_, cx| async move {
+            // Something else every five seconds, so that there is something to apply.
+            let data = Some([("time".to_owned(), (cx.now().as_second() / 5).to_string())].into());
+            cx.apply(ConfigMap { data, ..config("w-0", &[]) }).await?;
+            Ok(Action::requeue(std::time::Duration::from_secs(5)))
         })
         .await;
     lab.widget("w").await;

@@ -4,8 +4,9 @@ use homeostat_core::Entropy;
 use homeostat_core::journal::Entry;
 use homeostat_runtime::Handlers;
 use homeostat_runtime::handlers::last::Handler;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Event, Secret};
 use kube::ResourceExt;
+use kube::api::ListParams;
 use serde_json::json;
 
 use super::{Gadget, GadgetSpec, gadget, get, kill, lab, run, says, says_changes};
@@ -108,8 +109,45 @@ async fn without_its_record_an_object_is_handled_anew() {
     let told = format!("the annotation {ANNOTATION} cannot be read");
     assert!(failures.last().is_some_and(|error| error.contains(&told)), "the journal says what to do");
     assert!(lab.has_logged(&told), "and so does the log");
+    let events = lab.api::<Event>().list(&ListParams::default()).await.unwrap().items;
+    let shown = events.iter().find(|event| event.reason.as_deref() == Some("RecordUnreadable"));
+    let message = shown.and_then(|event| event.message.as_deref()).expect("and it is told to the person");
+    assert!(message.contains("remove it to have the object handled anew"), "{message}");
     lab.patch::<Gadget>("g", json!({"metadata": {"annotations": {ANNOTATION: null}}})).await;
     assert_eq!(log.take(), ["create"], "which helps");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_whose_record_is_spoilt_can_be_deleted() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    run(&mut lab, handlers(&log).on_delete("delete", says(&log, "delete"))).await;
+    gadget(&lab, "g", 1).await;
+    lab.patch::<Gadget>("g", json!({"metadata": {"annotations": {ANNOTATION: "rubbish"}}})).await;
+    log.take();
+    lab.delete::<Gadget>("g").await;
+    lab.pass(60).await;
+    assert_eq!(log.take(), ["delete"]);
+    assert!(get(&lab, "g").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_refused_by_a_conflict_is_not_taken_for_written() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    let first = run(&mut lab, handlers(&log)).await;
+    lab.faults.set(|request| {
+        (request.method() == http::Method::PATCH).then_some(Breakage::Refuse(409, "the object was modified"))
+    });
+    gadget(&lab, "g", 1).await;
+    lab.pass(10).await;
+    lab.faults.clear();
+    lab.pass(300).await;
+    assert_eq!(log.take(), ["create"]);
+    kill(&lab, &first).await;
+    run(&mut lab, handlers(&log)).await;
+    lab.pass(300).await;
+    assert_eq!(log.take(), [""; 0], "what was done is on record");
 }
 
 #[tokio::test(start_paused = true)]

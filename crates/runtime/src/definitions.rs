@@ -1,0 +1,147 @@
+//! The definitions an operator brings along: applied at start, tried again while the server is away, and put back when
+//! somebody deletes one, which shows as a watch that fails.
+//!
+//! In a cluster the operator usually may not touch definitions, and they are there already: being forbidden is no
+//! error. Nothing is ever taken away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_core::journal::WatchState;
+use kube::api::{Patch, PatchParams};
+use kube::core::Request as Path;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::cache::Freshness;
+use crate::error::Error;
+use crate::ground::Ground;
+use crate::queue::Backoff;
+use crate::rule::Rule;
+use crate::talk::{Attempt, call};
+
+/// While the server is away: soon at first, and never so late that its watch would have to wait long for it.
+const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(500), Duration::from_secs(10));
+
+/// One definition and how far it is.
+pub(crate) struct Kept {
+    definition: Value,
+    is_applied: bool,
+}
+
+/// Tries each definition once, so that watches usually begin with their kind in place.
+pub(crate) async fn install(ground: &Ground, definitions: Vec<Value>) -> Vec<Kept> {
+    let mut kept = Vec::new();
+    for definition in definitions {
+        let is_applied = matches!(apply(ground, &definition, 0).await, Verdict::Applied | Verdict::Forbidden);
+        kept.push(Kept { definition, is_applied });
+    }
+    kept
+}
+
+/// Keeps a definition in place for as long as it is polled.
+pub(crate) async fn keep(ground: Arc<Ground>, kept: Kept) {
+    let Kept { definition, mut is_applied } = kept;
+    let mut freshness = followers(&ground, &definition);
+    let mut failures = 0;
+    loop {
+        if is_applied {
+            failures = 0;
+            cut_off(&mut freshness).await;
+        }
+        is_applied = match apply(&ground, &definition, failures).await {
+            Verdict::Applied => true,
+            Verdict::Forbidden => return,
+            Verdict::Failed => {
+                failures += 1;
+                tokio::time::sleep(BACKOFF.delay(failures, &ground.entropy)).await;
+                false
+            }
+        };
+    }
+}
+
+/// The caches of the kind it defines.
+fn followers(ground: &Ground, definition: &Value) -> Vec<watch::Receiver<Freshness>> {
+    let resource = format!("{}/{}", text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
+    let caches = ground.caches.all().into_iter();
+    caches
+        .filter(|(_, cache)| cache.resource() == resource)
+        .map(|(_, cache)| cache.watch_freshness())
+        .collect()
+}
+
+/// Waits until a watch of the kind fails (again): each try of the watch is worth one of ours.
+async fn cut_off(freshness: &mut [watch::Receiver<Freshness>]) {
+    let each = freshness.iter_mut().map(|receiver| {
+        Box::pin(async move {
+            loop {
+                if receiver.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+                if matches!(receiver.borrow_and_update().state, WatchState::Failing { .. }) {
+                    return;
+                }
+            }
+        })
+    });
+    let each: Vec<_> = each.collect();
+    if each.is_empty() {
+        std::future::pending::<()>().await;
+    }
+    futures::future::select_all(each).await;
+}
+
+enum Verdict {
+    Applied,
+    Forbidden,
+    Failed,
+}
+
+async fn apply(ground: &Ground, definition: &Value, failures: u32) -> Verdict {
+    let name = text(definition, "/metadata/name");
+    let path = Path::new("/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
+    let params = PatchParams::apply(ground.name.as_str()).force();
+    let request = path.patch(name, &params, &Patch::Apply(definition));
+    let attempt = Attempt { verb: "apply the definition", target: name };
+    match call::<Value>(&ground.client, attempt, request).await {
+        Ok(_) => Verdict::Applied,
+        Err(error @ Error::Api { .. }) if error.code() == Some(403) => {
+            tracing::info!(%error, "definition not applied; expecting it in the cluster");
+            Verdict::Forbidden
+        }
+        Err(error) => {
+            if failures == 0 {
+                tracing::warn!(%error, "definition not applied; trying until it is");
+            }
+            Verdict::Failed
+        }
+    }
+}
+
+/// The kinds to reconcile whose status has no `conditions`: the server drops there what a reconciler, and the runtime
+/// about failing objects, says with conditions. A kind without any status has chosen to say nothing.
+pub(crate) fn without_conditions<'a>(
+    definitions: &'a [Value],
+    rules: &'a [Rule],
+) -> impl Iterator<Item = &'a str> {
+    definitions.iter().filter(|definition| is_reconciled(definition, rules)).filter_map(|definition| {
+        let versions = definition.pointer("/spec/versions")?.as_array()?;
+        let drops = |version: &Value| {
+            version.pointer("/schema/openAPIV3Schema/properties/status").is_some_and(|status| {
+                status["x-kubernetes-preserve-unknown-fields"] != true
+                    && status.pointer("/properties/conditions").is_none()
+            })
+        };
+        versions.iter().any(drops).then(|| text(definition, "/spec/names/kind"))
+    })
+}
+
+fn is_reconciled(definition: &Value, rules: &[Rule]) -> bool {
+    let status = format!("{}/status", text(definition, "/spec/names/plural"));
+    rules.iter().any(|rule| rule.resource == status && rule.group == text(definition, "/spec/group"))
+}
+
+fn text<'a>(definition: &'a Value, pointer: &str) -> &'a str {
+    definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
