@@ -172,6 +172,7 @@ mod tests {
             change: Change::Added,
             revision: Revision::new(1),
             is_echo: false,
+            is_while_writing: false,
         };
         let (first, dropped) = (delta("first"), delta("dropped"));
         (0..WAITING_MAX).for_each(|_| mailbox.post(&first));
