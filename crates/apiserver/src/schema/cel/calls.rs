@@ -95,6 +95,9 @@ impl<'a> Evaluation<'a> {
         let found = match (function, arguments) {
             (operators::EQUALS, [left, right]) => self.equal(left, right).map(Value::Bool),
             (operators::NOT_EQUALS, [left, right]) => self.equal(left, right).map(|is| Value::Bool(!is)),
+            (operators::ADD, [left @ Value::List(_), right]) => {
+                return self.add_lists(left, right).or_else(|| simple(function, arguments));
+            }
             (operators::IN, [needle, Value::List(items)]) => self.contains(items, needle),
             (operators::IN, [needle, Value::Map(map)]) => {
                 Ok(Value::Bool(as_key(needle).is_some_and(|key| map.map.contains_key(&key))))

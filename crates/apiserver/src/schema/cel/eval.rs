@@ -20,6 +20,7 @@ use kube_cel::cel;
 use super::check::qualified_name;
 use super::cost::{LIST, MAP, READ};
 use super::expand::{MAP_INSERT, variable_of_form};
+use super::lists::Lists;
 use super::program::Program;
 use super::value::{as_key, as_optional, map_of, named_type, optional, size_of};
 
@@ -56,13 +57,20 @@ pub(super) struct Evaluation<'a> {
     pub(super) cost: u64,
     /// How much work is left.
     pub(super) work: u64,
+    /// The sets and maps among the lists.
+    pub(super) lists: Lists,
 }
 
 impl<'a> Evaluation<'a> {
-    pub(super) fn new(program: &'a Program, this: Value, old: Option<Value>, work: u64) -> Self {
+    pub(super) fn new(
+        program: &'a Program,
+        (this, old): (Value, Option<Value>),
+        work: u64,
+        lists: Lists,
+    ) -> Self {
         let old = old.map(|old| ("oldSelf", old));
         let scope = std::iter::once(("self", this)).chain(old).collect();
-        Self { program, scope, cost: 0, work }
+        Self { program, scope, cost: 0, work, lists }
     }
 
     pub(super) fn run(&mut self) -> Outcome {
@@ -340,17 +348,7 @@ impl<'a> Evaluation<'a> {
     pub(super) fn equal(&mut self, left: &Value, right: &Value) -> Result<bool, Failure> {
         self.labour(1)?;
         match (left, right) {
-            (Value::List(left), Value::List(right)) => {
-                if left.len() != right.len() {
-                    return Ok(false);
-                }
-                for (left, right) in left.iter().zip(right.iter()) {
-                    if !self.equal(left, right)? {
-                        return Ok(false);
-                    }
-                }
-                Ok(true)
-            }
+            (Value::List(left), Value::List(right)) => self.equal_lists(left, right),
             (Value::Map(left), Value::Map(right)) => {
                 if left.map.len() != right.map.len() {
                     return Ok(false);

@@ -9,6 +9,7 @@ use kube_cel::cel::Value as Cel;
 use serde_json::Value;
 
 use super::eval::{CALL_COST_MAX, Evaluation, Failure};
+use super::lists::Lists;
 use super::program::{Compiled, Node, Program};
 use super::value::{convert, optional, part};
 use crate::field::{Error, Kind, Path};
@@ -36,8 +37,13 @@ struct Place<'a> {
 
 /// Judges an object against the rules of its schema.
 pub(super) fn judge(root: &Node, new: &Value, old: Option<&Value>) -> Vec<Error> {
-    let mut judge =
-        Judge { errors: Vec::new(), cost: COST_BUDGET, work: WORK_BUDGET, is_update: old.is_some() };
+    let mut judge = Judge {
+        errors: Vec::new(),
+        cost: COST_BUDGET,
+        work: WORK_BUDGET,
+        is_update: old.is_some(),
+        lists: Lists::default(),
+    };
     let place = Place { path: &Path::Root, new, old, unchanged_above: None };
     let _ = judge.node(root, place, None, None);
     judge.errors
@@ -49,6 +55,8 @@ struct Judge {
     cost: u64,
     work: u64,
     is_update: bool,
+    /// The sets and maps among the lists of the object.
+    lists: Lists,
 }
 
 impl Judge {
@@ -65,9 +73,10 @@ impl Judge {
         }
         let (mut this, mut before) = (this, before);
         if !node.rules.is_empty() {
-            let current = this.get_or_insert_with(|| convert(place.new, Some(node))).clone();
+            let lists = &mut self.lists;
+            let current = this.get_or_insert_with(|| convert(place.new, Some(node), lists)).clone();
             if before.is_none() {
-                before = place.old.filter(|old| !old.is_null()).map(|old| convert(old, Some(node)));
+                before = place.old.filter(|old| !old.is_null()).map(|old| convert(old, Some(node), lists));
             }
             for rule in &node.rules {
                 self.rule(node, rule, place, &current, before.as_ref())?;
@@ -187,9 +196,11 @@ impl Judge {
 
     /// Evaluates on the budget; what is left is nothing when it does not suffice.
     fn evaluate(&mut self, program: &Program, this: &Cel, before: Option<Cel>) -> Result<Cel, Failure> {
-        let mut evaluation = Evaluation::new(program, this.clone(), before, self.work);
+        let lists = std::mem::take(&mut self.lists);
+        let mut evaluation = Evaluation::new(program, (this.clone(), before), self.work, lists);
         let outcome = evaluation.run();
         self.work = evaluation.work;
+        self.lists = evaluation.lists;
         let Some(left) = self.cost.checked_sub(evaluation.cost.min(CALL_COST_MAX)) else {
             self.cost = 0;
             return Err(Failure::Limit);

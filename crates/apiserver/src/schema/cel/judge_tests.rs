@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::eval::{Evaluation, Failure};
+use super::lists::Lists;
 use super::program::Program;
 use super::value::convert;
 use super::*;
@@ -47,7 +48,8 @@ fn a_schema_without_rules_costs_nothing() {
 /// Evaluates over `self` without a schema.
 fn value_of(rule: &str, this: &Value) -> Result<kube_cel::cel::Value, Failure> {
     let program = Program::read(rule).expect("the rule can be read");
-    Evaluation::new(&program, convert(this, None), None, judge::WORK_BUDGET).run()
+    let this = convert(this, None, &mut Lists::default());
+    Evaluation::new(&program, (this, None), judge::WORK_BUDGET, Lists::default()).run()
 }
 
 #[track_caller]
@@ -159,6 +161,48 @@ fn old_items_are_found_by_their_keys_and_unchanged_faults_are_kept() {
     says(&schema, &old, None, &["items[1]: Invalid value: small"]);
     let changed = of(json!([{"name": "b", "n": 51}]));
     says(&schema, &changed, Some(&old), &["items[0]: Invalid value: small"]);
+}
+
+#[test]
+fn sets_and_maps_are_lists_without_order() {
+    let entry =
+        json!({"type": "object", "properties": {"the-name": {"type": "string"}, "n": {"type": "integer"}}});
+    let set = json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"});
+    let map = json!({"type": "array", "items": entry, "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["the-name"]});
+    let plain = json!({"type": "array", "items": {"type": "string"}});
+    let judged = |rule: &str, new: &Value, old: Option<&Value>, expected: bool| {
+        let schema = json!({"type": "object", "properties": {"set": set, "map": map, "plain": plain},
+            "x-kubernetes-validations": [{"rule": rule, "message": "no"}]});
+        let found = Cel::compile(&schema).expect("the schema has rules").judge(new, old);
+        assert_eq!(found.is_empty(), expected, "{rule} {found:?}");
+    };
+    let entry = |name: &str, n: u8| json!({"the-name": name, "n": n});
+    let old = json!({"set": ["a", "b"], "map": [entry("x", 1), entry("y", 2)], "plain": ["a", "b"]});
+    let new = json!({"set": ["b", "a"], "map": [entry("y", 2), entry("x", 1)], "plain": ["b", "a"]});
+    for (rule, expected) in [
+        ("self.set == oldSelf.set", true),
+        ("self.map == oldSelf.map", true),
+        ("self.plain == oldSelf.plain", false),
+        ("self.plain == oldSelf.set", false),
+        ("self.set == oldSelf.plain", true),
+        ("self == oldSelf", false),
+        ("self.set + ['c', 'a'] == ['a', 'b', 'c']", true),
+        ("(self.set + ['c', 'a']).size() == 3 && (self.plain + ['c', 'a']).size() == 4", true),
+        ("self.set + ['c'] + ['c'] == ['c', 'b', 'a']", true),
+        ("self.set != ['a', 'c']", true),
+        (
+            "(self.map + [{'the__dash__name': 'x', 'n': 7}]).exists_one(m, m.the__dash__name == 'x' && m.n == 7)",
+            true,
+        ),
+        ("(self.map + oldSelf.map).size() == 2", true),
+        ("self.set.map(x, x) == ['a', 'b']", false),
+        ("[self.set] == [oldSelf.set] && [self.set].exists(s, s == ['a', 'b'])", true),
+    ] {
+        judged(rule, &new, Some(&old), expected);
+    }
+    let changed = json!({"set": ["b", "a"], "map": [entry("y", 3), entry("x", 1)], "plain": ["b", "a"]});
+    judged("self.map == oldSelf.map", &changed, Some(&old), false);
 }
 
 #[test]

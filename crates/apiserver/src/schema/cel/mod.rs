@@ -12,6 +12,7 @@ mod eval;
 mod expand;
 mod faults;
 mod judge;
+mod lists;
 mod overloads;
 mod program;
 mod rule;
@@ -72,8 +73,8 @@ fn has_rules(schema: &Value) -> bool {
 }
 
 #[cfg(test)]
-mod judge_tests;
+mod accepted;
 #[cfg(test)]
-mod projects;
+mod judge_tests;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! The rules of a schema, compiled once: a tree like the schema, with what evaluating needs of it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use cel::IdedExpr;
 use cel::common::ast::{EntryExpr, Expr, LiteralValue};
@@ -10,8 +11,10 @@ use serde_json::{Map, Value};
 
 use super::KEY;
 use super::expand::expand;
+use super::lists::Sort;
 use super::rule::Rule;
 use super::source::parse;
+use super::types::escape;
 use crate::schema::pattern;
 
 /// A node of the schema.
@@ -29,6 +32,8 @@ pub(super) struct Node {
     pub(super) kind: String,
     /// The keys by which items of an old list are found again; `None` when they cannot be.
     pub(super) list_keys: Option<Vec<String>>,
+    /// What a list is beside a list.
+    pub(super) list_sort: Option<Sort>,
     /// Fields of an old object are not found again.
     pub(super) is_atomic: bool,
 }
@@ -70,10 +75,15 @@ impl Node {
         let rules: Vec<_> = schema[KEY].as_array().into_iter().flatten().filter_map(Compiled::read).collect();
         let below = properties.values().chain(items.as_deref()).chain(values.as_deref());
         let has_rules = !rules.is_empty() || below.into_iter().any(|node| node.has_rules);
-        let list_keys = (schema["x-kubernetes-list-type"] == "map").then(|| {
+        let list_keys: Option<Vec<String>> = (schema["x-kubernetes-list-type"] == "map").then(|| {
             let keys = schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten();
             keys.filter_map(Value::as_str).map(str::to_owned).collect()
         });
+        let list_sort = match (&list_keys, schema["x-kubernetes-list-type"].as_str()) {
+            (Some(keys), _) => Some(Sort::Map(keys_in_rules(keys))),
+            (None, Some("set")) => Some(Sort::Set),
+            (None, _) => None,
+        };
         Self {
             rules,
             has_rules,
@@ -83,6 +93,7 @@ impl Node {
             format: Format::read(schema),
             kind: schema["type"].as_str().unwrap_or_default().to_owned(),
             list_keys,
+            list_sort,
             is_atomic: schema["x-kubernetes-map-type"] == "atomic",
         }
     }
@@ -91,6 +102,10 @@ impl Node {
     pub(super) fn child(&self, name: &str) -> Option<&Self> {
         self.properties.get(name).or(self.values.as_deref())
     }
+}
+
+fn keys_in_rules(keys: &[String]) -> Arc<[String]> {
+    keys.iter().map(|key| escape(key).unwrap_or_else(|| key.clone())).collect()
 }
 
 impl Format {

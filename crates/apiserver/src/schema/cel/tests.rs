@@ -1,4 +1,4 @@
-//! Tables of rules: what they cost, what the checker says of them, and that rules of well-known projects are taken.
+//! Tables of rules: what they cost, and what the checker says of them.
 
 use serde_json::{Value, json};
 

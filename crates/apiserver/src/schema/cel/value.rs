@@ -11,11 +11,12 @@ use kube_cel::cel;
 use serde_json::Value as Json;
 
 use super::calls::library;
+use super::lists::Lists;
 use super::program::{Format, Node};
 use super::types::escape;
 
 /// The value of CEL for a value of the object; `node` is what the schema says of it.
-pub(super) fn convert(json: &Json, node: Option<&Node>) -> Value {
+pub(super) fn convert(json: &Json, node: Option<&Node>, lists: &mut Lists) -> Value {
     let format = node.map_or(Format::None, |node| node.format);
     match json {
         Json::Null => Value::Null,
@@ -27,13 +28,17 @@ pub(super) fn convert(json: &Json, node: Option<&Node>) -> Value {
         },
         Json::String(text) => formatted(text, format),
         Json::Array(items) => {
-            let node = node.and_then(|node| node.items.as_deref());
-            Value::List(Arc::new(items.iter().map(|item| convert(item, node)).collect()))
+            let below = node.and_then(|node| node.items.as_deref());
+            let list = Arc::new(items.iter().map(|item| convert(item, below, lists)).collect());
+            if let Some(sort) = node.and_then(|node| node.list_sort.clone()) {
+                lists.insert(&list, sort);
+            }
+            Value::List(list)
         }
         Json::Object(fields) => {
             let entries = fields.iter().map(|(name, field)| {
                 let child = node.and_then(|node| node.child(name));
-                (key(node, name), convert(field, child))
+                (key(node, name), convert(field, child, lists))
             });
             Value::Map(Map { map: Arc::new(entries.collect()) })
         }
