@@ -234,16 +234,16 @@ fn is_good(pem: &str, key: &KeyPair, names: &Names, now: Timestamp) -> bool {
     if certificate.validity().not_after.timestamp() < now.as_second() + margin {
         return false;
     }
-    let named = certificate.subject_alternative_name().ok().flatten();
-    let named = named.map(|names| names.value.general_names.clone()).unwrap_or_default();
-    let has_hosts = names.hosts.iter().all(|host| named.contains(&GeneralName::DNSName(host)));
+    let found = certificate.subject_alternative_name().ok().flatten();
+    let found = found.map(|found| found.value.general_names.clone()).unwrap_or_default();
+    let has_hosts = names.hosts.iter().all(|host| found.contains(&GeneralName::DNSName(host)));
     has_hosts
         && names.addresses.iter().all(|address| {
             let octets = match address {
                 IpAddr::V4(address) => address.octets().to_vec(),
                 IpAddr::V6(address) => address.octets().to_vec(),
             };
-            named.iter().any(|name| *name == GeneralName::IPAddress(&octets))
+            found.iter().any(|name| *name == GeneralName::IPAddress(&octets))
         })
 }
 

@@ -103,9 +103,9 @@ async fn a_scale_is_applied_like_anything_else() {
     assert_eq!(object["spec"]["replicas"], 4);
     assert_eq!(container_names(&object), ["one"]);
     let managers = object["metadata"]["managedFields"].as_array().unwrap();
-    let scaler = managers.iter().find(|one| one["manager"] == "scaler").unwrap();
-    assert_eq!((&scaler["subresource"], &scaler["operation"]), (&json!("scale"), &json!("Apply")));
-    assert_eq!(scaler["fieldsV1"], json!({"f:spec": {"f:replicas": {}}}));
+    let entry = managers.iter().find(|one| one["manager"] == "scaler").unwrap();
+    assert_eq!((&entry["subresource"], &entry["operation"]), (&json!("scale"), &json!("Apply")));
+    assert_eq!(entry["fieldsV1"], json!({"f:spec": {"f:replicas": {}}}));
     let refused = plane.patch(&path("other"), APPLY, scale(5)).await.expect(409);
     assert_eq!(refused["details"]["causes"][0]["field"], ".spec.replicas");
     plane.patch(&format!("{}&force=true", path("other")), APPLY, scale(5)).await.expect(200);

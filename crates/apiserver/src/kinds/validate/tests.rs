@@ -691,12 +691,12 @@ fn gates_are_named_once_and_only_leave() {
         pod_with(&json!({"schedulingGates": gates})),
         &["Duplicate spec.schedulingGates[1]: Duplicate value: \"a.dev/x\""],
     );
-    let gated = pod_with(&json!({"schedulingGates": [{"name": "a.dev/x"}]}));
+    let waiting = pod_with(&json!({"schedulingGates": [{"name": "a.dev/x"}]}));
     let change = |pod: &mut Value| pod["spec"]["schedulingGates"] = json!([{"name": "a.dev/y"}]);
     update(
         "",
         "Pod",
-        gated,
+        waiting,
         change,
         &[
             "Forbidden spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'a.dev/y'",
