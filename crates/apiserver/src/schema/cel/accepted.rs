@@ -113,7 +113,7 @@ fn a_shelf_mark() {
             "(self.sort in ['Whole','Start']) ? self.text.startsWith('#') : true",
             "(self.sort in ['Whole','Start']) ? !self.text.contains('##') : true",
             "(self.sort in ['Whole','Start']) ? !self.text.endsWith('#!') : true",
-            r#"(self.sort in ['Whole','Start']) ? self.text.matches(r"""^(?:[-A-Z0-9#_'"]|[=][0-9a-f]{2})+$""") : true"#,
+            r#"(self.sort in ['Whole','Start']) ? self.text.matches(r"""^(?:[-A-Z0-9#_'!]|[=][0-9a-f]{2})+$""") : true"#,
         ],
     );
     taken(

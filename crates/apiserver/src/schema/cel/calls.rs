@@ -20,7 +20,7 @@ use super::value::{as_key, as_optional, optional, size_of, type_of};
 use crate::schema::pattern;
 
 /// Work of one call into the library beside its arguments: it makes a scope and an expression.
-const LIBRARY_WORK: u64 = 40;
+const LIBRARY_WORK: u64 = 50;
 
 /// Work of compiling a pattern that is only known when the rule runs, some milliseconds at worst: two hundred of them
 /// use up the budget of an object.
@@ -96,6 +96,10 @@ impl<'a> Evaluation<'a> {
             (operators::EQUALS, [left, right]) => self.equal(left, right).map(Value::Bool),
             (operators::NOT_EQUALS, [left, right]) => self.equal(left, right).map(|is| Value::Bool(!is)),
             (operators::ADD, [left @ Value::List(_), right]) => {
+                let items = size_of(left).saturating_add(size_of(right));
+                if let Err(limit) = self.labour(items) {
+                    return Some(Err(limit));
+                }
                 return self.add_lists(left, right).or_else(|| simple(function, arguments));
             }
             (operators::IN, [needle, Value::List(items)]) => self.contains(items, needle),

@@ -30,6 +30,9 @@ pub(super) const CALL_COST_MAX: u64 = 1_000_000;
 /// Bytes that are compared or copied for one unit of work.
 const WORK_BYTES: u64 = 64;
 
+/// Work of handing one value to the library, which goes over it several times.
+const COPY_WORK: u64 = 5;
+
 /// Why there is no value.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -371,7 +374,7 @@ impl<'a> Evaluation<'a> {
 
     /// What copying a value takes, for calls that copy their arguments.
     pub(super) fn copying(&mut self, value: &Value) -> Result<(), Failure> {
-        self.labour(1)?;
+        self.labour(COPY_WORK)?;
         match value {
             Value::List(items) => items.iter().try_for_each(|item| self.copying(item)),
             Value::Map(map) => map.map.values().try_for_each(|value| self.copying(value)),
