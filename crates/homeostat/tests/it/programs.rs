@@ -66,6 +66,21 @@ impl Program {
         self.child.wait().unwrap();
     }
 
+    /// Stops its time, as a sleeping laptop or a frozen machine does.
+    pub(crate) fn pause(&self) {
+        self.signal("STOP");
+    }
+
+    /// Lets it go on as if nothing had happened.
+    pub(crate) fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success(), "{kill}");
+    }
+
     /// Is it still there?
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
