@@ -5,13 +5,17 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use crate::error::Error;
+use crate::launch::Cluster;
 
 /// The client of the configured cluster; none when nothing is configured.
-pub(crate) async fn connect(kubeconfig: Option<&str>) -> Result<Option<Client>, Error> {
+pub(crate) async fn connect(cluster: &Cluster) -> Result<Option<Client>, Error> {
     let refuse = |error: String| Error::NoCluster(error);
-    let file = kubeconfig
-        .map(str::to_owned)
-        .or_else(|| std::env::var("KUBECONFIG").ok().filter(|file| !file.is_empty()));
+    let file = match cluster {
+        Cluster::Of(file) => Some(file.clone()),
+        Cluster::Any => std::env::var("KUBECONFIG").ok().filter(|file| !file.is_empty()),
+        Cluster::Own => None,
+    };
+    let is_in_pod = *cluster == Cluster::Own || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
     let config = match file {
         Some(file) => {
             let parsed = Kubeconfig::read_from(&file).map_err(|error| refuse(format!("{file}: {error}")))?;
@@ -19,7 +23,7 @@ pub(crate) async fn connect(kubeconfig: Option<&str>) -> Result<Option<Client>, 
             let config = Config::from_custom_kubeconfig(parsed, &options).await;
             config.map_err(|error| refuse(format!("{file}: {error}")))?
         }
-        None if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() => {
+        None if is_in_pod => {
             Config::incluster().map_err(|error| refuse(format!("the account of this Pod: {error}")))?
         }
         None => return Ok(None),

@@ -8,18 +8,29 @@ use crate::error::Error;
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Launch {
-    /// Run against this kubeconfig, or where the environment says; serve the admin pages here.
-    Run { kubeconfig: Option<String>, serve: Option<SocketAddr> },
+    /// Run in this cluster; serve the admin pages here.
+    Run { cluster: Cluster, serve: Option<SocketAddr> },
     /// Print what it understands.
     Help,
     /// Print CRDs, rights and a Deployment of this image in this namespace.
     Manifests { image: Option<String>, namespace: Option<String> },
 }
 
+/// Which cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cluster {
+    /// The one the environment names, if any.
+    Any,
+    /// That of this kubeconfig.
+    Of(String),
+    /// That of the Pod it runs in, and no other.
+    Own,
+}
+
 /// Reads the arguments after the program's name.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Launch, Error> {
     let mut arguments = arguments.into_iter();
-    let mut launch = Launch::Run { kubeconfig: None, serve: None };
+    let mut launch = Launch::Run { cluster: Cluster::Any, serve: None };
     while let Some(argument) = arguments.next() {
         let (name, value) = match argument.split_once('=') {
             Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
@@ -31,7 +42,8 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Launc
         match (name.as_str(), &mut launch) {
             ("--help" | "-h" | "help", _) => return Ok(Launch::Help),
             ("manifests", _) => launch = Launch::Manifests { image: None, namespace: None },
-            ("--kubeconfig", Launch::Run { kubeconfig, .. }) => *kubeconfig = Some(value()?),
+            ("--kubeconfig", Launch::Run { cluster, .. }) => *cluster = Cluster::Of(value()?),
+            ("--in-cluster", Launch::Run { cluster, .. }) => *cluster = Cluster::Own,
             ("--serve", Launch::Run { serve, .. }) => *serve = Some(address(&value()?)?),
             ("--image", Launch::Manifests { image, .. }) => *image = Some(value()?),
             ("--namespace", Launch::Manifests { namespace, .. }) => *namespace = Some(value()?),
@@ -61,6 +73,7 @@ Usage: {program} [OPTIONS]            run until SIGTERM or ctrl-c
 
 Options of a run:
   --kubeconfig FILE      which cluster (else KUBECONFIG, else the account of the Pod it runs in)
+  --in-cluster           the cluster of the Pod it runs in, or none: manifests start it so
   --serve ADDRESS        serve /metrics, /healthz, /readyz and /debug/why there, such as 127.0.0.1:8080
 
 Options of manifests:
@@ -85,13 +98,15 @@ mod tests {
 
     #[test]
     fn arguments() {
-        let run = |kubeconfig: Option<&str>, serve: Option<&str>| {
+        let run = |cluster: Cluster, serve: Option<&str>| {
             let serve = serve.map(|address| address.parse().unwrap());
-            Some(Launch::Run { kubeconfig: kubeconfig.map(str::to_owned), serve })
+            Some(Launch::Run { cluster, serve })
         };
-        check(&[], run(None, None));
-        check(&["--kubeconfig", "k"], run(Some("k"), None));
-        check(&["--kubeconfig=k", "--serve", "[::1]:80"], run(Some("k"), Some("[::1]:80")));
+        let of_k = || Cluster::Of("k".into());
+        check(&[], run(Cluster::Any, None));
+        check(&["--kubeconfig", "k"], run(of_k(), None));
+        check(&["--kubeconfig=k", "--serve", "[::1]:80"], run(of_k(), Some("[::1]:80")));
+        check(&["--in-cluster"], run(Cluster::Own, None));
         check(&["--serve", "here"], None);
         let manifests = Launch::Manifests { image: Some("i:1".into()), namespace: Some("n".into()) };
         check(&["manifests", "--image", "i:1", "--namespace=n"], Some(manifests));

@@ -129,6 +129,8 @@ fn deployment(description: &Description<'_>, name: &str) -> Value {
     let labels = json!({"app.kubernetes.io/name": name});
     let mut container = json!({
         "name": "operator", "image": description.image,
+        // Never a control plane of its own, which would be ready and do nothing for the cluster.
+        "args": ["--in-cluster"],
         "securityContext": {
             "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "runAsNonRoot": true,
             "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
@@ -139,7 +141,7 @@ fn deployment(description: &Description<'_>, name: &str) -> Value {
         if address.ip().is_loopback() {
             // Probes come from outside the container.
             let everywhere = SocketAddr::new(everywhere(address.ip()), address.port());
-            container["args"] = json!(["--serve", everywhere.to_string()]);
+            container["args"] = json!(["--in-cluster", "--serve", everywhere.to_string()]);
         }
         container["livenessProbe"] = json!({"httpGet": {"path": "/healthz", "port": "admin"}});
         container["readinessProbe"] = json!({"httpGet": {"path": "/readyz", "port": "admin"}});
@@ -205,9 +207,9 @@ mod tests {
             deployment["spec"]["template"]["spec"]["containers"][0].clone()
         };
         let arguments = |address| container(address)["args"].clone();
-        assert_eq!(arguments("127.0.0.1:8080"), json!(["--serve", "0.0.0.0:8080"]));
-        assert_eq!(arguments("[::1]:80"), json!(["--serve", "[::]:80"]));
-        assert_eq!(arguments("0.0.0.0:8080"), Value::Null);
+        assert_eq!(arguments("127.0.0.1:8080"), json!(["--in-cluster", "--serve", "0.0.0.0:8080"]));
+        assert_eq!(arguments("[::1]:80"), json!(["--in-cluster", "--serve", "[::]:80"]));
+        assert_eq!(arguments("0.0.0.0:8080"), json!(["--in-cluster"]));
         assert_eq!(container("127.0.0.1:8080")["ports"][0]["containerPort"], 8080);
         assert_eq!(container("none")["readinessProbe"], Value::Null);
     }

@@ -200,12 +200,12 @@ impl Operator {
                 print!("{}", self.manifests_in(&namespace, &image));
                 Ok(())
             }
-            Launch::Run { kubeconfig, serve } => {
+            Launch::Run { cluster, serve } => {
                 let operator = match serve {
                     Some(address) => self.serve(address),
                     None => self,
                 };
-                let client = match connect(kubeconfig.as_deref()).await? {
+                let client = match connect(&cluster).await? {
                     Some(client) => client,
                     None => otherwise().await.map_err(|error| Error::NoCluster(error.to_string()))?,
                 };
