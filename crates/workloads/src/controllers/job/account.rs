@@ -494,7 +494,8 @@ fn finished(pod: &Pod) -> Option<Timestamp> {
         unready.and_then(|condition| condition.last_transition_time.as_ref()).map(|time| time.0);
     let of_deletion = pod.metadata.deletion_timestamp.as_ref().map(|time| {
         let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or_default();
-        time.0 - jiff::SignedDuration::from_secs(grace)
+        // A period may be any number a client can write.
+        time.0.checked_sub(jiff::SignedDuration::from_secs(grace)).unwrap_or(time.0)
     });
     of_containers.or(of_condition).or(of_deletion).or_else(|| pod.created())
 }
