@@ -241,12 +241,9 @@ pub(crate) async fn serve(listener: TcpListener, board: Arc<Board>) {
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                let stream = match accepted {
-                    Ok((stream, _)) => stream,
-                    Err(_) => {
-                        tokio::time::sleep(ACCEPT_AGAIN).await;
-                        continue;
-                    }
+                let Ok((stream, _)) = accepted else {
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                    continue;
                 };
                 oldest_first.retain(|connection| !connection.is_finished());
                 if oldest_first.len() >= CONNECTIONS_MAX

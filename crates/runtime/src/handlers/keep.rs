@@ -52,7 +52,7 @@ pub(super) async fn load<K: Kind>(cx: &Context<K>, text: Option<String>) -> Resu
         Some(Ok(Stored::Here(record))) => record,
         Some(Ok(Stored::Aside)) => return load_aside(cx, text).await,
         Some(Err(error)) => {
-            unreadable(cx, format!("the annotation {} cannot be read ({error})", annotation(cx)))?
+            unreadable(cx, &format!("the annotation {} cannot be read ({error})", annotation(cx)))?
         }
     };
     Ok(Kept { record, text, is_aside: false, is_unsaved: false })
@@ -68,18 +68,16 @@ async fn load_aside<K: Kind>(cx: &Context<K>, text: Option<String>) -> Result<Ke
         answer => answer?,
     };
     let content = secret.data.unwrap_or_default().remove("record").map(|bytes| bytes.0).unwrap_or_default();
-    match decode(&String::from_utf8_lossy(&content)) {
-        Ok(Stored::Here(record)) => Ok(Kept { record, text, is_aside: true, is_unsaved: false }),
-        _ => {
-            let record = unreadable(cx, format!("the secret {name} cannot be read"))?;
-            Ok(Kept { record, text, is_aside: true, is_unsaved: false })
-        }
-    }
+    let record = match decode(&String::from_utf8_lossy(&content)) {
+        Ok(Stored::Here(record)) => record,
+        Ok(Stored::Aside) | Err(_) => unreadable(cx, &format!("the secret {name} cannot be read"))?,
+    };
+    Ok(Kept { record, text, is_aside: true, is_unsaved: false })
 }
 
 /// A person must look at an object whose record is spoilt, or it would be handled as if it were new. Not so one that is
 /// being deleted: its delete handlers are called (again), for nothing else would ever let it go.
-fn unreadable<K: Kind>(cx: &Context<K>, problem: String) -> Result<Record> {
+fn unreadable<K: Kind>(cx: &Context<K>, problem: &str) -> Result<Record> {
     if cx.object().meta().deletion_timestamp.is_some() {
         tracing::warn!(object = %cx.key(), problem, "deleting as if nothing had been done yet");
         return Ok(Record::default());
