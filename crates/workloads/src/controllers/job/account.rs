@@ -14,6 +14,7 @@ use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus, Uncount
 
 use super::indexes::Indexes;
 use super::policy::{Consequence, consequence, satisfied};
+use super::wait::{backoff_after, elapsed, finished};
 use crate::controllers::number::{count, nonzero};
 use crate::controllers::pod::Pod;
 use crate::controllers::time::whole_second;
@@ -25,10 +26,6 @@ pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 /// The annotation that counts the former failures of a Pod's index.
 pub(super) const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
-
-/// The wait before a failed Pod is replaced: doubled with each failure in a row, up to the largest.
-const BACKOFF: Duration = Duration::from_secs(10);
-const BACKOFF_MAX: Duration = Duration::from_secs(600);
 
 /// How a Job ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -463,39 +460,7 @@ fn note(uids: &mut Option<Vec<String>>, pod: &Pod) {
     }
 }
 
-fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
-    Duration::try_from(now.duration_since(since)).unwrap_or_default()
-}
-
 /// The former failures of the Pod's index.
 fn failures(pod: &Pod) -> i32 {
     pod.annotation(INDEX_FAILURES).and_then(|text| text.parse().ok()).unwrap_or_default()
-}
-
-/// The wait after so many failures beyond the first.
-fn backoff_after(doublings: u32) -> Duration {
-    let wait = 2_u32.checked_pow(doublings).map_or(BACKOFF_MAX, |factor| BACKOFF.saturating_mul(factor));
-    wait.min(BACKOFF_MAX)
-}
-
-/// When a Pod ended, as far as it tells.
-fn finished(pod: &Pod) -> Option<Timestamp> {
-    let ends = pod.status.container_statuses.iter().map(|status| {
-        let terminated = status.state.as_ref()?.terminated.as_ref()?;
-        terminated.finished_at.as_ref().map(|time| time.0)
-    });
-    let of_containers = ends.collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().max());
-    let unready = pod
-        .status
-        .conditions
-        .iter()
-        .find(|condition| condition.r#type == "Ready" && condition.status == "False");
-    let of_condition =
-        unready.and_then(|condition| condition.last_transition_time.as_ref()).map(|time| time.0);
-    let of_deletion = pod.metadata.deletion_timestamp.as_ref().map(|time| {
-        let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or_default();
-        // A period may be any number a client can write.
-        time.0.checked_sub(jiff::SignedDuration::from_secs(grace)).unwrap_or(time.0)
-    });
-    of_containers.or(of_condition).or(of_deletion).or_else(|| pod.created())
 }

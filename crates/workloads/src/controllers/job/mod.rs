@@ -7,6 +7,7 @@ mod account;
 mod indexes;
 mod policy;
 mod release;
+mod wait;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
