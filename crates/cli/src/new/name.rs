@@ -21,11 +21,11 @@ const KEPT: &str = "alloc build core deps examples incremental it proc_macro std
 const DEPENDENCIES: &str = "homeostat k8s_openapi kube schemars serde serde_json tokio";
 
 /// What the sources of a project name without a path: a kind of that name would hide it.
-const USED: &str = "Action Api Arc AsMut AsRef Backoff Box CancellationToken Client Clone ConfigMap Context ControlPlane
+const USED: &str = "Action Api Arc AsMut AsRef Backoff Box CancellationToken Client Clone ConfigMap Context Control ControlPlane
     Controller Copy CronJob CustomResource CustomResourceExt DaemonSet Debug Default DeleteParams Deployment Deserialize Diff
     DoubleEndedIterator Drop Duration Eq Err Error ExactSizeIterator Extend Fault Field Fn FnMut FnOnce From FromIterator
     Future Handlers Hash Into IntoFuture IntoIterator Is Iterator Job JsonSchema Metadata None Ok Operator Option Ord
-    PartialEq PartialOrd Patch PatchParams Pod PostParams Predicate Resource ResourceExt Result Secret Self Send Serialize
+    PartialEq PartialOrd Patch PatchParams Pod PostParams Predicate RawEvent Resource ResourceExt Result Secret Self Send Serialize
     Service Severity Sized Some StatefulSet StatusBase String Sync Target ToOwned ToString TryFrom TryInto Turn Unpin Vec";
 
 impl FromStr for Name {
