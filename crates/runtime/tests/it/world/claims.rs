@@ -87,24 +87,25 @@ async fn what_a_vanished_object_meant_to_make_is_inherited() {
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_does_not_decode_keeps_its_thing() {
+    // Of two of the same second, as a server of its own clock makes them, the first by name has a prefixed thing.
     for ownership in ownerships() {
         let (mut lab, yard) = (Lab::bare().await, Yard::new());
         accept_anything(&lab).await;
         run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
-        lab.widget("z").await;
+        lab.widget("a").await;
         lab.pass(2).await;
-        wisher(&lab, "a", "z", 4).await;
-        resize(&lab, "z", json!("seven")).await;
+        wisher(&lab, "z", "a", 4).await;
+        resize(&lab, "a", json!("seven")).await;
         lab.pass(200).await;
-        let own = [format!("{}=0", named(&ownership, "z"))];
+        let own = [format!("{}=0", named(&ownership, "a"))];
         assert_eq!(yard.things(), own, "{ownership:?}");
-        assert_eq!(synced(&lab, "a").await.1, "Conflict", "{ownership:?}");
-        lab.delete::<Widget>("a").await;
+        assert_eq!(synced(&lab, "z").await.1, "Conflict", "{ownership:?}");
+        lab.delete::<Widget>("z").await;
         lab.pass(600).await;
         assert_eq!(yard.things(), own, "{ownership:?}");
-        resize(&lab, "z", json!(3)).await;
-        assert_eq!(yard.things(), [format!("{}=3", named(&ownership, "z"))], "{ownership:?}");
-        assert_eq!(synced(&lab, "z").await.0, "True", "{ownership:?}");
+        resize(&lab, "a", json!(3)).await;
+        assert_eq!(yard.things(), [format!("{}=3", named(&ownership, "a"))], "{ownership:?}");
+        assert_eq!(synced(&lab, "a").await.0, "True", "{ownership:?}");
     }
 }
 
