@@ -45,7 +45,8 @@ pub(crate) async fn run(options: &Options) -> Result<(), Box<dyn std::error::Err
     until(&pods, |phases| phases.iter().filter(|phase| *phase == "Running").count() == options.pods).await?;
     figures.push(Figure::new("all of them run", begun.elapsed().as_secs_f64(), "s"));
     figures.push(Figure::new("memory, server", process.memory_mb()?, "MB"));
-    let keeper = children(process.id()).first().copied().ok_or("the server has a keeper")?;
+    let only = |parent: u32| children(parent).first().copied();
+    let keeper = only(process.id()).and_then(only).ok_or("the server has a guard, and that a keeper")?;
     let processes = children(keeper);
     figures.push(Figure::new("memory, keeper", resident_kilobytes(keeper)? / 1024.0, "MB"));
     let one = processes.first().copied().ok_or("the keeper has processes")?;
