@@ -148,9 +148,6 @@ async fn die(chapters: std::ops::Range<usize>, text: usize) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_lost_and_nothing_recorded_is_repeated() {
-    if lab().await.is_remote() {
-        return;
-    }
     let deaths = die(0..LIFE.len(), 0).await;
     // The finalizer, the result, the end of each handler and part, the finalizer again.
     assert!(deaths >= 2 * (7 + 2 + 2), "{deaths}");
@@ -158,9 +155,6 @@ async fn nothing_is_lost_and_nothing_recorded_is_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn nor_with_a_record_beside_the_object() {
-    if lab().await.is_remote() {
-        return;
-    }
     let deaths = die(1..2, LONG).await;
     assert!(deaths >= 2 * (2 + 2), "{deaths}: a Secret and an annotation for each handler");
 }
