@@ -98,14 +98,20 @@ fn chores(server: &Server) {
     eventually("the kind is served", || server.try_kubectl(&["apply", "-f", "-"], &all));
 }
 
+/// A replica that has done all chores alone.
+fn first<'a>(server: &Server, folder: &'a Path, shards: Option<&str>) -> Replica<'a> {
+    let replica = Replica::start(server, folder, "first", shards);
+    chores(server);
+    replica.does_everything(Timestamp::UNIX_EPOCH);
+    replica
+}
+
 #[test]
 fn a_killed_leader_is_replaced_without_overlap() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     let clock = Clock::system();
-    let mut first = Replica::start(&server, folder.path(), "first", None);
-    chores(&server);
-    first.does_everything(Timestamp::UNIX_EPOCH);
+    let mut first = first(&server, folder.path(), None);
     let second = Replica::start(&server, folder.path(), "second", None);
     first.does_everything(clock.now());
     assert!(second.spans().is_empty(), "there is one leader");
@@ -120,9 +126,7 @@ fn shards_move_between_processes_without_overlap() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     let clock = Clock::system();
-    let mut first = Replica::start(&server, folder.path(), "first", Some(SHARDS));
-    chores(&server);
-    first.does_everything(Timestamp::UNIX_EPOCH);
+    let mut first = first(&server, folder.path(), Some(SHARDS));
     let second = Replica::start(&server, folder.path(), "second", Some(SHARDS));
     eventually("the second gets its share", || (!second.spans().is_empty()).then_some(()));
     first.program.kill();
@@ -136,9 +140,7 @@ fn a_frozen_leader_wakes_up_without_its_right() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     let clock = Clock::system();
-    let mut first = Replica::start(&server, folder.path(), "first", None);
-    chores(&server);
-    first.does_everything(Timestamp::UNIX_EPOCH);
+    let mut first = first(&server, folder.path(), None);
     let second = Replica::start(&server, folder.path(), "second", None);
     first.does_everything(clock.now());
     let frozen = clock.now();
@@ -158,9 +160,7 @@ fn a_frozen_holder_of_shards_wakes_up_without_them() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     let clock = Clock::system();
-    let first = Replica::start(&server, folder.path(), "first", Some(SHARDS));
-    chores(&server);
-    first.does_everything(Timestamp::UNIX_EPOCH);
+    let first = first(&server, folder.path(), Some(SHARDS));
     let second = Replica::start(&server, folder.path(), "second", Some(SHARDS));
     eventually("the second gets its share", || (!second.spans().is_empty()).then_some(()));
     let frozen = clock.now();

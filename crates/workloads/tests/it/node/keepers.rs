@@ -72,18 +72,19 @@ async fn a_killed_keeper_takes_its_processes_along_and_they_are_started_again() 
     assert_eq!(last.reason.as_deref(), Some("ContainerStatusUnknown"));
 }
 
+/// A Pod of three processes, two of which hide: their keeper, and the time they sleep, by which they are found.
+async fn family(lab: &Lab, number: u32) -> (i32, String) {
+    let time = format!("{}.{number}", 100_000 + std::process::id());
+    let command = format!("setsid env -i sleep {time} & env -i sleep {time} & sleep {time}");
+    lab.shell("family", &command, "Always").await;
+    (parent(pid(&lab.until_ready("family").await)), time)
+}
+
 /// Children of the command do not die with the keeper by themselves: the guard sees to it, with no node in sight.
 #[tokio::test]
 async fn a_killed_keeper_and_server_leave_no_children() {
     let mut lab = Lab::with(|options| options.outlives_server(Duration::from_secs(60))).await;
-    let time = format!("{}.11", 100_000 + std::process::id());
-    lab.shell(
-        "family",
-        &format!("setsid env -i sleep {time} & env -i sleep {time} & sleep {time}"),
-        "Always",
-    )
-    .await;
-    let keeper = parent(pid(&lab.until_ready("family").await));
+    let (keeper, time) = family(&lab, 11).await;
     until_count(&time, 3).await;
     lab.abort_node().await;
     kill(keeper);
@@ -94,14 +95,7 @@ async fn a_killed_keeper_and_server_leave_no_children() {
 #[tokio::test]
 async fn the_next_keeper_ends_what_nobody_could() {
     let mut lab = Lab::with(|options| options.outlives_server(Duration::from_secs(60))).await;
-    let time = format!("{}.12", 100_000 + std::process::id());
-    lab.shell(
-        "family",
-        &format!("setsid env -i sleep {time} & env -i sleep {time} & sleep {time}"),
-        "Always",
-    )
-    .await;
-    let keeper = parent(pid(&lab.until_ready("family").await));
+    let (keeper, time) = family(&lab, 12).await;
     let before = until_count(&time, 3).await;
     lab.abort_node().await;
     kill(parent(keeper));

@@ -1,0 +1,280 @@
+//! Pods: containers, volumes, numbers, and what may change.
+
+use super::*;
+
+fn pod(containers: &Value) -> Value {
+    json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": containers}})
+}
+
+#[test]
+fn pods() {
+    create("", "Pod", pod(&json!([{"name": "a", "image": "x"}])), &[]);
+    create("", "Pod", pod(&json!([])), &["Required spec.containers: Required value"]);
+    create("", "Pod", pod(&json!([{"name": "a"}])), &["Required spec.containers[0].image"]);
+    create(
+        "",
+        "Pod",
+        pod(&json!([{"name": "A_b", "image": "x"}])),
+        &["Invalid spec.containers[0].name: Invalid value: \"A_b\": a lowercase RFC 1123 label"],
+    );
+    create(
+        "",
+        "Pod",
+        pod(&json!([{"name": "a", "image": "x"}, {"name": "a", "image": "x"}])),
+        &["Duplicate spec.containers[1].name: Duplicate value: \"a\""],
+    );
+    create(
+        "",
+        "Pod",
+        pod(&json!([{"name": "a", "image": "x", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}])),
+        &["NotFound spec.containers[0].volumeMounts[0].name: Not found: \"v\""],
+    );
+    create(
+        "",
+        "Pod",
+        pod(&json!([{"name": "a", "image": "x", "ports": [{"containerPort": 70000}]}])),
+        &[
+            "Invalid spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive",
+        ],
+    );
+    create(
+        "",
+        "Pod",
+        pod(&json!([{"name": "a", "image": "x", "env": [{"value": "1"}]}])),
+        &["Required spec.containers[0].env[0].name"],
+    );
+    create(
+        "",
+        "Pod",
+        pod(
+            &json!([{"name": "a", "image": "x", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}]),
+        ),
+        &[
+            "Invalid spec.containers[0].resources.requests: Invalid value: \"2\": must be less than or equal to cpu limit of 1",
+        ],
+    );
+    let mut odd = pod(&json!([{"name": "a", "image": "x"}]));
+    odd["spec"]["restartPolicy"] = json!("Maybe");
+    create(
+        "",
+        "Pod",
+        odd,
+        &[
+            "NotSupported spec.restartPolicy: Unsupported value: \"Maybe\": supported values: \"Always\", \"OnFailure\", \"Never\"",
+        ],
+    );
+}
+
+#[test]
+fn a_full_pod_is_refused_for_its_token_only() {
+    let full = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "x",
+        "ports": [{"containerPort": 80}],
+        "env": [{"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "livenessProbe": {"httpGet": {"port": 80}}, "readinessProbe": {"tcpSocket": {"port": "http"}},
+        "startupProbe": {"exec": {"command": ["x"]}}, "lifecycle": {"preStop": {"httpGet": {"port": 80}}},
+        "resources": {"limits": {"cpu": "1"}}, "volumeMounts": [{"name": "cm", "mountPath": "/cm"}]}],
+        "initContainers": [{"name": "i", "image": "y:1"}],
+        "volumes": [{"name": "cm", "configMap": {"name": "c"}}, {"name": "s", "secret": {"secretName": "s"}},
+            {"name": "e", "emptyDir": {}}, {"name": "h", "hostPath": {"path": "/x"}},
+            {"name": "p", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}},
+                {"downwardAPI": {"items": [{"path": "n", "fieldRef": {"fieldPath": "metadata.name"}}]}}]}}],
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]}});
+    create(
+        "",
+        "Pod",
+        full,
+        &["Forbidden spec.volumes[4].projected.sources[0].serviceAccountToken: Forbidden: must not be"],
+    );
+}
+
+#[test]
+fn a_volume_has_one_source() {
+    let mut object = pod(&json!([{"name": "a", "image": "x"}]));
+    object["spec"]["volumes"] =
+        json!([{"name": "v", "configMap": {"name": "c"}, "secret": {"secretName": "s"}}]);
+    create(
+        "",
+        "Pod",
+        object,
+        &["Forbidden spec.volumes[0].configMap: Forbidden: may not specify more than 1 volume type"],
+    );
+}
+
+#[test]
+fn changed_pods() {
+    let old = pod(&json!([{"name": "a", "image": "x"}]));
+    let with = |change: fn(&mut Value), expected: &[&str]| update("", "Pod", old.clone(), change, expected);
+    with(|pod| pod["spec"]["containers"][0]["image"] = json!("y"), &[]);
+    with(|pod| pod["spec"]["activeDeadlineSeconds"] = json!(5), &[]);
+    let forbidden = &["Forbidden spec: Forbidden: pod updates may not change fields other than"];
+    with(|pod| pod["spec"]["hostname"] = json!("h"), forbidden);
+    with(|pod| pod["spec"]["nodeName"] = json!("h"), forbidden);
+    with(
+        |pod| pod["spec"]["containers"] = json!([{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]),
+        &["Forbidden spec.containers: Forbidden: pod updates may not add or remove containers"],
+    );
+}
+
+#[test]
+fn ephemeral_containers_only_grow() {
+    let with = |names: &[&str]| {
+        let list: Vec<Value> = names.iter().map(|name| json!({"name": name, "image": "x"})).collect();
+        json!({"spec": {"containers": [{"name": "a", "image": "x"}], "ephemeralContainers": list}})
+    };
+    check(&validate_update("", "Pod", "ephemeralcontainers", &with(&["b", "c"]), &with(&["b"])), &[]);
+    check(
+        &validate_update("", "Pod", "ephemeralcontainers", &with(&["c"]), &with(&["b"])),
+        &[
+            "Forbidden spec.ephemeralContainers: Forbidden: existing ephemeral containers \"b\" may not be removed",
+        ],
+    );
+    check(
+        &validate_update("", "Pod", "ephemeralcontainers", &with(&["a"]), &with(&[])),
+        &["Duplicate spec.ephemeralContainers[0].name"],
+    );
+}
+
+#[test]
+fn binding_may_set_the_node() {
+    let old = pod(&json!([{"name": "a", "image": "x"}]));
+    let mut new = old.clone();
+    new["spec"]["nodeName"] = json!("n");
+    check(&validate_update("", "Pod", "binding", &new, &old), &[]);
+}
+
+/// A Pod of one good container with fields merged into its spec.
+fn pod_with(fields: &Value) -> Value {
+    let mut made = pod(&json!([{"name": "a", "image": "i"}]));
+    for (name, value) in fields.as_object().into_iter().flatten() {
+        made["spec"][name] = value.clone();
+    }
+    made
+}
+
+#[test]
+fn users_and_groups_are_numbers_of_31_bits() {
+    let range = "must be between 0 and 2147483647, inclusive";
+    let context = json!({"runAsUser": -1, "runAsGroup": 4_294_967_296_i64, "fsGroup": 2_147_483_648_i64,
+        "supplementalGroups": [0, 2_147_483_647, -7]});
+    let place = "Invalid spec.securityContext";
+    let expected = [
+        format!("{place}.fsGroup: Invalid value: 2147483648: {range}"),
+        format!("{place}.runAsGroup: Invalid value: 4294967296: {range}"),
+        format!("{place}.runAsUser: Invalid value: -1: {range}"),
+        format!("{place}.supplementalGroups[2]: Invalid value: -7: {range}"),
+    ];
+    create(
+        "",
+        "Pod",
+        pod_with(&json!({"securityContext": context})),
+        &expected.each_ref().map(|text| &**text),
+    );
+    let containers =
+        json!([{"name": "a", "image": "i", "securityContext": {"runAsUser": 9_999_999_999_i64}}]);
+    create(
+        "",
+        "Pod",
+        pod(&containers),
+        &[
+            "Invalid spec.containers[0].securityContext.runAsUser: Invalid value: 9999999999: must be between 0 and 2147483647",
+        ],
+    );
+    create("", "Pod", pod_with(&json!({"securityContext": {"runAsUser": 0, "fsGroup": 2_147_483_647}})), &[]);
+}
+
+#[test]
+fn numbers_of_pods_are_in_their_ranges() {
+    create(
+        "",
+        "Pod",
+        pod_with(&json!({"activeDeadlineSeconds": 0})),
+        &[
+            "Invalid spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647, inclusive",
+        ],
+    );
+    // A Pod that would end before it was asked to ends after a second.
+    create("", "Pod", pod_with(&json!({"terminationGracePeriodSeconds": -5})), &[]);
+    let probed = |probe: Value| json!([{"name": "a", "image": "i", "readinessProbe": probe}]);
+    let probe =
+        json!({"tcpSocket": {"port": 70000}, "periodSeconds": -1, "terminationGracePeriodSeconds": 5});
+    create(
+        "",
+        "Pod",
+        pod(&probed(probe)),
+        &[
+            "Invalid spec.containers[0].readinessProbe.periodSeconds: Invalid value: -1: must be greater than or equal to 0",
+            "Invalid spec.containers[0].readinessProbe.tcpSocket.port: Invalid value: 70000: must be between 1 and 65535",
+            "Invalid spec.containers[0].readinessProbe.terminationGracePeriodSeconds: Invalid value: 5: must not be set",
+        ],
+    );
+    let sleeping = json!([{"name": "a", "image": "i", "lifecycle": {"preStop": {"sleep": {"seconds": 31}}}}]);
+    create(
+        "",
+        "Pod",
+        pod(&sleeping),
+        &[
+            "Invalid spec.containers[0].lifecycle.preStop.sleep: Invalid value: 31: must be non-negative and less than terminationGracePeriodSeconds (30)",
+        ],
+    );
+}
+
+#[test]
+fn what_a_pod_shares_with_its_host_fits() {
+    let port = json!([{"name": "a", "image": "i", "ports": [{"containerPort": 80, "hostPort": 81}]}]);
+    create(
+        "",
+        "Pod",
+        pod_with(&json!({"hostNetwork": true, "containers": port})),
+        &["Invalid spec.containers[0].ports[0].hostPort: Invalid value: 81: must match `containerPort`"],
+    );
+    create(
+        "",
+        "Pod",
+        pod_with(&json!({"hostPID": true, "shareProcessNamespace": true})),
+        &[
+            "Invalid spec.shareProcessNamespace: Invalid value: true: ShareProcessNamespace and HostPID cannot both",
+        ],
+    );
+    let asks = json!([{"name": "a", "image": "i", "resources": {"requests": {"example.com/card": "1"}}}]);
+    create(
+        "",
+        "Pod",
+        pod(&asks),
+        &[
+            "Required spec.containers[0].resources.limits: Required value: Limit must be set for non overcommitable",
+        ],
+    );
+    let config = json!({"nameservers": ["1.1.1.1", "1.1.1.2", "1.1.1.3", "x"], "options": [{}]});
+    create(
+        "",
+        "Pod",
+        pod_with(&json!({"dnsConfig": config})),
+        &[
+            "Invalid spec.dnsConfig.nameservers: Invalid value: [\"1.1.1.1\",\"1.1.1.2\",\"1.1.1.3\",\"x\"]: must not have more than 3 nameservers",
+            "Invalid spec.dnsConfig.nameservers[3]: Invalid value: \"x\": must be a valid IP address",
+            "Required spec.dnsConfig.options[0]: Required value: must not be empty",
+        ],
+    );
+}
+
+#[test]
+fn gates_are_named_once_and_only_leave() {
+    let gates = json!([{"name": "a.dev/x"}, {"name": "a.dev/x"}]);
+    create(
+        "",
+        "Pod",
+        pod_with(&json!({"schedulingGates": gates})),
+        &["Duplicate spec.schedulingGates[1]: Duplicate value: \"a.dev/x\""],
+    );
+    let waiting = pod_with(&json!({"schedulingGates": [{"name": "a.dev/x"}]}));
+    let change = |pod: &mut Value| pod["spec"]["schedulingGates"] = json!([{"name": "a.dev/y"}]);
+    update(
+        "",
+        "Pod",
+        waiting,
+        change,
+        &[
+            "Forbidden spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'a.dev/y'",
+        ],
+    );
+}
