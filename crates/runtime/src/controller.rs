@@ -53,6 +53,7 @@ pub struct Controller<K: Kind> {
     cleanup: Option<Cleanup<K>>,
     companions: Vec<Companion<K>>,
     is_called_to_the_end: bool,
+    vouches: Option<&'static str>,
 }
 
 /// A task that lives beside the workers and ends in its own time after the stop.
@@ -84,6 +85,7 @@ impl<K: Kind> Controller<K> {
             cleanup: None,
             companions: Vec::new(),
             is_called_to_the_end: false,
+            vouches: None,
         }
     }
 
@@ -238,6 +240,11 @@ impl<K: Kind> Controller<K> {
         Self { is_called_to_the_end: true, ..self }
     }
 
+    /// Its reconcile keeps this condition, which must not go on saying that all is well when the object does not decode.
+    pub(crate) fn vouching(self, condition: &'static str) -> Self {
+        Self { vouches: Some(condition), ..self }
+    }
+
     /// A task beside the workers.
     pub(crate) fn accompany(mut self, companion: Companion<K>) -> Self {
         self.companions.push(companion);
@@ -340,6 +347,7 @@ impl<K: Kind> Part for Complete<K> {
             cleanup: controller.cleanup,
             is_called_to_the_end: controller.is_called_to_the_end,
             is_custom: is_custom::<K>(),
+            vouches: controller.vouches,
             memo: memo.clone(),
         });
         forget_gone(&cache, memo);

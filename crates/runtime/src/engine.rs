@@ -50,6 +50,8 @@ pub(crate) struct Engine<K: Kind> {
     pub(crate) is_called_to_the_end: bool,
     /// A kind of somebody's own, so that its status may hold our verdict.
     pub(crate) is_custom: bool,
+    /// A condition that falls when the object does not decode.
+    pub(crate) vouches: Option<&'static str>,
     /// What was applied last to each child, so that applying it again costs nothing.
     pub(crate) memo: Arc<Memo>,
 }

@@ -1,5 +1,6 @@
 //! Telling people that an object cannot be reconciled because it does not decode: the condition `Reconciled` in its
-//! status, written without knowing the object's type. The next successful reconcile takes it back.
+//! status, and the one that its controller keeps, written without knowing the object's type. The next successful
+//! reconcile takes them back.
 
 use homeostat_core::Key;
 use homeostat_core::journal::{Entry, Verb, WriteOutcome};
@@ -26,9 +27,13 @@ pub(crate) async fn condemn<K: Kind>(engine: &Engine<K>, key: &Key, error: &str)
     let found = call::<Value>(client, attempt("get"), url.get(key.name(), &GetParams::default())).await;
     let Some(object) = unless_gone(found)? else { return Ok(()) };
     let mut status = object["status"].clone();
-    let verdict = condition(RECONCILED, false, "Undecodable", error);
+    let fallen = std::iter::once(RECONCILED).chain(engine.vouches);
+    let verdicts = fallen.map(|r#type| condition(r#type, false, "Undecodable", error)).collect();
     let generation = object["metadata"]["generation"].as_i64();
-    merge_conditions(&mut status, vec![verdict], generation, engine.ground.clock.now());
+    merge_conditions(&mut status, verdicts, generation, engine.ground.clock.now());
+    if generation.is_some() {
+        status["observedGeneration"] = json!(generation);
+    }
     let Some(patch) = merge_patch(&object["status"], &status) else { return Ok(()) };
     if !engine.is_admitted(key) {
         return Err(Error::Fenced { target: key.clone() });

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use homeostat_core::Key;
 
+use super::attempts::Tried;
 use super::policy::Drift;
 use crate::kind::{Kind, key_of};
 
@@ -47,6 +48,8 @@ pub(super) struct Situation {
     pub(super) was_synced: bool,
     /// Of several objects that want the name, this one comes first.
     pub(super) is_holder: bool,
+    /// The very difference that is seen was put right before.
+    pub(super) tried: Option<Tried>,
 }
 
 /// What is there.
@@ -103,11 +106,16 @@ pub(super) enum Step {
     Wait(Duration),
     /// Somebody else has it.
     Conflict(String),
+    /// It was put right often enough for now: in vain, or `is_contested`, to be undone. Again after this time.
+    Endure {
+        is_contested: bool,
+        left: Duration,
+    },
 }
 
 /// Decides.
 pub(super) fn decide(situation: Situation, drift: Drift, settle: Duration) -> Step {
-    let Situation { seen, is_wanted, intent, was_synced, is_holder } = situation;
+    let Situation { seen, is_wanted, intent, was_synced, is_holder, tried } = situation;
     let left = intent.and_then(|age| settle.checked_sub(age)).filter(|left| !left.is_zero());
     if let (Seen::Absent, Some(left)) = (&seen, left) {
         return Step::Wait(left);
@@ -118,13 +126,28 @@ pub(super) fn decide(situation: Situation, drift: Drift, settle: Duration) -> St
         (Seen::Absent, true) if was_synced && drift == Drift::Report => Step::Report,
         (Seen::Absent, true) => Step::Create { is_drift: was_synced },
         (Seen::Present { whose, is_equal }, true) => {
-            let change = || match drift {
-                Drift::Report if was_synced => Step::Report,
+            let change = || match (drift, tried) {
+                // Our own update that has not shown yet is nobody's drift.
+                (_, Some(Tried { has_taken: false, .. })) => Step::Update { is_drift: false },
+                (Drift::Report, _) if was_synced => Step::Report,
                 _ => Step::Update { is_drift: was_synced },
             };
-            keep(whose, is_equal, is_holder, change)
+            restrain(keep(whose, is_equal, is_holder, change), tried)
         }
         (Seen::Present { whose, is_equal }, false) => drop_unwanted(whose, is_equal, is_holder),
+    }
+}
+
+/// An update that was sent before, for the same difference, has its time to show; if it never does, it is sent ever more
+/// rarely.
+fn restrain(step: Step, tried: Option<Tried>) -> Step {
+    let Some((tried, left)) = tried.and_then(|tried| Some((tried, tried.left()?))) else { return step };
+    match step {
+        Step::Update { .. } | Step::Adopt if tried.is_hopeless() => {
+            Step::Endure { is_contested: tried.has_taken, left }
+        }
+        Step::Update { .. } | Step::Adopt => Step::Wait(left),
+        step => step,
     }
 }
 
@@ -165,7 +188,7 @@ mod tests {
     const SETTLE: Duration = Duration::from_secs(30);
 
     fn wanted(seen: Seen) -> Situation {
-        Situation { seen, is_wanted: true, intent: None, was_synced: false, is_holder: true }
+        Situation { seen, is_wanted: true, intent: None, was_synced: false, is_holder: true, tried: None }
     }
 
     fn there(whose: Whose, is_equal: bool) -> Seen {
@@ -212,6 +235,30 @@ mod tests {
         check(young(false), Drift::Correct, Step::Wait(Duration::from_secs(20)));
         check(old(true), Drift::Correct, Step::Create { is_drift: false });
         check(old(false), Drift::Correct, Step::Forget);
+    }
+
+    #[test]
+    fn what_was_put_right_before_is_given_time_and_then_endured() {
+        let second = Duration::from_secs(1);
+        let tried = |count, seconds: u32, has_taken| {
+            let tried = Tried { count, since: seconds * second, has_taken, settle: SETTLE };
+            Situation { tried: Some(tried), was_synced: true, ..wanted(there(Whose::Own, false)) }
+        };
+        let endure = |is_contested, left: u32| Step::Endure { is_contested, left: left * second };
+        for drift in [Drift::Correct, Drift::Report] {
+            check(tried(1, 10, false), drift, Step::Wait(20 * second));
+            check(tried(1, 30, false), drift, Step::Update { is_drift: false });
+            check(tried(3, 10, false), drift, Step::Wait(20 * second));
+            check(tried(3, 40, false), drift, endure(false, 20));
+            check(tried(4, 10, false), drift, endure(false, 110));
+        }
+        check(tried(4, 1, true), Drift::Correct, Step::Update { is_drift: true });
+        check(tried(5, 1, true), Drift::Correct, endure(true, 59));
+        check(tried(5, 1, true), Drift::Report, Step::Report);
+        let equal = Situation { seen: there(Whose::Own, true), ..tried(5, 1, false) };
+        check(equal, Drift::Correct, Step::Leave);
+        let nameless = Situation { seen: there(Whose::Nobody { adopts: true }, true), ..tried(1, 10, false) };
+        check(nameless, Drift::Correct, Step::Wait(20 * second));
     }
 
     #[test]

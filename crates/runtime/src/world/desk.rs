@@ -63,8 +63,8 @@ impl<W: World> Desk<W> {
         Self {
             world,
             gate: Gate::new(policy.limits),
+            ledger: Ledger::new(policy.settle),
             policy: Policy { identity: Some(manager), ..policy },
-            ledger: Ledger::default(),
             ground: ground.clone(),
             source: name.into(),
             cache,

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::contrast::differences;
 
 /// One field that is not as wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Difference {
     /// Which field: `/colour`.
     pub path: String,

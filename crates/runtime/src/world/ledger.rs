@@ -8,6 +8,8 @@ use std::time::Duration;
 use homeostat_core::Key;
 use tokio::time::Instant;
 
+use super::attempts::{Attempts, Tried};
+
 /// The books of one world. All methods are quick and never wait for the outside.
 #[derive(Default)]
 pub(super) struct Ledger(Mutex<Books>);
@@ -18,6 +20,7 @@ struct Books {
     parked: BTreeSet<Key>,
     /// Intents whose time is yet to come: by object and thing, that time and when we first saw it.
     sighted: HashMap<Key, HashMap<String, (String, Instant)>>,
+    attempts: Attempts,
     /// Counts the doubts, so that one which arises during a look is not overruled by it.
     doubts: u64,
 }
@@ -56,6 +59,11 @@ impl Sighting {
 }
 
 impl Ledger {
+    /// The books of a world that may take this long to show a write.
+    pub(super) fn new(settle: Duration) -> Self {
+        Self(Mutex::new(Books { attempts: Attempts::new(settle), ..Books::default() }))
+    }
+
     /// Did the things agree with this, and is there no reason to look again?
     pub(super) fn is_certain(&self, key: &Key, wanted: u64) -> bool {
         self.books()
@@ -126,9 +134,25 @@ impl Ledger {
         is_news
     }
 
+    /// An update of a thing that showed this difference was accepted.
+    pub(super) fn sent(&self, key: &Key, name: &str, difference: u64) -> Tried {
+        self.books().attempts.sent(key, name, difference)
+    }
+
+    /// How often this difference of a thing was put right before.
+    pub(super) fn tried(&self, key: &Key, name: &str, difference: u64) -> Option<Tried> {
+        self.books().attempts.tried(key, name, difference)
+    }
+
+    /// The thing, or without a name all things of the object, were seen as wanted.
+    pub(super) fn took(&self, key: &Key, name: Option<&str>) {
+        self.books().attempts.took(key, name);
+    }
+
     /// The object is gone.
     pub(super) fn forget(&self, key: &Key) {
         let mut books = self.books();
+        books.attempts.forget(key);
         books.accounts.remove(key);
         books.parked.remove(key);
         books.sighted.remove(key);

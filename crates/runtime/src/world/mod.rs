@@ -6,12 +6,14 @@
 //! the object changed       ─┘                     └─ leaks (age, confirmations, caps) ─► sweep
 //! ```
 //! Users implement [`World`] and describe its treatment with [`Outside`]. Reading order for maintainers: `contract`,
-//! `decide` (every write outside is decided there), `reconcile`, `survey` and `leaks`, `patrol` and `sweep`, `inventory`.
+//! `decide` (every write outside is decided there), `reconcile`, `act`, `survey` and `leaks`, `patrol` and `sweep`, `inventory`.
 //!
 //! **Invariants.** Nothing outside is written without a look at that very thing in the same run. Nothing is made
 //! before the intent is on the server. What is not known to be ours is never changed. A wrong or missing answer, of the
 //! outside or of the cluster, may delay a repair and cannot cause a deletion.
 
+mod act;
+mod attempts;
 mod breaker;
 mod bucket;
 mod contract;

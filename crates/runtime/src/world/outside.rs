@@ -15,6 +15,7 @@ use super::policy::{Drift, Limits, Ownership, Policy, Sweep, Use};
 use super::push::listen;
 use super::reconcile::Hand;
 use super::record::OutsideRecord;
+use super::tally::SYNCED;
 use crate::controller::{Assembled, Control, Controller, Part};
 use crate::ground::Ground;
 use crate::rule::{Rule, WRITE};
@@ -132,6 +133,7 @@ impl<W: World> Part for Complete<W> {
         let (reconciler, cleaner) = (desk.clone(), desk.clone());
         let control = Controller::<W::Kind>::new()
             .named(name)
+            .vouching(SYNCED)
             .cleanup(move |object, cx| Hand::new(cleaner.clone(), object, cx).cleanup())
             .reconcile(move |object, cx| Hand::new(reconciler.clone(), object, cx).reconcile());
         let mut assembled = control.0.assemble(ground, grace);

@@ -218,6 +218,7 @@ impl<W: World> Patrol<W> {
         let key = key_of(&**object);
         if survey.is_settled(&key, wanted.len()) {
             let print = fingerprint(&wanted);
+            self.desk.ledger.took(&key, None);
             self.desk.ledger.agree(key, print, wanted.into_keys().collect(), since);
         }
         true

@@ -4,44 +4,40 @@
 //! **Invariant:** between any two calls the process may die. What is left is found by the next run, because the
 //! inventory is written before a thing is made and the finalizer goes after the last thing (`tests/it/world/crashes`).
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use homeostat_core::Key;
-use homeostat_core::journal::{Entry, Verb};
 use kube::Resource;
 
-use super::contract::{Change, World};
-use super::decide::{Claim, Seen, Situation, Step, Whose, decide};
+use super::act::Thing;
+use super::attempts;
+use super::contract::World;
+use super::decide::{Claim, Seen, Situation, Whose, decide};
 use super::desk::{Desk, fingerprint, is_owner};
-use super::difference::{Difference, paths, words};
-use super::failure::Failure;
 use super::gate::Stopped;
-use super::inventory::Intent;
 use super::ledger::Sighting;
-use super::policy::Ownership;
-use super::tally::{DRIFTED, SYNCED, State, Sum, Tally, UNAVAILABLE, in_sync};
+use super::tally::{CONTESTED, DRIFTED, SYNCED, State, Sum, Tally, UNAVAILABLE, in_sync, out_of_sync};
 use crate::action::Action;
 use crate::context::Context;
+use crate::engine::words_of;
 use crate::events::Severity;
-use crate::fault::Result;
+use crate::fault::{Fault, Result};
 use crate::kind::key_of;
 
 /// How long a parked object waits at most: the end of the outage brings it back long before.
 const PARKED_MAX: Duration = Duration::from_secs(3600);
-
-/// How soon to look again at a name that is taken by something not yet shown.
-const RELOOK: Duration = Duration::from_secs(5);
 
 /// One run for one object.
 pub(super) struct Hand<W: World> {
     pub(super) desk: Arc<Desk<W>>,
     pub(super) cx: Context<W::Kind>,
     pub(super) object: Arc<W::Kind>,
-    key: Key,
-    is_cleanup: bool,
+    pub(super) key: Key,
+    pub(super) is_cleanup: bool,
 }
 
 /// What is known when the run begins.
@@ -52,7 +48,7 @@ struct Outset<'a, W: World> {
     was_synced: bool,
 }
 
-type Outcome = std::result::Result<State, Stopped>;
+pub(super) type Outcome = std::result::Result<State, Stopped>;
 
 impl<W: World> Hand<W> {
     pub(super) fn new(desk: Arc<Desk<W>>, object: Arc<W::Kind>, cx: Context<W::Kind>) -> Self {
@@ -60,10 +56,22 @@ impl<W: World> Hand<W> {
         Self { desk, cx, object, key, is_cleanup }
     }
 
-    /// Makes the outside as the object wants it.
+    /// Makes the outside as the object wants it. That the world's code panics is this object's failure, and its status
+    /// must not go on saying that all is well.
     pub(super) async fn reconcile(self) -> Result<Action> {
+        let cx = self.cx.clone();
+        AssertUnwindSafe(self.bring_about()).catch_unwind().await.unwrap_or_else(|panic| {
+            let fault = Fault::panic(words_of(&*panic));
+            cx.condition(out_of_sync("Panicked", fault.chain()));
+            Err(fault)
+        })
+    }
+
+    async fn bring_about(self) -> Result<Action> {
         let since = self.desk.ledger.doubts();
-        let wanted = self.desk.wanted(&self.object)?;
+        let wanted = self.desk.wanted(&self.object).inspect_err(|fault| {
+            self.cx.condition(out_of_sync("Invalid", fault.chain()));
+        })?;
         let print = fingerprint(&wanted);
         let inventory = self.desk.inventory(&self.object);
         let is_tidy = inventory.keys().all(|name| wanted.contains_key(name));
@@ -162,15 +170,19 @@ impl<W: World> Hand<W> {
             }
         };
         let intent = outset.inventory.get(name).copied();
+        let is_ours = matches!(&seen, Seen::Present { whose: Whose::Own | Whose::Common, .. });
+        let print = attempts::print(&differences, is_ours);
+        let tried = desk.ledger.tried(&self.key, name, print);
         let situation = Situation {
             seen,
             is_wanted: want.is_some() && !self.is_cleanup,
             intent: intent.filter(|age| !outset.seen_before.is_since(name, *age)),
             was_synced: outset.was_synced,
             is_holder: desk.holds(&self.object, name).await?,
+            tried,
         };
         let step = decide(situation, desk.policy.drift, desk.policy.settle);
-        let thing = Thing { name, want, have: have.as_ref(), differences: &differences };
+        let thing = Thing { name, want, have: have.as_ref(), differences: &differences, print };
         self.take(step, &thing).await
     }
 
@@ -200,153 +212,6 @@ impl<W: World> Hand<W> {
             Claim::Nobody | Claim::Doubtful(_) => nobody(),
         })
     }
-
-    async fn take(&self, step: Step, thing: &Thing<'_, W>) -> Outcome {
-        match step {
-            Step::Leave => {
-                self.desk.confirm(&self.object, thing.name).await?;
-                Ok(State::Seen)
-            }
-            Step::Create { is_drift } => self.create(thing, is_drift).await,
-            Step::Update { is_drift } => self.update(thing, is_drift).await,
-            Step::Adopt => self.adopt(thing).await,
-            Step::Delete => self.delete(thing).await,
-            Step::Report => Ok(State::Drifted(self.leave_drifted(thing))),
-            Step::Forget => self.forget(thing.name).await,
-            Step::Release(why) => {
-                let message = format!("{} is left alone: {why}", thing.name);
-                self.cx.event(Severity::Warning, "Released", message);
-                self.forget(thing.name).await
-            }
-            Step::Wait(after) => Ok(State::Waiting(after)),
-            Step::Conflict(whom) => Ok(State::Conflict(whom)),
-        }
-    }
-
-    async fn create(&self, thing: &Thing<'_, W>, is_drift: bool) -> Outcome {
-        let Some(want) = thing.want else { return Ok(State::Gone) };
-        if is_drift {
-            self.report_drift(thing, "made again");
-        }
-        let intent = self.desk.intend(&self.object, thing.name, want).await?;
-        let mark = self.desk.mark(&self.object);
-        let create = self.desk.world.create(thing.name, want, &mark);
-        match self.desk.write((&self.key, Verb::Create, thing.name), create).await {
-            Err(Stopped::Failed(Failure::Exists)) => return self.taken(thing.name, intent).await,
-            answer => answer?,
-        }
-        self.desk.confirm(&self.object, thing.name).await?;
-        self.cx.event(Severity::Normal, "Created", format!("{} was made", thing.name));
-        Ok(State::Written)
-    }
-
-    /// The name is taken by something that a look a moment ago did not show.
-    async fn taken(&self, name: &str, intent: Intent) -> Outcome {
-        if self.desk.records.is_none() || intent == Intent::Known {
-            // Its mark will tell whose it is, or it is what an earlier intent made; once it shows.
-            return Ok(State::Waiting(RELOOK));
-        }
-        // No record before, and our create was refused: whatever it is, we did not make it.
-        self.desk.forget(&self.object, name).await?;
-        Ok(State::Conflict("somebody who made it a moment ago".to_owned()))
-    }
-
-    async fn update(&self, thing: &Thing<'_, W>, is_drift: bool) -> Outcome {
-        if is_drift {
-            self.report_drift(thing, "put right");
-        }
-        self.send_update(thing).await?;
-        self.desk.confirm(&self.object, thing.name).await?;
-        if !is_drift {
-            let message = format!("{} was changed: {}", thing.name, words(thing.differences));
-            self.cx.event(Severity::Normal, "Updated", message);
-        }
-        Ok(State::Seen)
-    }
-
-    async fn adopt(&self, thing: &Thing<'_, W>) -> Outcome {
-        let Some(want) = thing.want else { return Ok(State::Gone) };
-        self.desk.intend(&self.object, thing.name, want).await?;
-        // Records say whose it is by themselves; a mark must be put on the thing.
-        if self.desk.policy.ownership != Ownership::Records || !thing.differences.is_empty() {
-            self.send_update(thing).await?;
-        }
-        self.desk.confirm(&self.object, thing.name).await?;
-        self.cx.event(Severity::Normal, "Adopted", format!("{} is ours from now on", thing.name));
-        Ok(State::Seen)
-    }
-
-    async fn send_update(&self, thing: &Thing<'_, W>) -> std::result::Result<(), Stopped> {
-        let (Some(want), Some(have)) = (thing.want, thing.have) else { return Ok(()) };
-        let mark = self.desk.mark(&self.object);
-        let update = self.desk.world.update(thing.name, Change { have, want, mark: &mark });
-        self.desk.write((&self.key, Verb::Update, thing.name), update).await
-    }
-
-    async fn delete(&self, thing: &Thing<'_, W>) -> Outcome {
-        let Some(have) = thing.have else { return Ok(State::Gone) };
-        // Whoever deletes an object means it; that wishes vanish from many objects at once may be a mistake.
-        if !self.is_cleanup
-            && let Err(wait) = self.desk.pace()
-        {
-            return Ok(State::Waiting(wait));
-        }
-        let delete = self.desk.world.delete(thing.name, have);
-        self.desk.write((&self.key, Verb::Delete, thing.name), delete).await?;
-        self.cx.event(Severity::Normal, "Deleted", format!("{} was removed", thing.name));
-        // It may have been kept for an object that is gone, whose record nobody else removes.
-        let former = self.desk.recorded_owner(thing.name).filter(|former| self.desk.is_missing(former));
-        if let Some(former) = former {
-            self.desk.forget_record(&former, thing.name).await?;
-        }
-        self.forget(thing.name).await
-    }
-
-    async fn forget(&self, name: &str) -> Outcome {
-        // The annotation goes with the object; records do not.
-        if !self.is_cleanup || self.desk.records.is_some() {
-            self.desk.forget(&self.object, name).await?;
-        }
-        Ok(State::Gone)
-    }
-
-    /// Reports drift that is not put right, once; returns how it drifted.
-    fn leave_drifted(&self, thing: &Thing<'_, W>) -> String {
-        let how = words(&thing.drift());
-        if self.desk.ledger.tell(&self.key, &format!("{}: {how}", thing.name)) {
-            self.report_drift(thing, "left as it is");
-        }
-        how
-    }
-
-    /// Tells people, metrics and the journal.
-    fn report_drift(&self, thing: &Thing<'_, W>, what_follows: &str) {
-        let differences = thing.drift();
-        let target = Desk::<W>::target(thing.name).to_string();
-        let entry = Entry::Drifted { object: self.key.clone(), target, diff: paths(&differences) };
-        self.desk.ground.journal.record(&self.desk.source, entry);
-        let how = words(&differences);
-        let message = format!("{} was changed by others: {how}; {what_follows}", thing.name);
-        self.cx.event(Severity::Warning, "Drifted", message);
-    }
-}
-
-/// A thing as it is wanted and as it was found.
-struct Thing<'a, W: World> {
-    name: &'a str,
-    want: Option<&'a W::Want>,
-    have: Option<&'a W::Have>,
-    differences: &'a [Difference],
-}
-
-impl<W: World> Thing<'_, W> {
-    /// The differences; that it is gone is one, too.
-    fn drift(&self) -> Cow<'_, [Difference]> {
-        match self.have {
-            None => vec![Difference::new("/", "there", "gone")].into(),
-            Some(_) => self.differences.into(),
-        }
-    }
 }
 
 /// Does the status say that this generation was in sync, or drifted from it? Then a difference is drift, also after a
@@ -357,7 +222,9 @@ fn says_synced<K: crate::kind::Kind>(object: &K) -> bool {
     object["status"]["conditions"].as_array().is_some_and(|conditions| {
         conditions.iter().any(|condition| {
             condition["type"] == SYNCED
-                && (condition["status"] == "True" || condition["reason"] == DRIFTED)
+                && (condition["status"] == "True"
+                    || condition["reason"] == DRIFTED
+                    || condition["reason"] == CONTESTED)
                 && condition["observedGeneration"] == generation
         })
     })

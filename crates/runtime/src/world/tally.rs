@@ -14,6 +14,12 @@ pub(super) const SYNCED: &str = "Synced";
 /// The reason when others changed what was in sync, and it is left so.
 pub(super) const DRIFTED: &str = "Drifted";
 
+/// The reason when the outside accepts our updates and does not become as wanted.
+pub(super) const NOT_TAKEN: &str = "NotTaken";
+
+/// The reason when somebody undoes our updates again and again.
+pub(super) const CONTESTED: &str = "Contested";
+
 /// The reason when the outside did not answer.
 pub(super) const UNAVAILABLE: &str = "Unavailable";
 
@@ -32,6 +38,8 @@ pub(super) enum State {
     Conflict(String),
     /// Not as wanted, and left so.
     Drifted(String),
+    /// Not as wanted, whatever we do; for this reason, in these words. Tried again after this time.
+    Endured { reason: &'static str, how: String, after: Duration },
 }
 
 /// What came of all of them.
@@ -41,6 +49,7 @@ pub(super) struct Tally {
     waiting: Option<Duration>,
     conflicts: Vec<String>,
     drifts: Vec<String>,
+    endured: Vec<(&'static str, String)>,
     failure: Option<Stopped>,
 }
 
@@ -62,15 +71,21 @@ impl Tally {
         match result {
             Ok(State::Seen) => self.seen.push(name.to_owned()),
             Ok(State::Written | State::Gone) => {}
-            Ok(State::Waiting(after)) => {
-                self.waiting = Some(self.waiting.map_or(after, |before| before.min(after)));
-            }
+            Ok(State::Waiting(after)) => self.wait(after),
             Ok(State::Conflict(whom)) => self.conflicts.push(format!("{name} belongs to {whom}")),
             Ok(State::Drifted(how)) => self.drifts.push(format!("{name}: {how}")),
+            Ok(State::Endured { reason, how, after }) => {
+                self.wait(after);
+                self.endured.push((reason, format!("{name}: {how}")));
+            }
             Err(stopped) => {
                 self.failure.get_or_insert(stopped);
             }
         }
+    }
+
+    fn wait(&mut self, after: Duration) {
+        self.waiting = Some(self.waiting.map_or(after, |before| before.min(after)));
     }
 
     /// Nothing more can be done in this run.
@@ -80,7 +95,7 @@ impl Tally {
 
     /// The condition to be written; none when nothing certain can be said.
     pub(super) fn condition(&self) -> Option<Condition> {
-        let bad = |reason, message: String| Some(condition(SYNCED, false, reason, message));
+        let bad = |reason, message: String| Some(out_of_sync(reason, message));
         match &self.failure {
             Some(Stopped::Failed(Failure::Refused(error))) => return bad("Refused", error.to_string()),
             Some(Stopped::Failed(failure @ (Failure::Unavailable(_) | Failure::Busy(_)))) => {
@@ -92,6 +107,9 @@ impl Tally {
         }
         if !self.conflicts.is_empty() {
             bad("Conflict", self.conflicts.join("; "))
+        } else if let Some((reason, _)) = self.endured.first() {
+            let words: Vec<&str> = self.endured.iter().map(|(_, words)| words.as_str()).collect();
+            bad(reason, words.join("; "))
         } else if !self.drifts.is_empty() {
             bad(DRIFTED, self.drifts.join("; "))
         } else if self.waiting.is_some() {
@@ -119,6 +137,11 @@ pub(super) fn in_sync() -> Condition {
     condition(SYNCED, true, "InSync", "")
 }
 
+/// The outside is not as wanted, or nobody can tell what is wanted.
+pub(super) fn out_of_sync(reason: &str, why: impl Into<String>) -> Condition {
+    condition(SYNCED, false, reason, why)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,6 +163,8 @@ mod tests {
         check(&[State::Seen, State::Written, State::Gone], "InSync", "Done");
         check(&[State::Waiting(3 * second), State::Waiting(second)], "Settling", "Again(1s)");
         check(&[State::Drifted("red".into()), State::Seen], "Drifted", "Stuck");
+        let endured = State::Endured { reason: NOT_TAKEN, how: "red".into(), after: 9 * second };
+        check(&[endured, State::Drifted("red".into()), State::Waiting(second)], "NotTaken", "Again(1s)");
         check(&[State::Conflict("me".into()), State::Drifted("red".into())], "Conflict", "Stuck");
     }
 

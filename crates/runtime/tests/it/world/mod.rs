@@ -10,6 +10,8 @@ mod one_way;
 mod outages;
 mod ownership;
 mod panics;
+mod sense;
+mod takes;
 mod two_way;
 mod vandals;
 mod yard;

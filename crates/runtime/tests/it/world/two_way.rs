@@ -2,27 +2,11 @@
 
 use std::time::Duration;
 
-use homeostat_core::journal::Entry;
 use homeostat_runtime::world::{Drift, Push, Sweep};
-use k8s_openapi::api::core::v1::Event;
-use kube::api::ListParams;
 use serde_json::json;
 
-use super::yard::{Yard, named, ownerships, run, synced};
-use crate::lab::{Lab, Running, Widget, entries};
-
-fn drifts(running: &Running) -> Vec<Vec<String>> {
-    entries(running, "w", |entry| match entry {
-        Entry::Drifted { diff, .. } => Some(diff),
-        _ => None,
-    })
-}
-
-async fn events(lab: &Lab, reason: &str) -> Vec<String> {
-    let all = lab.api::<Event>().list(&ListParams::default()).await.unwrap();
-    let events = all.items.into_iter().filter(|event| event.reason.as_deref() == Some(reason));
-    events.filter_map(|event| event.message).collect()
-}
+use super::yard::{Yard, drifts, events, named, ownerships, run, synced};
+use crate::lab::{Lab, Widget};
 
 #[tokio::test(start_paused = true)]
 async fn deletion_and_change_by_others_are_put_right_by_the_next_pass() {

@@ -12,11 +12,13 @@ use homeostat_runtime::world::{
     Answer, Change, Difference, Failure, Limits, Mark, Outside, Ownership, Page, Push, Sweep, World, compare,
 };
 use homeostat_runtime::{Result, terminal};
+use k8s_openapi::api::core::v1::Event;
+use kube::api::ListParams;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use crate::lab::{Breakage, Lab, Running, Widget};
+use crate::lab::{Breakage, Lab, Running, Widget, entries};
 
 /// A thing of this size makes whoever compares it panic, and so does a widget that wants it.
 pub(crate) const CURSED: i64 = 666;
@@ -54,6 +56,10 @@ pub(crate) struct Switches {
     pub(crate) list_lag: Duration,
     /// Every create and update is refused.
     pub(crate) is_strict: bool,
+    /// Updates are accepted and change nothing.
+    pub(crate) ignores_updates: bool,
+    /// Updates are carried out, but the mark is dropped.
+    pub(crate) forgets_marks: bool,
     /// Lists show only this many things, as if there were no more.
     pub(crate) truncate: Option<usize>,
     /// Reads show the yard as it was this long ago.
@@ -300,7 +306,16 @@ impl World for Yard {
     async fn update(&self, name: &str, change: Change<'_, Self>) -> Answer<()> {
         self.call(format!("update {name}")).await?;
         self.refuse_if_strict()?;
-        self.put(name, change.want.size, Some(&change.mark.to_string()));
+        let mark = change.mark.to_string();
+        let (ignores, forgets) = {
+            let state = self.lock();
+            (state.switches.ignores_updates, state.switches.forgets_marks)
+        };
+        if ignores {
+            self.tell(name);
+        } else {
+            self.put(name, change.want.size, Some(mark.as_str()).filter(|_| !forgets));
+        }
         self.fate.after().await;
         Ok(())
     }
@@ -449,6 +464,21 @@ pub(crate) async fn synced(lab: &Lab, name: &str) -> (String, String, String) {
     let all = widget.status.map(|status| status.base.conditions).unwrap_or_default();
     let found = all.into_iter().find(|condition| condition.type_ == "Synced");
     found.map(|one| (one.status, one.reason, one.message)).unwrap_or_default()
+}
+
+/// The messages of the events with this reason.
+pub(crate) async fn events(lab: &Lab, reason: &str) -> Vec<String> {
+    let all = lab.api::<Event>().list(&ListParams::default()).await.unwrap();
+    let events = all.items.into_iter().filter(|event| event.reason.as_deref() == Some(reason));
+    events.filter_map(|event| event.message).collect()
+}
+
+/// The fields of each drift of the widget `w`.
+pub(crate) fn drifts(running: &Running) -> Vec<Vec<String>> {
+    entries(running, "w", |entry| match entry {
+        Entry::Drifted { diff, .. } => Some(diff),
+        _ => None,
+    })
 }
 
 /// What the patrol's passes said.

@@ -1,0 +1,214 @@
+//! Updates that were sent, and whether they took, sans I/O. An API may accept an update and keep the old value (a field
+//! it ignores, a value it writes its own way), or another owner may put the old value back each time. Either way the same
+//! difference comes again, and writing at every pass for ever would help nobody.
+//!
+//! **Invariant:** a difference that is new, by what is wanted or by what is there, is put right at once; only one that was
+//! put right before waits. Nothing here outlives the process: a restart tries anew.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use homeostat_core::Key;
+use tokio::time::Instant;
+
+use super::difference::Difference;
+
+/// Updates of one difference that did not take until the object says so: one may be lost, two may be chance.
+const NOT_TAKEN_AFTER: u32 = 3;
+
+/// Updates that took and were undone until the object says so. People at play undo something a few times, too.
+const CONTESTED_AFTER: u32 = 5;
+
+/// Something undone later than this after we put it right is drift as any other, and the count begins anew.
+const PEACE: Duration = Duration::from_secs(15 * 60);
+
+/// The shortest time until an update is sent again, for worlds that show writes at once.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// The longest: whoever cures the cause outside should not wait for half a day.
+const PAUSE_MAX: Duration = Duration::from_secs(3600);
+
+/// The updates whose difference may come again, by object and thing.
+#[derive(Default)]
+pub(super) struct Attempts {
+    /// How long the outside may take to show an update.
+    settle: Duration,
+    sent: HashMap<Key, BTreeMap<String, Attempt>>,
+}
+
+struct Attempt {
+    difference: u64,
+    /// Updates in a row after which nobody saw the thing as wanted.
+    in_vain: u32,
+    /// Updates before those that took and were undone.
+    undone: u32,
+    at: Instant,
+    has_taken: bool,
+}
+
+/// How often a difference was put right before, in vain or to be undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tried {
+    pub(super) count: u32,
+    /// Since the last time.
+    pub(super) since: Duration,
+    /// The thing was seen as wanted after that: somebody undid it.
+    pub(super) has_taken: bool,
+    pub(super) settle: Duration,
+}
+
+impl Attempts {
+    pub(super) fn new(settle: Duration) -> Self {
+        Self { settle, sent: HashMap::new() }
+    }
+
+    /// An update for this difference was accepted. Tells how it stands with it now.
+    pub(super) fn sent(&mut self, key: &Key, name: &str, difference: u64) -> Tried {
+        let settle = self.settle;
+        let things = self.sent.entry(key.clone()).or_default();
+        let before = things.get(name).filter(|attempt| attempt.is_about(difference, settle));
+        let (in_vain, undone) = match before {
+            Some(attempt) if attempt.has_taken => (1, attempt.undone.saturating_add(1)),
+            Some(attempt) => (attempt.in_vain.saturating_add(1), attempt.undone),
+            None => (1, 0),
+        };
+        let attempt = Attempt { difference, in_vain, undone, at: Instant::now(), has_taken: false };
+        let tried = attempt.tried(settle);
+        things.insert(name.to_owned(), attempt);
+        tried
+    }
+
+    /// What is known of this difference; nothing when it is another than the one before, or long ago.
+    pub(super) fn tried(&self, key: &Key, name: &str, difference: u64) -> Option<Tried> {
+        let attempt = self.sent.get(key)?.get(name)?;
+        attempt.is_about(difference, self.settle).then(|| attempt.tried(self.settle))
+    }
+
+    /// The thing was seen as wanted; without a name, all things of the object were.
+    pub(super) fn took(&mut self, key: &Key, name: Option<&str>) {
+        let Some(things) = self.sent.get_mut(key) else { return };
+        things.retain(|other, attempt| {
+            attempt.has_taken |= name.is_none_or(|name| name == other);
+            !attempt.tried(self.settle).is_past()
+        });
+        if things.is_empty() {
+            self.sent.remove(key);
+        }
+    }
+
+    pub(super) fn forget(&mut self, key: &Key) {
+        self.sent.remove(key);
+    }
+}
+
+impl Attempt {
+    fn is_about(&self, difference: u64, settle: Duration) -> bool {
+        self.difference == difference && !self.tried(settle).is_past()
+    }
+
+    fn tried(&self, settle: Duration) -> Tried {
+        let count = if self.has_taken { self.undone.saturating_add(1) } else { self.in_vain };
+        let (since, settle) = (self.at.elapsed(), settle.max(PAUSE_MIN));
+        Tried { count, since, has_taken: self.has_taken, settle }
+    }
+}
+
+impl Tried {
+    /// How long to wait before the next look; none when the next update is due.
+    pub(super) fn left(&self) -> Option<Duration> {
+        let pause = match self.has_taken {
+            _ if self.is_hopeless() => self.backoff(),
+            true => Duration::ZERO,
+            false => self.settle,
+        };
+        pause.checked_sub(self.since).filter(|left| !left.is_zero())
+    }
+
+    /// Is it time to tell people? Not while the last of the first few may yet show.
+    pub(super) fn is_hopeless(&self) -> bool {
+        let may_show = !self.has_taken && self.since < self.settle;
+        self.count > self.limit() || (self.count == self.limit() && !may_show)
+    }
+
+    /// From one update to the next when there is little hope.
+    fn backoff(&self) -> Duration {
+        let excess = self.count.saturating_sub(self.limit());
+        self.settle.saturating_mul(2_u32.saturating_pow(excess.saturating_add(1))).min(PAUSE_MAX)
+    }
+
+    fn limit(&self) -> u32 {
+        if self.has_taken { CONTESTED_AFTER } else { NOT_TAKEN_AFTER }
+    }
+
+    /// It held for long enough: longer, too, than our own pauses, or those would pass for peace.
+    fn is_past(&self) -> bool {
+        self.has_taken && self.since > PEACE.max(self.backoff().saturating_mul(2))
+    }
+}
+
+/// A difference as a number: what is wanted and what is there, field by field, and whose the thing is.
+pub(super) fn print(differences: &[Difference], is_marked: bool) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (differences, is_marked).hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn lab() -> (Attempts, Key) {
+        (Attempts::new(30 * SECOND), Key::new("demo.dev", "shapes", "a", "x"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_does_not_take_is_tried_a_few_times_and_then_ever_more_rarely() {
+        let (mut attempts, key) = lab();
+        let mut pauses = vec![];
+        for _ in 0..12 {
+            let sent = Instant::now();
+            let mut tried = attempts.sent(&key, "x", 1);
+            while let Some(left) = tried.left() {
+                tokio::time::advance(left).await;
+                tried = attempts.tried(&key, "x", 1).unwrap();
+            }
+            pauses.push(sent.elapsed().as_secs());
+        }
+        assert_eq!(pauses, [30, 30, 60, 120, 240, 480, 960, 1920, 3600, 3600, 3600, 3600]);
+        assert_eq!(attempts.tried(&key, "x", 2), None, "another difference is put right at once");
+        assert_eq!(attempts.tried(&key, "y", 1), None);
+        assert_eq!(attempts.sent(&key, "x", 2).count, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_hopeless_when_the_third_had_time_to_show() {
+        let (mut attempts, key) = lab();
+        for is_hopeless in [false, false, true, true] {
+            attempts.sent(&key, "x", 1);
+            tokio::time::advance(30 * SECOND).await;
+            assert_eq!(attempts.tried(&key, "x", 1).unwrap().is_hopeless(), is_hopeless);
+        }
+        assert!(attempts.sent(&key, "x", 1).is_hopeless(), "and stays so, or the word would flap");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_undone_is_put_right_at_once_a_few_times() {
+        let (mut attempts, key) = lab();
+        for round in 1..=5 {
+            attempts.sent(&key, "x", 1);
+            attempts.took(&key, Some("other"));
+            assert!(!attempts.tried(&key, "x", 1).unwrap().has_taken);
+            attempts.took(&key, Some("x"));
+            let tried = attempts.tried(&key, "x", 1).unwrap();
+            assert_eq!((tried.count, tried.is_hopeless()), (round, round == 5));
+            assert_eq!(tried.left(), (round == 5).then_some(60 * SECOND));
+        }
+        tokio::time::advance(PEACE + SECOND).await;
+        assert_eq!(attempts.tried(&key, "x", 1), None, "long ago");
+        attempts.took(&key, None);
+        assert!(attempts.sent.is_empty(), "and forgotten");
+    }
+}
