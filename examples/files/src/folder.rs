@@ -15,6 +15,7 @@ use homeostat::prelude::*;
 use homeostat::world::{Answer, Change, Difference, Failure, Mark, Page, Push, World};
 use rustix::fs::Mode;
 
+use crate::drafts;
 use crate::file::{File, FileSpec};
 use crate::tree::{self, Found, Placing, Trace};
 
@@ -107,6 +108,7 @@ impl World for Folder {
 
     async fn list(&self, _: Option<&str>) -> Answer<Page<Content>> {
         let things = self.on(|root| {
+            drafts::sweep(root)?;
             let names = tree::scan(root)?.into_keys();
             // What cannot be looked at now is passed over: each of ours is looked at by itself, too.
             let found = names.filter_map(|name| Some((tree::look(root, &name).ok()??.into(), name)));

@@ -4,6 +4,7 @@
 //! A file can carry no mark that every file system keeps, so this world is owned by records: an `OutsideRecord` in the
 //! cluster for every file of ours.
 
+mod drafts;
 mod file;
 mod folder;
 mod tree;

@@ -2,16 +2,18 @@
 //! directory is ever read or written, whoever puts links into it meanwhile.
 //!
 //! **Invariant:** nothing here waits for another process (a pipe is looked at, never opened), and a file appears whole
-//! under its name or not at all. A crash leaves at most a hidden draft. Empty directories are left behind.
+//! under its name or not at all. A crash leaves at most a hidden draft (`drafts` sweeps it). Empty directories are left
+//! behind.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use homeostat::core::Entropy;
-use rustix::fd::OwnedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
+
+use crate::drafts;
 
 /// The longest name of a file or directory, as most file systems have it.
 const NAME_BYTES_MAX: usize = 255;
@@ -21,9 +23,6 @@ const PATH_BYTES_MAX: usize = 2048;
 
 /// No object is this large, so no larger file is as wanted.
 const CONTENT_BYTES_MAX: u64 = 4 << 20;
-
-/// Letters of a draft's name: nobody guesses them, and if somebody did, creating it would fail.
-const DRAFT_LETTERS: usize = 16;
 
 /// What is found under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +80,7 @@ pub(crate) fn look(root: &Path, path: &str) -> io::Result<Option<Found>> {
 pub(crate) fn put(root: &Path, path: &str, content: &str, mode: Mode, placing: Placing) -> io::Result<()> {
     let (folders, leaf) = split(path);
     let parent = make_folders(root, folders)?;
-    let draft = format!(".{}.draft", Entropy::system().suffix(DRAFT_LETTERS));
+    let draft = drafts::name();
     let placed = write_draft(&parent, &draft, content, mode).and_then(|()| match placing {
         // A link fails where something is; a rename would replace it.
         Placing::New => Ok(rustix::fs::linkat(&parent, &*draft, &parent, leaf, AtFlags::empty())?),
@@ -108,6 +107,25 @@ pub(crate) fn remove(root: &Path, path: &str) -> io::Result<()> {
 /// over; a directory that is not there has none.
 pub(crate) fn scan(root: &Path) -> io::Result<BTreeMap<String, Trace>> {
     let mut found = BTreeMap::new();
+    walk(root, |entry| {
+        if !entry.name.starts_with('.') && FileType::from_raw_mode(entry.stat.st_mode).is_file() {
+            found.insert(below(entry.folder, entry.name), trace(&entry.stat));
+        }
+    })?;
+    Ok(found)
+}
+
+/// Something found below the directory, hidden or not.
+pub(crate) struct Entry<'a> {
+    pub(crate) parent: BorrowedFd<'a>,
+    /// The path of the directory it is in.
+    pub(crate) folder: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) stat: Stat,
+}
+
+/// Visits everything in directories that are not hidden.
+pub(crate) fn walk(root: &Path, mut visit: impl FnMut(Entry<'_>)) -> io::Result<()> {
     let mut folders = vec![String::new()];
     while let Some(folder) = folders.pop() {
         let entries = match enter(root, &folder).and_then(Dir::new) {
@@ -115,32 +133,37 @@ pub(crate) fn scan(root: &Path) -> io::Result<BTreeMap<String, Trace>> {
             Err(_) if !folder.is_empty() => continue,
             entries => entries?,
         };
-        scan_folder(&folder, entries, &mut folders, &mut found)?;
+        walk_folder(&folder, entries, &mut folders, &mut visit)?;
     }
-    Ok(found)
+    Ok(())
 }
 
-fn scan_folder(
+fn walk_folder(
     folder: &str,
     mut entries: Dir,
     folders: &mut Vec<String>,
-    found: &mut BTreeMap<String, Trace>,
+    visit: &mut impl FnMut(Entry<'_>),
 ) -> io::Result<()> {
     while let Some(entry) = entries.read() {
         let entry = entry?;
-        let Some(name) = entry.file_name().to_str().ok().filter(|name| !name.starts_with('.')) else {
+        let Some(name) = entry.file_name().to_str().ok().filter(|name| !matches!(*name, "." | "..")) else {
             continue;
         };
-        let path = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
+        let parent = entries.fd()?;
         // It may be gone between the two looks.
-        let Ok(stat) = rustix::fs::statat(entries.fd()?, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory if path.len() <= PATH_BYTES_MAX => folders.push(path),
-            FileType::RegularFile => _ = found.insert(path, trace(&stat)),
-            _ => {}
+        let Ok(stat) = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        let path = below(folder, name);
+        let is_folder = FileType::from_raw_mode(stat.st_mode).is_dir();
+        if is_folder && !name.starts_with('.') && path.len() <= PATH_BYTES_MAX {
+            folders.push(path);
         }
+        visit(Entry { parent, folder, name, stat });
     }
     Ok(())
+}
+
+fn below(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }
 
 fn trace(stat: &Stat) -> Trace {

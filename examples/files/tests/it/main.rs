@@ -115,7 +115,7 @@ async fn a_path_that_leads_out_is_refused() {
     let desk = Desk::new().await;
     for (name, path) in [("up", "../evil"), ("root", "/etc/evil"), ("hidden", "a/.ssh"), ("none", "")] {
         desk.make(name, path, "x").await;
-        assert_eq!(desk.reason(name).await, "Reconciled=TerminalError", "{path:?}");
+        assert_eq!(desk.reason(name).await, "Synced=Invalid Reconciled=TerminalError", "{path:?}");
     }
     assert!(!desk.folder.path().parent().unwrap().join("evil").exists());
 }
@@ -160,10 +160,10 @@ async fn bad_values_are_refused_and_stop_nobody_else() {
     }
     for (name, path) in [("slash", "a/d/"), ("zero", "a\0b"), ("double", "a//b")] {
         desk.make(name, path, "x").await;
-        assert_eq!(desk.reason(name).await, "Reconciled=TerminalError", "{path:?}");
+        assert_eq!(desk.reason(name).await, "Synced=Invalid Reconciled=TerminalError", "{path:?}");
     }
     desk.make_with_mode("shut", "shut", "0000").await;
-    assert_eq!(desk.reason("shut").await, "Reconciled=TerminalError");
+    assert_eq!(desk.reason("shut").await, "Synced=Invalid Reconciled=TerminalError");
     desk.make("good", "good", "x").await;
     assert_eq!(desk.read("good").as_deref(), Some("x"));
 }
@@ -182,4 +182,18 @@ async fn what_takes_the_place_of_our_file_is_replaced_and_removed_with_it() {
     desk.pass().await;
     assert!(!path.exists(), "what cannot be read can be removed");
     assert!(desk.files.get_opt("ours").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_draft_of_a_killed_process_is_swept_at_the_next_start() {
+    let mut desk = Desk::new().await;
+    desk.make("a", "a", "one").await;
+    desk.operator.abort();
+    let draft = desk.folder.path().join(".homeostat-0123456789abcdef.draft");
+    fs::write(&draft, "half a fi").unwrap();
+    let file = fs::File::options().append(true).open(&draft).unwrap();
+    file.set_modified(file.metadata().unwrap().modified().unwrap() - Duration::from_secs(3600)).unwrap();
+    desk.run().await;
+    assert!(!draft.exists());
+    assert_eq!(desk.read("a").as_deref(), Some("one"));
 }
