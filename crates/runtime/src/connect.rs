@@ -7,13 +7,17 @@ use kube::{Client, Config};
 use crate::error::Error;
 use crate::launch::Cluster;
 
+/// Names the folder of a Pod's account where it cannot be at the path all clients know: a Homeostat node without mount
+/// namespaces sets it.
+const ACCOUNT_FOLDER: &str = "HOMEOSTAT_SERVICE_ACCOUNT";
+
 /// The client of the configured cluster; none when nothing is configured.
 pub(crate) async fn connect(cluster: &Cluster) -> Result<Option<Client>, Error> {
     let refuse = |error: String| Error::NoCluster(error);
     let file = match cluster {
         Cluster::Of(file) => Some(file.clone()),
         Cluster::Any => std::env::var("KUBECONFIG").ok().filter(|file| !file.is_empty()),
-        Cluster::Own => None,
+        Cluster::Own => account_folder().map(|folder| format!("{folder}/kubeconfig")),
     };
     let is_in_pod = *cluster == Cluster::Own || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
     let config = match file {
@@ -29,4 +33,8 @@ pub(crate) async fn connect(cluster: &Cluster) -> Result<Option<Client>, Error> 
         None => return Ok(None),
     };
     Client::try_from(config).map(Some).map_err(|error| refuse(error.to_string()))
+}
+
+fn account_folder() -> Option<String> {
+    std::env::var(ACCOUNT_FOLDER).ok().filter(|folder| !folder.is_empty())
 }

@@ -28,6 +28,8 @@ pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 const KEYS_PATH: &str = "/openid/v1/jwks";
 
 const GROUP: &str = "authentication.k8s.io";
+/// The account of a Pod that names none.
+const DEFAULT_ACCOUNT: &str = "default";
 const KIND: &str = "TokenRequest";
 /// Kubernetes' default, shortest and longest lifetimes.
 const LIFETIME_S: i64 = 3600;
@@ -342,7 +344,8 @@ fn bound_object(
 fn check_pod_account(snapshot: &Snapshot, namespace: &str, pod: &str, account: &str) -> Result<(), Status> {
     let entry = snapshot.get(&Key::new("", "pods", namespace, pod));
     let pod = entry.and_then(|entry| serde_json::from_slice::<Value>(&entry.bytes).ok()).unwrap_or_default();
-    if pod["spec"]["serviceAccountName"].as_str() == Some(account) {
+    let named = pod["spec"]["serviceAccountName"].as_str().filter(|name| !name.is_empty());
+    if named.unwrap_or(DEFAULT_ACCOUNT) == account {
         return Ok(());
     }
     Err(Status::bad_request(format!(

@@ -80,6 +80,11 @@ impl Server {
         self.address
     }
 
+    /// The address by which clients on this machine reach it.
+    pub fn reached_at(&self) -> SocketAddr {
+        here(self.address)
+    }
+
     /// How clients on this machine reach it: `https://127.0.0.1:6443`.
     pub fn url(&self) -> String {
         url(self.address)
@@ -142,11 +147,15 @@ fn names(listened: IpAddr) -> Names {
 
 /// The URL of the server, for clients on the same machine.
 fn url(address: SocketAddr) -> String {
-    let mut address = address;
+    format!("https://{}", here(address))
+}
+
+/// The address by which clients on the same machine reach a server that listens there.
+fn here(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
         IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
         _ => {}
     }
-    format!("https://{address}")
+    address
 }

@@ -128,7 +128,10 @@ impl Builder {
         let (users, users_stop) = (JoinSet::new(), CancellationToken::new());
         let mut plane =
             ControlPlane { api, store, url: None, kubeconfig: None, users, users_stop, tasks, stop };
-        if let Some(options) = self.node_options() {
+        if let Some(mut options) = self.node_options() {
+            if let Some(server) = &server {
+                options = options.server(server.reached_at());
+            }
             plane.start_node(options, self.clock).await?;
         }
         if let (Some(server), Some(authenticator)) = (server, authenticator) {

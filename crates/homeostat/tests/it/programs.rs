@@ -60,6 +60,12 @@ impl Program {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
+    /// Ends it well, and waits for that.
+    pub(crate) fn terminate(&mut self) {
+        self.signal("TERM");
+        self.child.wait().unwrap();
+    }
+
     /// Ends it without asking.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
@@ -116,6 +122,11 @@ pub(crate) fn example(name: &str) -> PathBuf {
     program(&format!("examples/{name}"), &["--package", "homeostat", "--example", name])
 }
 
+/// Where the program `homeostat` was built.
+pub(crate) fn homeostat() -> PathBuf {
+    program("homeostat", &["--package", "homeostat-cli"])
+}
+
 /// `homeostat up`.
 pub(crate) struct Server {
     pub(crate) program: Program,
@@ -127,12 +138,17 @@ pub(crate) struct Server {
 impl Server {
     /// In this folder, on any free port.
     pub(crate) fn start(folder: &Path) -> Self {
-        Self::listen(folder, "127.0.0.1:0")
+        Self::listen(folder, "127.0.0.1:0", &[])
     }
 
-    fn listen(folder: &Path, address: &str) -> Self {
-        let mut command = Command::new(program("homeostat", &["--package", "homeostat-cli"]));
-        command.args(["up", "--data-dir", "data", "--listen", address]);
+    /// With a node that runs this program for containers of the image.
+    pub(crate) fn with_node(folder: &Path, image: &str, program: &Path) -> Self {
+        Self::listen(folder, "127.0.0.1:0", &["--node", "--image", &format!("{image}={}", program.display())])
+    }
+
+    fn listen(folder: &Path, address: &str, more: &[&str]) -> Self {
+        let mut command = Command::new(homeostat());
+        command.args(["up", "--data-dir", "data", "--listen", address]).args(more);
         command.current_dir(folder).stdout(Stdio::piped());
         let mut program = Program::start(command, folder.join("server.log"));
         let mut line = String::new();
@@ -150,12 +166,36 @@ impl Server {
 
     /// Comes back after it was killed, with its objects and at its address.
     pub(crate) fn restart(&mut self) {
-        let again = Self::listen(&self.folder, &self.address);
+        let again = Self::listen(&self.folder, &self.address, &[]);
         *self = again;
+    }
+
+    /// kubectl, as the administrator of this server.
+    pub(crate) fn administrator(&self) -> Kubectl {
+        Kubectl { kubeconfig: self.kubeconfig.clone(), folder: self.folder.clone() }
     }
 
     /// What kubectl prints; none when it fails.
     pub(crate) fn try_kubectl(&self, arguments: &[&str], input: &str) -> Option<String> {
+        self.administrator().attempt(arguments, input)
+    }
+
+    /// What kubectl prints.
+    #[track_caller]
+    pub(crate) fn kubectl(&self, arguments: &[&str], input: &str) -> String {
+        self.administrator().run(arguments, input)
+    }
+}
+
+/// kubectl with a kubeconfig; its complaints go to a file in the folder.
+pub(crate) struct Kubectl {
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) folder: PathBuf,
+}
+
+impl Kubectl {
+    /// What it prints; none when it fails.
+    pub(crate) fn attempt(&self, arguments: &[&str], input: &str) -> Option<String> {
         let mut child = Command::new("kubectl")
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
@@ -170,10 +210,10 @@ impl Server {
         output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
     }
 
-    /// What kubectl prints.
+    /// What it prints.
     #[track_caller]
-    pub(crate) fn kubectl(&self, arguments: &[&str], input: &str) -> String {
-        self.try_kubectl(arguments, input).unwrap_or_else(|| {
+    pub(crate) fn run(&self, arguments: &[&str], input: &str) -> String {
+        self.attempt(arguments, input).unwrap_or_else(|| {
             let said = std::fs::read_to_string(self.folder.join("kubectl.log")).unwrap_or_default();
             panic!("kubectl {arguments:?} failed:\n{said}")
         })

@@ -21,6 +21,7 @@ mod quantity;
 mod register;
 mod schedule;
 mod sweep;
+mod tokens;
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -44,6 +45,7 @@ use keeper::layout::Layout;
 use link::{Link, Recipe, Wire};
 use probe::Prober;
 use register::Registration;
+use tokens::Tokens;
 
 /// Triggers on their way to the queue, which drops doubles: a burst waits in the keeper's socket.
 const TRIGGERS_MAX: usize = 1024;
@@ -58,6 +60,7 @@ struct Ground {
     layout: Layout,
     link: Arc<Link>,
     prober: Prober,
+    tokens: Tokens,
     has_namespaces: bool,
 }
 
@@ -131,6 +134,7 @@ impl Node {
             layout: self.layout,
             link: self.link,
             prober: self.prober,
+            tokens: Tokens::default(),
         };
         let operator = Operator::new(NAME)
             .control(schedule::control())

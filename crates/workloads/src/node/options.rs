@@ -1,6 +1,7 @@
 //! How a node is set up.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -37,6 +38,7 @@ pub struct NodeOptions {
     pub(super) outlives_server: Duration,
     pub(super) is_ephemeral: bool,
     pub(super) uses_namespaces: bool,
+    pub(super) server: Option<SocketAddr>,
 }
 
 /// How long Pods go on after a server that was killed: enough to start it again, short enough to forget it.
@@ -53,6 +55,7 @@ impl Default for NodeOptions {
             outlives_server: OUTLIVES_SERVER,
             is_ephemeral: false,
             uses_namespaces: true,
+            server: None,
         }
     }
 }
@@ -111,6 +114,13 @@ impl NodeOptions {
     #[must_use]
     pub fn without_namespaces(self) -> Self {
         Self { uses_namespaces: false, ..self }
+    }
+
+    /// Where processes of this machine reach the server. Pods then find it and their account as in a cluster; without it
+    /// they are told nothing.
+    #[must_use]
+    pub fn server(self, address: SocketAddr) -> Self {
+        Self { server: Some(address), ..self }
     }
 
     /// The name of the Node object.

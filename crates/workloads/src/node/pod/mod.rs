@@ -3,6 +3,7 @@
 //! Reading order: [`parts`] (what containers are), [`plan`] (what to do), `prepare` (how a process is made), [`status`] and
 //! [`phase`] (what is told).
 
+pub(crate) mod account;
 mod environment;
 mod expand;
 mod fields;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use futures::stream::Stream;
 use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity, Target};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodStatus, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodStatus, Secret, ServiceAccount};
 use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 
@@ -29,8 +30,10 @@ use super::keeper::protocol::{Ask, Exit, RunId, State};
 use super::link::PodRuns;
 use super::options::RestartBackoff;
 use super::probe::Health;
+use super::tokens::Supply;
 use parts::Part;
 use plan::{Plan, Situation};
+use sources::Supplies;
 use status::{Refusal, Refusals};
 
 /// Pods reconciled at a time. Each is a few requests to the keeper and one write.
@@ -42,6 +45,7 @@ pub(super) fn control(triggers: impl Stream<Item = Target> + Send + 'static) -> 
         .to_the_end()
         .references::<ConfigMap, _>(sources::config_maps)
         .references::<Secret, _>(sources::secrets)
+        .references::<ServiceAccount, _>(account::reference)
         .on("processes", triggers)
         .concurrency(CONCURRENCY)
         .reconcile(reconcile)
@@ -49,10 +53,11 @@ pub(super) fn control(triggers: impl Stream<Item = Target> + Send + 'static) -> 
 
 async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     let ground = cx.state::<Ground>();
-    let Some(spec) = pod.spec.as_ref().filter(|spec| spec.node_name.as_deref() == Some(&ground.options.name))
-    else {
+    if pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) != Some(&ground.options.name) {
         return Ok(Action::await_change());
-    };
+    }
+    let pod = with_account(&ground, pod, &cx)?;
+    let Some(spec) = &pod.spec else { return Ok(Action::await_change()) };
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let runs = ground.link.runs(uid);
     let health = ground.prober.health(uid);
@@ -65,13 +70,18 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
         backoff: ground.options.backoff,
     };
     let plan = situation.plan();
-    let refusals = carry_out(&ground, &cx, &situation, &plan)?;
+    let supply = match situation.must_end() {
+        Some(_) => Supply::default(),
+        None => ground.tokens.supply(cx.client(), &pod, cx.now()).await,
+    };
+    let supplies = Supplies { cx: &cx, tokens: supply.tokens };
+    let refusals = carry_out(&ground, &supplies, &situation, &plan)?;
     tell_starts(&ground, &cx, &situation);
     for complaint in ground.prober.take_complaints(uid) {
         cx.event(Severity::Warning, "Unhealthy", complaint);
     }
-    volumes::refresh(&ground, &pod, &cx);
-    ground.prober.sync(&pod, &runs, |container| prepare::process(&ground, &pod, container, &cx).ok());
+    volumes::refresh(&ground, &pod, &supplies);
+    ground.prober.sync(&pod, &runs, |container| prepare::process(&ground, &pod, container, &supplies).ok());
     let current = pod.status.clone().unwrap_or_default();
     let mut wanted = current.clone();
     status::report(&situation, &refusals, &mut wanted);
@@ -80,7 +90,17 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     } else if is_to_be_deleted(&situation) {
         delete(&pod, &cx).await?;
     }
-    Ok(plan.wake.map_or_else(Action::await_change, Action::requeue))
+    let wake = plan.wake.into_iter().chain(supply.again).min();
+    Ok(wake.map_or_else(Action::await_change, Action::requeue))
+}
+
+/// The Pod with its account mounted, if this node knows the server and the Pod wants it.
+fn with_account(ground: &Ground, pod: Arc<Pod>, cx: &Context<Pod>) -> Result<Arc<Pod>> {
+    if ground.options.server.is_none() {
+        return Ok(pod);
+    }
+    let known = cx.get::<ServiceAccount>(account::name(&pod))?;
+    Ok(if account::is_wanted(&pod, known.as_deref()) { account::mounted(&pod) } else { pod })
 }
 
 /// The status a Pod has when its node has stopped; none if it says so already.
@@ -101,13 +121,13 @@ pub(crate) fn last_status(
 /// Sends what the plan says; gives the containers that cannot be started.
 fn carry_out(
     ground: &Ground,
-    cx: &Context<Pod>,
+    supplies: &Supplies<'_>,
     situation: &Situation<'_>,
     plan: &Plan<'_>,
 ) -> Result<Refusals> {
-    let mut refusals = Refusals::new();
+    let (cx, mut refusals) = (supplies.cx, Refusals::new());
     for start in &plan.starts {
-        match prepare::launch(ground, situation.pod, start, cx) {
+        match prepare::launch(ground, situation.pod, start, supplies) {
             Ok(launch) => {
                 ground.link.ask(Ask::Start(Box::new(launch)))?;
             }

@@ -10,10 +10,13 @@ use std::path::PathBuf;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::environment::config_error;
+use super::parts::all;
 use super::status::Refusal;
 use crate::node::Ground;
 use crate::node::keeper::protocol::Mount;
 
+/// Who a container is that must not be root and names no user, when the node is root.
+const NOBODY: u32 = 65_534;
 /// Where another user finds the Pod's own folder.
 const HOME: &str = "/homeostat/home";
 /// And its volumes.
@@ -36,18 +39,32 @@ impl Person {
         let group = group.map(|id| number("runAsGroup", id)).transpose()?;
         let must_not_be_root =
             own.and_then(|own| own.run_as_non_root).or_else(|| of_pod.and_then(|pod| pod.run_as_non_root));
-        let person = Self { user, group: group.or(user) };
-        if must_not_be_root == Some(true) && person.user.unwrap_or_else(own_user) == 0 {
-            let message = "container has runAsNonRoot and would run as root: set runAsUser".to_owned();
-            return Err(config_error(message));
-        }
-        Ok(person)
+        let user = match user {
+            Some(0) if must_not_be_root == Some(true) => {
+                let message = "container has runAsNonRoot and names root: set another runAsUser".to_owned();
+                return Err(config_error(message));
+            }
+            // No image says who it is.
+            None if must_not_be_root == Some(true) && own_user() == 0 => Some(NOBODY),
+            user => user,
+        };
+        Ok(Self { user, group: group.or(user) })
     }
 
     /// Somebody else than the node?
     fn is_other(&self) -> bool {
         self.user.is_some_and(|user| user != own_user())
     }
+}
+
+/// The one user all containers of the Pod run as, none for the node's own; an error if there are several.
+pub(crate) fn only_user(pod: &Pod) -> Result<Option<u32>, ()> {
+    let containers = pod.spec.iter().flat_map(all).map(|part| part.container);
+    let user =
+        |container| Person::of(pod, container).ok().filter(Person::is_other).and_then(|person| person.user);
+    let mut users = containers.map(user);
+    let first = users.next().flatten();
+    if users.all(|user| user == first) { Ok(first) } else { Err(()) }
 }
 
 /// A user or group by number. One that there cannot be is refused: it must never come to mean the node's own.

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 
+use super::account;
 use super::environment::{Environment, config_error, environment};
 use super::expand::expand;
 use super::person::{Person, Place};
@@ -66,11 +67,12 @@ pub(crate) fn process(
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let person = Person::of(pod, container)?;
     let place = Place::make(ground, uid, &person)?;
-    let given = Environment::from([
+    let mut given = Environment::from([
         ("HOSTNAME".to_owned(), pod.metadata.name.clone().unwrap_or_default()),
         ("HOME".to_owned(), place.home.display().to_string()),
         ("HOMEOSTAT_VOLUMES".to_owned(), place.volumes.display().to_string()),
     ]);
+    given.extend(account::variables(ground, container, &place.volumes));
     let environment = environment(pod, container, sources, given)?;
     let mut mounts = volumes::prepare(ground, pod, container, (sources, &environment))?;
     mounts.extend(place.mounts);

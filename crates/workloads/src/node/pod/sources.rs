@@ -1,27 +1,44 @@
-//! The ConfigMaps and Secrets a Pod takes values from, as the reconciler's cache has them.
+//! What a Pod takes values from: ConfigMaps and Secrets as the reconciler's cache has them, and tokens of its account.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat_runtime::{Context, Target};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodSpec, Secret};
 
+use super::account;
 use super::environment::config_error;
 use super::parts::all;
 use super::status::Refusal;
+use crate::node::tokens::Wish;
 
 /// Where values come from.
 pub(crate) trait Sources {
     fn config_map(&self, name: &str) -> Result<Option<Arc<ConfigMap>>, Refusal>;
     fn secret(&self, name: &str) -> Result<Option<Arc<Secret>>, Refusal>;
+    fn token(&self, wish: &Wish) -> Result<String, Refusal>;
 }
 
-impl Sources for Context<Pod> {
+/// Everything at hand for one reconcile.
+pub(crate) struct Supplies<'a> {
+    pub(crate) cx: &'a Context<Pod>,
+    pub(crate) tokens: BTreeMap<Wish, Result<String, String>>,
+}
+
+impl Sources for Supplies<'_> {
     fn config_map(&self, name: &str) -> Result<Option<Arc<ConfigMap>>, Refusal> {
-        self.get(name).map_err(|error| config_error(error.to_string()))
+        self.cx.get(name).map_err(|error| config_error(error.to_string()))
     }
 
     fn secret(&self, name: &str) -> Result<Option<Arc<Secret>>, Refusal> {
-        self.get(name).map_err(|error| config_error(error.to_string()))
+        self.cx.get(name).map_err(|error| config_error(error.to_string()))
+    }
+
+    fn token(&self, wish: &Wish) -> Result<String, Refusal> {
+        let found = self.tokens.get(wish).cloned();
+        found
+            .unwrap_or_else(|| Err("the Pod is ending: no token is asked for".to_owned()))
+            .map_err(config_error)
     }
 }
 
@@ -36,6 +53,7 @@ pub(crate) fn config_maps(pod: &Pod) -> Vec<Target> {
         names.extend(sources.filter_map(|from| Some(from.config_map_key_ref.as_ref()?.name.clone())));
     }
     names.extend(volume_names(spec, true));
+    names.push(account::ROOT_CA.to_owned());
     targets(names)
 }
 

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{
@@ -16,26 +16,31 @@ use k8s_openapi::api::core::v1::{
     ProjectedVolumeSource, Secret, Volume, VolumeMount,
 };
 
+use super::account;
 use super::environment::{Environment, config_error, required};
 use super::expand::expand;
 use super::fields;
+use super::person;
 use super::sources::Sources;
 use super::status::Refusal;
 use crate::node::Ground;
 use crate::node::keeper::protocol::Mount;
+use crate::node::tokens::Wish;
 
 /// Files by path.
 type Files = BTreeMap<String, Content>;
 
-/// What is in a file, and its mode if it has one of its own.
+/// What is in a file, with a mode and an owner if it has its own.
 struct Content {
     bytes: Vec<u8>,
     mode: Option<u32>,
+    /// Whose it is, if not the node's.
+    owner: Option<u32>,
 }
 
 impl From<Vec<u8>> for Content {
     fn from(bytes: Vec<u8>) -> Self {
-        Self { bytes, mode: None }
+        Self { bytes, mode: None, owner: None }
     }
 }
 
@@ -89,7 +94,9 @@ fn fill(ground: &Ground, pod: &Pod, volume: &Volume, sources: &dyn Sources) -> R
         // For any user of the Pod, as in Kubernetes; the folder above is closed to everybody else.
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).map_err(failed)?;
     }
-    let Some((files, mode)) = content(pod, volume, sources)? else { return Ok(folder) };
+    let Some((mut files, mode)) = content(pod, volume, sources)? else { return Ok(folder) };
+    let kubeconfig = account::kubeconfig(ground, pod, volume);
+    files.extend(kubeconfig.map(|text| ("kubeconfig".to_owned(), text.into_bytes().into())));
     write(&folder, &files, mode).map_err(failed)?;
     Ok(folder)
 }
@@ -174,8 +181,11 @@ fn projected(pod: &Pod, source: &ProjectedVolumeSource, sources: &dyn Sources) -
             files.extend(picked(all, secret.items.as_deref(), secret.optional)?);
         } else if let Some(downward_api) = &one.downward_api {
             files.extend(downward(pod, downward_api.items.as_deref())?);
+        } else if let Some(token) = &one.service_account_token {
+            let wish = Wish::new(token.audience.as_deref(), token.expiration_seconds);
+            files.insert(token.path.clone(), secret_content(pod, sources.token(&wish)?));
         } else if one.cluster_trust_bundle.as_ref().is_none_or(|bundle| bundle.optional != Some(true)) {
-            let message = "a projected source is of a sort this node does not have: use configMap, secret or downwardAPI";
+            let message = "a projected source is of a sort this node does not have: use configMap, secret, downwardAPI or serviceAccountToken";
             return Err(config_error(message.to_owned()));
         }
     }
@@ -191,6 +201,15 @@ fn config_files(map: &ConfigMap) -> Files {
 
 fn secret_files(secret: &Secret) -> Files {
     secret.data.iter().flatten().map(|(name, bytes)| (name.clone(), bytes.0.clone().into())).collect()
+}
+
+/// A file for the Pod's user only. Where its containers run as several, all of them read it: nobody else reaches its folder.
+fn secret_content(pod: &Pod, text: String) -> Content {
+    let bytes = text.into_bytes();
+    match person::only_user(pod) {
+        Ok(owner) => Content { bytes, mode: Some(0o600), owner },
+        Err(()) => Content { bytes, mode: Some(0o644), owner: None },
+    }
 }
 
 /// Only the named keys, at their paths, if any are named.
@@ -224,7 +243,7 @@ fn downward(pod: &Pod, items: Option<&[DownwardAPIVolumeFile]>) -> Result<Files,
         });
         let text = field.or(resource);
         let text = text.ok_or_else(|| config_error(format!("the file {} cannot be filled", item.path)))?;
-        let content = Content { bytes: text.into_bytes(), mode: own_mode(item.mode) };
+        let content = Content { mode: own_mode(item.mode), ..Content::from(text.into_bytes()) };
         files.insert(item.path.clone(), content);
     }
     Ok(files)
@@ -249,6 +268,9 @@ fn write(folder: &Path, files: &Files, mode: u32) -> io::Result<()> {
         let mut out = options.create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
         io::Write::write_all(&mut out, &content.bytes)?;
         fs::set_permissions(&fresh, fs::Permissions::from_mode(mode))?;
+        if content.owner.is_some() {
+            chown(&fresh, content.owner, None)?;
+        }
         fs::rename(&fresh, &file)?;
     }
     for entry in fs::read_dir(folder)?.flatten() {
@@ -335,5 +357,7 @@ pub(crate) fn unhonoured<'a>(
 ) -> impl Iterator<Item = &'a VolumeMount> {
     let has_namespaces = ground.has_namespaces;
     let mounts = container.volume_mounts.iter().flatten();
+    // The account is found by its variables then.
+    let mounts = mounts.filter(|mount| mount.name != account::VOLUME);
     mounts.filter(move |mount| !has_namespaces && mount.mount_path.starts_with('/'))
 }

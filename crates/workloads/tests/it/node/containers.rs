@@ -1,6 +1,6 @@
 //! Containers: started, ended, restarted, and what the status says of it.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::lab::{Lab, condition, main_status, waiting};
 
@@ -167,9 +167,14 @@ async fn a_container_runs_as_the_user_it_names() {
     let pod = lab.until("nobody", "ended", is_over).await;
     if rustix::process::getuid().is_root() {
         assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "65534\n65534\nx\ny\n");
-        let container = json!({"name": "main", "image": "none", "command": ["true"]});
-        lab.pod("root", json!({"securityContext": {"runAsNonRoot": true}, "containers": [container]})).await;
+        let container = json!({"name": "main", "image": "none", "command": ["id", "-u"]});
+        let spec =
+            |who: Value| json!({"restartPolicy": "Never", "securityContext": who, "containers": [container]});
+        lab.pod("root", spec(json!({"runAsNonRoot": true, "runAsUser": 0}))).await;
         lab.until("root", "refused", |pod| waiting(pod) == Some("CreateContainerConfigError")).await;
+        lab.pod("anybody", spec(json!({"runAsNonRoot": true}))).await;
+        let pod = lab.until_phase("anybody", "Succeeded").await;
+        assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "65534\n", "anybody but root");
     } else {
         let ended = main_status(&pod).unwrap().state.clone().unwrap().terminated.unwrap();
         assert!(ended.message.unwrap().contains("cannot run as user Some(65534)"));

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use homeostat_apiserver::ApiServer;
-use homeostat_core::Clock;
+use homeostat_apiserver::bootstrap::Keep;
+use homeostat_apiserver::serve::{self, Server};
 use homeostat_core::log::{LogRefusal, LogRequest};
+use homeostat_core::{Clock, Entropy};
 use homeostat_runtime::CancellationToken;
-use homeostat_store::Memory;
+use homeostat_store::{Memory, SharedStore};
 use homeostat_workloads::node::{Logs, Node, NodeOptions, RestartBackoff};
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
@@ -35,7 +37,8 @@ pub(crate) struct Lab {
     folder: TempDir,
     stop: CancellationToken,
     node: JoinHandle<()>,
-    keeper: JoinHandle<()>,
+    /// Ended with the laboratory.
+    others: Vec<JoinHandle<()>>,
 }
 
 impl Lab {
@@ -49,7 +52,39 @@ impl Lab {
         let client = Client::new(server, "default");
         let folder = tempfile::tempdir().unwrap();
         let (logs, stop, node) = start(&client, folder.path(), change).await;
-        Self { client, logs, folder, stop, node, keeper }
+        Self { client, logs, folder, stop, node, others: vec![keeper] }
+    }
+
+    /// With a socket that processes can reach, and rights that are minded there.
+    pub(crate) async fn served(change: impl FnOnce(NodeOptions) -> NodeOptions) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store: SharedStore = Arc::new(Memory::new());
+        let socket = Server::bind(serve::Config {
+            listen: ([127, 0, 0, 1], 0).into(),
+            keep: Keep::Memory,
+            kubeconfig: folder.path().join("kubeconfig"),
+            clock: Clock::system(),
+            entropy: Entropy::system(),
+        })
+        .unwrap();
+        let authenticator = Arc::new(socket.authenticator(Arc::clone(&store)).unwrap());
+        let (server, keeper) = ApiServer::builder(store)
+            .authenticator(Arc::clone(&authenticator))
+            .root_ca(&*socket.credentials().ca_pem)
+            .address(socket.local_addr())
+            .build()
+            .await
+            .unwrap();
+        let client = Client::new(server.clone(), "default");
+        let address = socket.reached_at();
+        let serving = socket.run(server, authenticator, CancellationToken::new());
+        let others = vec![
+            tokio::spawn(keeper.run(CancellationToken::new())),
+            tokio::spawn(async { serving.await.unwrap() }),
+        ];
+        let (logs, stop, node) =
+            start(&client, folder.path(), |options| change(options.server(address))).await;
+        Self { client, logs, folder, stop, node, others }
     }
 
     /// The node is gone as if killed, its keeper is not; then another node comes.
@@ -193,7 +228,7 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         self.node.abort();
-        self.keeper.abort();
+        self.others.iter().for_each(JoinHandle::abort);
     }
 }
 

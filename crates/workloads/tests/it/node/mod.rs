@@ -2,6 +2,7 @@
 //!
 //! Waits are for conditions, with a limit; nothing here counts on how long a thing takes.
 
+mod accounts;
 mod containers;
 mod deletion;
 mod environments;

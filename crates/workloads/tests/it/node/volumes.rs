@@ -121,7 +121,7 @@ async fn what_cannot_be_given_is_refused() {
     let folder = json!({"hostPath": {"path": file, "type": "Directory"}});
     let unknown = json!({"emptyDir": {}});
     for (name, mut volume, words) in [
-        ("token", token, "a projected source is of a sort this node does not have"),
+        ("token", token, "no token of the account default"),
         ("folder", folder, "hostPath type check failed"),
         ("unknown", unknown, "names an unknown variable"),
     ] {

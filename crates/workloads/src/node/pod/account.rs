@@ -1,0 +1,168 @@
+//! The account of a Pod: who its processes are to the server, and where they find that out.
+//!
+//! Kubernetes' admission adds to every Pod a volume with a token, the server's CA and the namespace. Here the node sees the Pod
+//! as if that had happened; the stored Pod stays as it was written. Where the system gives no mount namespaces, the volume
+//! cannot be at the path all clients know: then there is a kubeconfig beside the token, and variables name it.
+//!
+//! It does nothing for a node that was not told where its server listens.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use homeostat_runtime::Target;
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ServiceAccount, Volume, VolumeMount};
+use serde_json::json;
+
+use super::environment::Environment;
+use crate::node::Ground;
+
+/// The volume's name: no volume of a Pod can have a dot in its own.
+pub(crate) const VOLUME: &str = "serviceaccount.kubernetes.io";
+/// Where clients look for it.
+const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// Names the folder where it cannot be there; `--in-cluster` of our operators minds it.
+const FOLDER_VARIABLE: &str = "HOMEOSTAT_SERVICE_ACCOUNT";
+/// The ConfigMap of every namespace that has the server's certificate authority.
+pub(crate) const ROOT_CA: &str = "kube-root-ca.crt";
+/// What Kubernetes' admission asks for.
+const LIFETIME_S: i64 = 3607;
+
+/// The name of the Pod's account.
+pub(crate) fn name(pod: &Pod) -> &str {
+    let named = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
+    named.filter(|name| !name.is_empty()).unwrap_or("default")
+}
+
+/// The account, as the Pod's reconciler looks it up.
+pub(crate) fn reference(pod: &Pod) -> Vec<Target> {
+    vec![Target::from(name(pod))]
+}
+
+/// Does the Pod want its account's token? Its own word comes first, then the account's.
+pub(crate) fn is_wanted(pod: &Pod, account: Option<&ServiceAccount>) -> bool {
+    let own = pod.spec.as_ref().and_then(|spec| spec.automount_service_account_token);
+    let of_account = account.and_then(|account| account.automount_service_account_token);
+    own.or(of_account).unwrap_or(true)
+}
+
+/// The Pod with its account mounted in every container that has nothing at that path.
+pub(crate) fn mounted(pod: &Pod) -> Arc<Pod> {
+    let mut pod = pod.clone();
+    if let Some(spec) = &mut pod.spec {
+        let containers = spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten());
+        containers.for_each(mount);
+        spec.volumes.get_or_insert_default().push(volume());
+    }
+    Arc::new(pod)
+}
+
+fn mount(container: &mut Container) {
+    let mounts = container.volume_mounts.get_or_insert_default();
+    if mounts.iter().all(|mount| mount.mount_path != FOLDER) {
+        mounts.push(VolumeMount {
+            name: VOLUME.to_owned(),
+            mount_path: FOLDER.to_owned(),
+            read_only: Some(true),
+            ..VolumeMount::default()
+        });
+    }
+}
+
+fn volume() -> Volume {
+    let sources = json!([
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": LIFETIME_S}},
+        {"configMap": {"name": ROOT_CA, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+    ]);
+    serde_json::from_value(json!({"name": VOLUME, "projected": {"sources": sources}}))
+        .expect("a volume written here is one")
+}
+
+/// Does the container see its account?
+fn is_mounted(container: &Container) -> bool {
+    container.volume_mounts.iter().flatten().any(|mount| mount.name == VOLUME)
+}
+
+/// Every projected token the Pod asks for: audience and lifetime.
+pub(crate) fn token_wishes(spec: &PodSpec) -> impl Iterator<Item = (Option<&str>, Option<i64>)> {
+    let projected = spec.volumes.iter().flatten().filter_map(|volume| volume.projected.as_ref());
+    let sources = projected.flat_map(|projected| projected.sources.iter().flatten());
+    let tokens = sources.filter_map(|source| source.service_account_token.as_ref());
+    tokens.map(|token| (token.audience.as_deref(), token.expiration_seconds))
+}
+
+/// What tells a container where its server is, and who it is where that is not at the known path. What the Pod says itself
+/// comes later and wins.
+pub(crate) fn variables(ground: &Ground, container: &Container, volumes: &Path) -> Environment {
+    let Some(server) = ground.options.server else { return Environment::new() };
+    let port = server.port().to_string();
+    let mut variables = Environment::from([
+        ("KUBERNETES_SERVICE_HOST".to_owned(), server.ip().to_string()),
+        ("KUBERNETES_SERVICE_PORT".to_owned(), port.clone()),
+        ("KUBERNETES_SERVICE_PORT_HTTPS".to_owned(), port),
+    ]);
+    if !ground.has_namespaces && is_mounted(container) {
+        let folder = volumes.join(VOLUME);
+        variables.insert("KUBECONFIG".to_owned(), folder.join("kubeconfig").display().to_string());
+        variables.insert(FOLDER_VARIABLE.to_owned(), folder.display().to_string());
+    }
+    variables
+}
+
+/// The kubeconfig beside the token, for containers that cannot have it where clients look.
+pub(crate) fn kubeconfig(ground: &Ground, pod: &Pod, volume: &Volume) -> Option<String> {
+    let server = ground.options.server.filter(|_| !ground.has_namespaces && volume.name == VOLUME)?;
+    Some(kubeconfig_of(server, pod.metadata.namespace.as_deref().unwrap_or_default()))
+}
+
+/// JSON is YAML; clients take the names of files from beside it.
+fn kubeconfig_of(server: SocketAddr, namespace: &str) -> String {
+    let context = json!({"cluster": "homeostat", "user": "account", "namespace": namespace});
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "account",
+        "clusters": [{"name": "homeostat",
+            "cluster": {"server": format!("https://{server}"), "certificate-authority": "ca.crt"}}],
+        "users": [{"name": "account", "user": {"tokenFile": "token"}}],
+        "contexts": [{"name": "account", "context": context}],
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(automount: Option<bool>) -> Pod {
+        let mounts = json!([{"name": "own", "mountPath": FOLDER}]);
+        serde_json::from_value(json!({"metadata": {}, "spec": {
+            "automountServiceAccountToken": automount,
+            "initContainers": [{"name": "first"}],
+            "containers": [{"name": "main"}, {"name": "has-its-own", "volumeMounts": mounts}],
+        }}))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_pod_decides_before_its_account() {
+        let check = |of_pod: Option<bool>, of_account: Option<bool>, expected: bool| {
+            let account =
+                ServiceAccount { automount_service_account_token: of_account, ..ServiceAccount::default() };
+            assert_eq!(is_wanted(&pod(of_pod), Some(&account)), expected, "{of_pod:?} {of_account:?}");
+        };
+        check(None, None, true);
+        check(None, Some(false), false);
+        check(Some(true), Some(false), true);
+        check(Some(false), Some(true), false);
+    }
+
+    #[test]
+    fn a_mount_of_its_own_is_left_alone() {
+        let pod = mounted(&pod(None));
+        let spec = pod.spec.as_ref().unwrap();
+        let sees: Vec<bool> =
+            spec.init_containers.iter().flatten().chain(&spec.containers).map(is_mounted).collect();
+        assert_eq!(sees, [true, true, false]);
+        assert_eq!(token_wishes(spec).collect::<Vec<_>>(), [(None, Some(LIFETIME_S))]);
+    }
+}

@@ -1,0 +1,219 @@
+//! Tokens of the Pods' accounts: asked of the server, held while they are fresh, asked again before they expire.
+//!
+//! **Invariant:** a token is bound to its Pod and dies with it; what is held here is forgotten with the Pod. A server that does
+//! not answer costs nothing while the old token is good.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use kube::api::PostParams;
+use kube::{Api, Client};
+
+use super::pod::account;
+
+/// What Kubernetes gives unless told.
+const LIFETIME_S: i64 = 3600;
+/// The kubelet's rule: a new one when this much of its life is over, in percent, and at least once a day.
+const REFRESH_PERCENT: i32 = 80;
+const REFRESH_MAX: SignedDuration = SignedDuration::from_hours(24);
+/// After a refusal.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// What a token shall be: for whom (nobody named: the server) and for how long.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Wish {
+    audience: Option<String>,
+    lifetime_s: i64,
+}
+
+impl Wish {
+    pub(crate) fn new(audience: Option<&str>, lifetime_s: Option<i64>) -> Self {
+        let audience = audience.filter(|audience| !audience.is_empty()).map(ToOwned::to_owned);
+        Self { audience, lifetime_s: lifetime_s.unwrap_or(LIFETIME_S) }
+    }
+}
+
+/// A token in hand.
+#[derive(Clone)]
+struct Held {
+    text: String,
+    refresh_at: Timestamp,
+    expires_at: Timestamp,
+}
+
+/// The tokens of one Pod as they are now, and when to ask again.
+#[derive(Default)]
+pub(crate) struct Supply {
+    pub(crate) tokens: BTreeMap<Wish, Result<String, String>>,
+    pub(crate) again: Option<Duration>,
+}
+
+/// All tokens of a node, by Pod.
+#[derive(Default)]
+pub(crate) struct Tokens(Mutex<HashMap<String, BTreeMap<Wish, Held>>>);
+
+impl Tokens {
+    /// Every token the Pod asks for, fresh or refreshed.
+    pub(crate) async fn supply(&self, client: &Client, pod: &Pod, now: Timestamp) -> Supply {
+        let mut supply = Supply::default();
+        let wishes = pod.spec.iter().flat_map(account::token_wishes);
+        for wish in wishes.map(|(audience, lifetime_s)| Wish::new(audience, lifetime_s)) {
+            let (token, again) = self.one(client, pod, &wish, now).await;
+            supply.tokens.insert(wish, token);
+            supply.again = Some(supply.again.map_or(again, |earlier| earlier.min(again)));
+        }
+        supply
+    }
+
+    async fn one(
+        &self,
+        client: &Client,
+        pod: &Pod,
+        wish: &Wish,
+        now: Timestamp,
+    ) -> (Result<String, String>, Duration) {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let held = self.lock().get(uid).and_then(|held| held.get(wish)).cloned();
+        if let Some(held) = held.as_ref().filter(|held| now < held.refresh_at) {
+            return (Ok(held.text.clone()), until(held.refresh_at, now));
+        }
+        match request(client, pod, wish, now).await {
+            Ok(fresh) => {
+                self.lock().entry(uid.to_owned()).or_default().insert(wish.clone(), fresh.clone());
+                (Ok(fresh.text), until(fresh.refresh_at, now))
+            }
+            Err(error) => {
+                let still_good = held.filter(|held| now < held.expires_at).map(|held| held.text);
+                (still_good.ok_or_else(|| said(pod, &error)), RETRY)
+            }
+        }
+    }
+
+    /// Only these Pods are left.
+    pub(crate) fn keep(&self, pods: &HashSet<&str>) {
+        self.lock().retain(|uid, _| pods.contains(uid.as_str()));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, BTreeMap<Wish, Held>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn until(then: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(then.duration_since(now)).unwrap_or_default()
+}
+
+fn said(pod: &Pod, error: &kube::Error) -> String {
+    let why = match error {
+        kube::Error::Api(status) => status.message.clone(),
+        error => error.to_string(),
+    };
+    format!("no token of the account {}: {why}", account::name(pod))
+}
+
+async fn request(client: &Client, pod: &Pod, wish: &Wish, now: Timestamp) -> Result<Held, kube::Error> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    let request = TokenRequest {
+        spec: Some(TokenRequestSpec {
+            audiences: wish.audience.clone().map(|audience| vec![audience]),
+            bound_object_ref: Some(BoundObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Pod".to_owned()),
+                name: pod.metadata.name.clone(),
+                uid: pod.metadata.uid.clone(),
+            }),
+            expiration_seconds: Some(wish.lifetime_s),
+        }),
+        ..TokenRequest::default()
+    };
+    let answer = accounts.create_token_request(account::name(pod), &PostParams::default(), &request).await?;
+    let status = answer.status.unwrap_or_default();
+    let asked_for = || now.saturating_add(SignedDuration::from_secs(wish.lifetime_s)).unwrap_or(now);
+    let expires_at = status.expiration_timestamp.map_or_else(asked_for, |time| time.0);
+    let text = status.token.unwrap_or_default();
+    Ok(Held { text, refresh_at: refresh_at(now, expires_at), expires_at })
+}
+
+/// When a token of now shall be replaced.
+fn refresh_at(now: Timestamp, expires_at: Timestamp) -> Timestamp {
+    let life = expires_at.duration_since(now).max(SignedDuration::ZERO);
+    let share = (life / 100).saturating_mul(REFRESH_PERCENT);
+    now.saturating_add(share.min(REFRESH_MAX)).unwrap_or(expires_at)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use homeostat_apiserver::ApiServer;
+    use homeostat_apiserver::auth::jwt::SigningKey;
+    use homeostat_apiserver::auth::{Authenticator, Issuer};
+    use homeostat_core::{Clock, Entropy};
+    use homeostat_store::{Memory, SharedStore};
+    use serde_json::json;
+
+    use super::*;
+
+    async fn client(clock: Clock) -> Client {
+        let store: SharedStore = Arc::new(Memory::new());
+        let key = SigningKey::from_pkcs8(&SigningKey::generate()).unwrap();
+        let issuer = Issuer::new(key, Arc::clone(&store), clock, Entropy::seeded(1));
+        let authenticator = Arc::new(Authenticator::new(clock).with_issuer(issuer));
+        let builder = ApiServer::builder(store).clock(clock).authenticator(authenticator);
+        let (server, _keeper) = builder.build().await.unwrap();
+        let client = Client::new(server, "default");
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
+        let account = serde_json::from_value(json!({"metadata": {"name": "robot"}})).unwrap();
+        accounts.create(&PostParams::default(), &account).await.unwrap();
+        client
+    }
+
+    async fn pod(client: &Client) -> Pod {
+        let token = json!({"serviceAccountToken": {"path": "token", "expirationSeconds": 1000}});
+        let pod = serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": {
+            "serviceAccountName": "robot", "containers": [{"name": "main", "image": "none"}],
+            "volumes": [{"name": "own", "projected": {"sources": [token]}}]}}))
+        .unwrap();
+        Api::namespaced(client.clone(), "default").create(&PostParams::default(), &pod).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_is_replaced_when_four_fifths_of_its_life_are_over() {
+        let clock = Clock::virtual_from(Timestamp::from_second(1_800_000_000).unwrap());
+        let client = client(clock).await;
+        let (pod, tokens) = (pod(&client).await, Tokens::default());
+        let supply = async || tokens.supply(&client, &pod, clock.now()).await;
+        let text = |supply: &Supply| supply.tokens.values().next().unwrap().clone().unwrap();
+        let first = supply().await;
+        assert_eq!(first.again, Some(Duration::from_secs(800)));
+        tokio::time::advance(Duration::from_secs(799)).await;
+        let held = supply().await;
+        assert_eq!((text(&held), held.again), (text(&first), Some(Duration::from_secs(1))));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_ne!(text(&supply().await), text(&first));
+        tokens.keep(&HashSet::new());
+        assert!(tokens.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_old_token_is_good_until_it_expires() {
+        let clock = Clock::virtual_from(Timestamp::from_second(1_800_000_000).unwrap());
+        let client = client(clock).await;
+        let (pod, tokens) = (pod(&client).await, Tokens::default());
+        assert!(tokens.supply(&client, &pod, clock.now()).await.tokens.values().all(Result::is_ok));
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
+        accounts.delete("robot", &kube::api::DeleteParams::default()).await.unwrap();
+        tokio::time::advance(Duration::from_secs(900)).await;
+        let supply = tokens.supply(&client, &pod, clock.now()).await;
+        assert!(supply.tokens.values().all(Result::is_ok) && supply.again == Some(RETRY));
+        tokio::time::advance(Duration::from_secs(100)).await;
+        let supply = tokens.supply(&client, &pod, clock.now()).await;
+        let refused = supply.tokens.into_values().next().unwrap().unwrap_err();
+        assert!(refused.contains("serviceaccounts \"robot\" not found"), "{refused}");
+    }
+}

@@ -1,0 +1,125 @@
+//! Who a Pod is to the server: its account's token, where clients look for it, with the rights the account has and no more.
+
+use homeostat_workloads::node::NodeOptions;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use serde_json::{Value, json};
+
+use super::lab::{Lab, condition};
+
+/// kubectl without a word about a cluster: what is allowed, what is not, who it is. Then the token's mode and owner.
+const SCRIPT: &str = "kubectl get configmap greeting -o jsonpath='{.data.text}'; echo; \
+    kubectl get secrets 2>&1 | grep -o 'User .* cannot list resource .secrets.'; \
+    stat -Lc '%a %u' ${HOMEOSTAT_SERVICE_ACCOUNT:-/var/run/secrets/kubernetes.io/serviceaccount}/token; \
+    echo $KUBERNETES_SERVICE_HOST";
+
+fn has_kubectl() -> bool {
+    let is_there = std::process::Command::new("kubectl").args(["version", "--client"]).output().is_ok();
+    if !is_there {
+        eprintln!("skipped: kubectl is not installed");
+    }
+    is_there
+}
+
+/// An account that may read ConfigMaps, and one to read.
+async fn allow(lab: &Lab) {
+    lab.create::<ServiceAccount>(json!({"metadata": {"name": "robot"}})).await;
+    let rule = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]});
+    lab.create::<Role>(json!({"metadata": {"name": "reader"}, "rules": [rule]})).await;
+    lab.create::<RoleBinding>(json!({"metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
+        "subjects": [{"kind": "ServiceAccount", "name": "robot", "namespace": "default"}]}))
+        .await;
+    lab.create::<ConfigMap>(json!({"metadata": {"name": "greeting"}, "data": {"text": "hello"}})).await;
+}
+
+fn spec(script: &str, more: Value) -> Value {
+    let container = json!({"name": "main", "image": "none", "command": ["sh", "-c", script]});
+    let mut spec =
+        json!({"restartPolicy": "Never", "serviceAccountName": "robot", "containers": [container]});
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    spec
+}
+
+async fn said(lab: &Lab, name: &str, spec: Value) -> String {
+    lab.pod(name, spec).await;
+    let is_over =
+        |pod: &Pod| matches!(pod.status.as_ref().unwrap().phase.as_deref(), Some("Succeeded" | "Failed"));
+    let pod = lab.until(name, "ended", is_over).await;
+    lab.said(&pod, |_| ()).await.unwrap()
+}
+
+async fn talks_as_its_account(change: impl FnOnce(NodeOptions) -> NodeOptions) {
+    if !has_kubectl() {
+        return;
+    }
+    let lab = Lab::served(change).await;
+    allow(&lab).await;
+    let user = rustix::process::getuid().as_raw();
+    let forbidden = "User \"system:serviceaccount:default:robot\" cannot list resource \"secrets\"";
+    let expected = format!("hello\n{forbidden}\n600 {user}\n127.0.0.1\n");
+    assert_eq!(said(&lab, "talks", spec(SCRIPT, json!({}))).await, expected);
+}
+
+#[tokio::test]
+async fn a_pod_talks_to_the_server_as_its_account() {
+    talks_as_its_account(|options| options).await;
+}
+
+#[tokio::test]
+async fn without_namespaces_a_variable_leads_to_the_account() {
+    talks_as_its_account(NodeOptions::without_namespaces).await;
+}
+
+/// Another user reads the token, and it is that user's alone.
+#[tokio::test]
+async fn the_token_is_the_pods_own() {
+    if !rustix::process::getuid().is_root() || !has_kubectl() {
+        return;
+    }
+    let lab = Lab::served(|options| options).await;
+    allow(&lab).await;
+    let context = json!({"securityContext": {"runAsUser": 65534}});
+    let told = said(&lab, "other", spec(SCRIPT, context)).await;
+    assert!(told.starts_with("hello\n") && told.contains("\n600 65534\n"), "{told}");
+}
+
+#[tokio::test]
+async fn who_refuses_the_account_gets_none() {
+    let lab = Lab::served(|options| options).await;
+    lab.create::<ServiceAccount>(json!({"metadata": {"name": "shy"}, "automountServiceAccountToken": false}))
+        .await;
+    let script = "ls /var/run/secrets/kubernetes.io/serviceaccount 2>/dev/null; echo $KUBERNETES_SERVICE_PORT | tr 0-9 x";
+    for (name, account, own, expected) in [
+        ("by-pod", "default", json!(false), ""),
+        ("by-account", "shy", json!(null), ""),
+        ("by-pod-again", "shy", json!(true), "ca.crt\nnamespace\ntoken\n"),
+    ] {
+        let more = json!({"serviceAccountName": account, "automountServiceAccountToken": own});
+        let told = said(&lab, name, spec(script, more)).await;
+        assert_eq!(told.trim_end_matches(['x', '\n']).to_owned(), expected.trim_end(), "{name}");
+        assert!(told.ends_with("x\n"), "where the server is, everybody may know: {told}");
+    }
+}
+
+/// A token for somebody else is a volume like others, and waits for its account.
+#[tokio::test]
+async fn projected_tokens_are_volumes() {
+    let lab = Lab::served(|options| options).await;
+    let source =
+        json!({"serviceAccountToken": {"path": "vault", "audience": "vault", "expirationSeconds": 600}});
+    let script = "cut -d. -f2 $HOMEOSTAT_VOLUMES/own/vault | tr '_-' '/+' | { base64 -d 2>/dev/null; true; }";
+    let mut wanted = spec(script, json!({"volumes": [{"name": "own", "projected": {"sources": [source]}}]}));
+    wanted["containers"][0]["volumeMounts"] = json!([{"name": "own", "mountPath": "/homeostat-test"}]);
+    lab.pod("early", wanted).await;
+    lab.until_event("early", "Failed", "serviceaccounts \"robot\" not found").await;
+    let pod = lab.get("early").await.unwrap();
+    assert_eq!(condition(&pod, "Ready"), "False");
+    lab.create::<ServiceAccount>(json!({"metadata": {"name": "robot"}})).await;
+    let pod = lab.until_phase("early", "Succeeded").await;
+    let claims = lab.said(&pod, |_| ()).await.unwrap();
+    assert!(
+        claims.contains("\"aud\":[\"vault\"]") && claims.contains("\"pod\":{\"name\":\"early\""),
+        "{claims}"
+    );
+}
