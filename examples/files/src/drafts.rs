@@ -78,7 +78,9 @@ mod tests {
         old(root, &format!(".hidden/{hidden}"), hour);
         fs::create_dir(root.join(&directory)).unwrap();
         let others = [".mine.draft", ".homeostat-short.draft", "a/.profile"];
-        others.iter().for_each(|name| old(root, name, hour));
+        for name in others {
+            old(root, name, hour);
+        }
         sweep(root).unwrap();
         assert!(!root.join(&top).exists() && !root.join("a/b").join(&deep).exists());
         let hidden = format!(".hidden/{hidden}");

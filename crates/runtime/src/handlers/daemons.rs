@@ -6,13 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use homeostat_core::Key;
-use homeostat_core::journal::{Entry, HandlerOutcome};
+use homeostat_core::journal::{Cause, Entry, HandlerOutcome};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -20,11 +20,13 @@ use tokio_util::sync::CancellationToken;
 use super::essence::{Fingerprint, essence_of};
 use super::plan::Plan;
 use super::turn::{Turn, Which};
+use super::verdict;
 use crate::context::Context;
 use crate::engine::{Engine, Test, words_of};
 use crate::fault::{Fault, Result};
+use crate::inbox::Inbox;
 use crate::kind::{Kind, key_of};
-use crate::queue::{Backoff, Outcome};
+use crate::queue::{Backoff, Outcome, Urgency};
 
 /// How long a daemon may take to end when told to stop: a request under way, not a long poll.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
@@ -55,6 +57,8 @@ pub(super) struct Nursery {
     changed: Notify,
     /// A daemon has ended.
     ended: Notify,
+    /// Where to say that an object's daemon gave up: its status should.
+    inbox: OnceLock<Inbox>,
 }
 
 #[derive(Default)]
@@ -76,14 +80,14 @@ struct Want {
 }
 
 /// How a daemon ended.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Ended {
     /// It was told to.
     Stopped,
     /// It has done its work.
     Well,
-    /// It gave up at this state.
-    GaveUp(Fingerprint),
+    /// It gave up at this state, over this error.
+    GaveUp(Fingerprint, String),
 }
 
 impl Nursery {
@@ -110,8 +114,8 @@ impl Nursery {
         for &daemon in daemons {
             let post = (key.clone(), daemon);
             let known = roster.wanted.get(&post).filter(|want| want.uid.as_ref() == uid);
-            let ended = match known.and_then(|want| want.ended) {
-                Some(Ended::GaveUp(at)) if at != state => None,
+            let ended = match known.and_then(|want| want.ended.clone()) {
+                Some(Ended::GaveUp(at, _)) if at != state => None,
                 ended => ended,
             };
             let want = Want { uid: uid.cloned(), state, ended };
@@ -121,6 +125,23 @@ impl Nursery {
             }
         }
         self.wake(&roster);
+    }
+
+    /// Says from now on where a daemon gave up.
+    pub(super) fn report_to(&self, inbox: Inbox) {
+        // A controller is wired once.
+        let _ = self.inbox.set(inbox);
+    }
+
+    /// The daemons that gave up on the object in this state, and why.
+    pub(super) fn given_up(&self, key: &Key, state: Fingerprint) -> Vec<(usize, String)> {
+        let roster = self.roster();
+        let wanted = roster.wanted.range((key.clone(), 0)..=(key.clone(), usize::MAX));
+        let given_up = wanted.filter_map(|((_, daemon), want)| match &want.ended {
+            Some(Ended::GaveUp(at, error)) if *at == state => Some((*daemon, error.clone())),
+            _ => None,
+        });
+        given_up.collect()
     }
 
     /// None should run for the object.
@@ -206,8 +227,13 @@ impl Nursery {
         roster.running.remove(&post);
         if let Some(want) = roster.wanted.get_mut(&post) {
             // One that gave up at a state the object has left meanwhile is started again at once.
-            let is_final = how != Ended::Stopped && !matches!(how, Ended::GaveUp(at) if at != want.state);
+            let is_final = how != Ended::Stopped && !matches!(how, Ended::GaveUp(at, _) if at != want.state);
             want.ended = is_final.then_some(how);
+            if matches!(want.ended, Some(Ended::GaveUp(..)))
+                && let Some(inbox) = self.inbox.get()
+            {
+                inbox.add(&post.0, Cause::Outside { source: "daemon".into() }, Urgency::Event);
+            }
             roster.unseen.insert(post);
         }
         self.wake(&roster);
@@ -258,7 +284,8 @@ async fn tend<K: Kind>(
         let began = clock.instant();
         let object = context.engine().cache.get(context.key()).unwrap_or_else(|| context.object().clone());
         let state = Fingerprint::of(&essence_of(&*object));
-        let which = Which { id: daemon.id.clone(), attempt: failures + 1, since: context.now() };
+        let attempt = failures + 1;
+        let which = Which { id: daemon.id.clone(), attempt, since: context.now() };
         let turn = Turn::new(context.renew(object), which, stop.clone(), plan.lookups.clone());
         let Some(result) = live_once(daemon, turn).await else { return (post, Ended::Stopped) };
         let took = clock.since(began);
@@ -269,9 +296,9 @@ async fn tend<K: Kind>(
             Err(_) => Some(daemon.backoff.delay(failures, &context.engine().ground.entropy)),
         };
         let error = result.err().map(|fault| fault.chain());
-        note(&context, &daemon.id, error.as_deref(), delay, took);
+        note(&context, (&daemon.id, attempt), error.as_deref(), delay, took);
         let Some(delay) = delay else {
-            return (post, if error.is_some() { Ended::GaveUp(state) } else { Ended::Well });
+            return (post, error.map_or(Ended::Well, |error| Ended::GaveUp(state, error)));
         };
         if stop.run_until_cancelled(tokio::time::sleep(delay)).await.is_none() {
             return (post, Ended::Stopped);
@@ -306,7 +333,7 @@ async fn live_once<K: Kind>(daemon: &Daemon<K>, turn: Turn<K>) -> Option<Result<
 
 fn note<K: Kind>(
     context: &Context<K>,
-    id: &str,
+    (id, attempt): (&str, u32),
     error: Option<&str>,
     delay: Option<Duration>,
     took: Duration,
@@ -320,6 +347,7 @@ fn note<K: Kind>(
     if let Some(error) = error {
         tracing::warn!(object = %context.key(), daemon = id, error, restart = ?delay, "daemon failed");
     }
+    verdict::warn(context, id, attempt, &outcome);
     let (object, handler) = (context.key().clone(), id.to_owned());
     engine.ground.journal.record(&engine.source, Entry::Handled { object, handler, outcome, took });
 }

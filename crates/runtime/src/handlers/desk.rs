@@ -17,12 +17,13 @@ use super::plan::Plan;
 use super::policy::until;
 use super::record::Record;
 use super::sitting::Sitting;
+use super::verdict::{Trouble, Word};
 use crate::action::Action;
 use crate::cache::Delta;
 use crate::context::Context;
 use crate::controller::Companion;
 use crate::fault::Result;
-use crate::kind::Kind;
+use crate::kind::{Kind, key_of};
 use crate::relations::Relation;
 
 /// Handlers called in one go. Handlers that edit their own object would otherwise keep a worker for ever.
@@ -48,6 +49,8 @@ pub(super) struct Memory {
     pub(super) passing: Record,
     /// Its state when last looked at, and since when it has it.
     pub(super) unchanged: Option<(Fingerprint, Timestamp)>,
+    /// What its status says of handlers that fail; known from the first look on.
+    pub(super) told: Option<Word>,
     /// A record that is not saved yet, or that costs a request to read.
     pub(super) kept: Option<Kept>,
 }
@@ -80,6 +83,7 @@ impl<K: Kind> Desk<K> {
     pub(super) fn attend(self: &Arc<Self>) -> Relation<K> {
         let desk = self.clone();
         Box::new(move |wire| {
+            desk.nursery.report_to(wire.inbox.clone());
             wire.main.subscribe(move |delta| desk.observe(delta));
             wire.main.watch_freshness()
         })
@@ -139,7 +143,14 @@ impl<K: Kind> Desk<K> {
                 Step::Run(index) => sitting.run(index).await?,
                 Step::Adopt => sitting.adopt(),
                 Step::Rest(at) => {
-                    sitting.close(at).await?;
+                    let (object, state) = sitting.object();
+                    let daemons = self.nursery.given_up(&key_of(object), state);
+                    let daemons = daemons.into_iter().map(|(daemon, error)| Trouble {
+                        id: self.plan.daemons[daemon].id.clone(),
+                        error,
+                        gave_up: true,
+                    });
+                    sitting.close(at, daemons.collect()).await?;
                     return Ok(Rest::Until(at));
                 }
             }

@@ -21,6 +21,7 @@ use super::turn::{Turn, Which};
 use crate::cache::Delta;
 use crate::context::Context;
 use crate::engine::{Engine, Test, words_of};
+use crate::events::Severity;
 use crate::fault::{Fault, Result};
 use crate::kind::Kind;
 
@@ -150,6 +151,8 @@ async fn tell<K: Kind>(plan: Arc<Plan<K>>, engine: Arc<Engine<K>>, key: Key, eve
         let heard = heard.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic))));
         if let Err(error) = heard {
             tracing::warn!(object = %key, listener = listener.id, %error, "listener failed");
+            let message = format!("{}: {} (not tried again)", listener.id, error.chain());
+            turn.event(Severity::Warning, "HandlerFailed", message);
         }
     }
     key

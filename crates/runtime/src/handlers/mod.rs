@@ -26,6 +26,7 @@ mod record;
 mod sitting;
 mod timer;
 mod turn;
+mod verdict;
 
 pub use activity::Activity;
 pub(crate) use activity::{Activities, Occasion};

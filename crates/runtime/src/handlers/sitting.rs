@@ -22,10 +22,10 @@ use super::plan::{Occasion, Plan};
 use super::policy::{Failure, Policy, until};
 use super::record::{Record, Seen, Trial};
 use super::turn::{Part, Turn, Which};
+use super::verdict::{self, Trouble, Word};
 use crate::context::Context;
 use crate::engine::words_of;
 use crate::error::Error;
-use crate::events::Severity;
 use crate::fault::{Fault, Result};
 use crate::kind::{Kind, revision_of};
 
@@ -123,13 +123,34 @@ impl<'a, K: Kind> Sitting<'a, K> {
         self.keep_state();
     }
 
-    /// Ends the go.
-    pub(super) async fn close(&mut self, rest: Option<Timestamp>) -> Result<(), Error> {
+    /// Ends the go; these daemons have given up.
+    pub(super) async fn close(
+        &mut self,
+        rest: Option<Timestamp>,
+        daemons: Vec<Trouble>,
+    ) -> Result<(), Error> {
         // When the last handler of a deletion is through, taking the finalizer off records it.
         if self.is_dying && rest.is_none() {
             return Ok(());
         }
+        self.tell(daemons);
         self.save().await
+    }
+
+    /// Has the status say which handlers do not get through, if it is one that may and does not say so already.
+    fn tell(&mut self, daemons: Vec<Trouble>) {
+        if !self.cx.engine().is_custom {
+            return;
+        }
+        let candidates = self.plan.candidates(&self.object, self.state);
+        let mut troubles = verdict::troubles(&candidates, self.known());
+        troubles.extend(daemons);
+        let (word, object) = (Word::of(&troubles), &self.object);
+        let told = self.memory.told.get_or_insert_with(|| Word::read(&**object));
+        if *told != word {
+            self.cx.condition(word.condition());
+            *told = word;
+        }
     }
 
     pub(super) async fn save(&mut self) -> Result<(), Error> {
@@ -207,9 +228,10 @@ impl<'a, K: Kind> Sitting<'a, K> {
             }
             HandlerOutcome::GaveUp { error } => {
                 tracing::error!(object = %self.cx.key(), handler = call.id, %error, "handler gave up");
-                self.cx.event(Severity::Warning, "HandlerGaveUp", format!("{}: {error}", call.id));
             }
         }
+        let attempt = self.trial(call).map_or(1, |trial| trial.attempts);
+        verdict::warn(&self.cx, call.id, attempt, &outcome);
         let (object, handler, took) = (self.cx.key().clone(), call.id.to_owned(), until(began, now));
         engine
             .ground

@@ -15,7 +15,7 @@ use super::{Gadget, Made, gadget, get, kill, lab, run, says};
 use crate::lab::Log;
 
 /// A create handler that fails as the size says: 1 busy, 2 for good, 3 for no known reason, 4 hangs, 5 panics.
-fn failing(log: &Log) -> Handlers<Gadget, Handler> {
+pub(super) fn failing(log: &Log) -> Handlers<Gadget, Handler> {
     let log = log.clone();
     Handlers::<Gadget>::new()
         .on_create("create", move |gadget: Arc<Gadget>, cx: Turn<Gadget>| {
@@ -67,7 +67,10 @@ async fn permanent_errors_wait_for_an_edit() {
     let running = run(&mut lab, failing(&log).on_update("other", |_, _| async { Ok(()) })).await;
     gadget(&lab, "g", 2).await;
     let events = lab.api::<Event>().list(&ListParams::default()).await.unwrap().items;
-    assert_eq!(events[0].message.as_deref(), Some("create: never"));
+    assert_eq!(
+        events[0].message.as_deref(),
+        Some("create: never (attempt 1; no further try until the object is edited)")
+    );
     lab.pass(36_000).await;
     assert_eq!(log.take(), ["2 #1"]);
     let outcomes: Vec<HandlerOutcome> = running

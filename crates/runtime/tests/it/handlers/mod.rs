@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat_runtime::handlers::{Diff, Turn};
-use homeostat_runtime::{Handlers, Result};
+use homeostat_runtime::{Handlers, Result, StatusBase};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::PostParams;
 use kube::{Api, CustomResource, CustomResourceExt};
@@ -26,6 +26,7 @@ mod indexes;
 mod parts;
 mod records;
 mod timers;
+mod verdicts;
 
 /// The kind under test.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
@@ -49,6 +50,8 @@ pub(crate) struct GadgetStatus {
     pub(crate) children: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) outside: Option<String>,
+    #[serde(flatten)]
+    pub(crate) base: StatusBase,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema, PartialEq)]

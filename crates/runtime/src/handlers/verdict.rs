@@ -1,0 +1,115 @@
+//! What people are told of handlers that fail: a warning event at each failure, and the condition `Handled` in the status
+//! of kinds of one's own, `False` while a handler has given up or keeps failing, and taken back when none does.
+//!
+//! The record says how handlers stand; this is for people, and nothing depends on it.
+
+use std::fmt;
+use std::time::Duration;
+
+use homeostat_core::journal::HandlerOutcome;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::Value;
+
+use super::agenda::{Candidate, Known};
+use super::record::Trial;
+use crate::context::{Context, condition};
+use crate::events::Severity;
+use crate::kind::Kind;
+
+const HANDLED: &str = "Handled";
+
+/// From this failure in a row on, the status says so: a blip is not told.
+const FAILURES_TOLD: u32 = 3;
+
+/// A handler that does not get through.
+#[derive(Clone, Debug)]
+pub(super) struct Trouble {
+    pub(super) id: String,
+    pub(super) error: String,
+    pub(super) gave_up: bool,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.id, self.error)
+    }
+}
+
+/// The handlers, and parts of handlers, whose failures at the present state are worth telling.
+pub(super) fn troubles(candidates: &[Candidate<'_>], known: Known<'_>) -> Vec<Trouble> {
+    let mut troubles = Vec::new();
+    for Candidate { id, role, at, .. } in candidates {
+        let is_its =
+            |other: &str| other.strip_prefix(id).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let marks = if role.is_durable() { &known.record.marks } else { &known.passing.marks };
+        let its = marks.iter().filter(|(other, _)| is_its(other));
+        let trials = its.filter_map(|(other, mark)| Some((other, mark.trial.as_ref()?)));
+        let present = trials.filter(|(_, trial)| trial.at == *at);
+        troubles.extend(present.filter_map(|(other, trial)| trouble(other, trial)));
+    }
+    troubles
+}
+
+fn trouble(id: &str, trial: &Trial) -> Option<Trouble> {
+    let gave_up = trial.after.is_none();
+    let is_worth_it = gave_up || trial.attempts >= FAILURES_TOLD;
+    is_worth_it.then(|| Trouble { id: id.to_owned(), error: trial.error.clone(), gave_up })
+}
+
+/// What the status says of handlers that fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// Nothing, or that all is well again.
+    Well,
+    Trouble {
+        reason: String,
+        message: String,
+    },
+}
+
+impl Word {
+    pub(super) fn of(troubles: &[Trouble]) -> Self {
+        if troubles.is_empty() {
+            return Self::Well;
+        }
+        let reason = if troubles.iter().any(|trouble| trouble.gave_up) { "GaveUp" } else { "Failing" };
+        let words: Vec<String> = troubles.iter().map(ToString::to_string).collect();
+        Self::Trouble { reason: reason.to_owned(), message: words.join("; ") }
+    }
+
+    /// As the object has it.
+    pub(super) fn read<K: Kind>(object: &K) -> Self {
+        let object = serde_json::to_value(object).unwrap_or_default();
+        let is_it = |one: &&Value| one["type"] == HANDLED && one["status"] == "False";
+        let all = object["status"]["conditions"].as_array();
+        let Some(told) = all.and_then(|all| all.iter().find(is_it)) else { return Self::Well };
+        let text = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
+        Self::Trouble { reason: text("reason"), message: text("message") }
+    }
+
+    pub(super) fn condition(&self) -> Condition {
+        match self {
+            Self::Well => condition(HANDLED, true, "Succeeded", ""),
+            Self::Trouble { reason, message } => condition(HANDLED, false, reason, message),
+        }
+    }
+}
+
+/// Leaves an event on the object when this attempt of a handler failed.
+pub(super) fn warn<K: Kind>(context: &Context<K>, id: &str, attempt: u32, outcome: &HandlerOutcome) {
+    let (reason, error, next) = match outcome {
+        HandlerOutcome::Done => return,
+        HandlerOutcome::Retry { after, error } => {
+            ("HandlerFailed", error, format!("next try in {}", rounded(*after)))
+        }
+        HandlerOutcome::GaveUp { error } => {
+            ("HandlerGaveUp", error, "no further try until the object is edited".to_owned())
+        }
+    };
+    context.event(Severity::Warning, reason, format!("{id}: {error} (attempt {attempt}; {next})"));
+}
+
+/// Jitter is nothing for people to read.
+fn rounded(time: Duration) -> String {
+    if time < Duration::from_secs(1) { "a moment".to_owned() } else { format!("{} s", time.as_secs()) }
+}

@@ -1,0 +1,131 @@
+//! What people see of handlers that fail: events on the object, and the condition `Handled` in its status.
+
+use std::time::Duration;
+
+use homeostat_runtime::handlers::permanent;
+use homeostat_runtime::{Backoff, Handlers};
+use k8s_openapi::api::core::v1::Event;
+use kube::api::ListParams;
+use serde_json::json;
+
+use super::errors::failing;
+use super::{Gadget, gadget, get, kill, lab, run, says};
+use crate::lab::Lab;
+
+/// The warnings on objects, oldest first: `reason: message`.
+async fn warnings(lab: &Lab) -> Vec<String> {
+    let events = lab.api::<Event>().list(&ListParams::default()).await.unwrap().items;
+    let warnings = events.into_iter().filter(|event| event.type_.as_deref() == Some("Warning"));
+    let mut told: Vec<_> = warnings
+        .map(|event| {
+            let words =
+                format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default());
+            (event.first_timestamp, words)
+        })
+        .collect();
+    told.sort_by(|one, other| one.0.as_ref().map(|time| time.0).cmp(&other.0.as_ref().map(|time| time.0)));
+    told.into_iter().map(|(_, words)| words).collect()
+}
+
+/// The condition `Handled`, empty when there is none: status, reason, message.
+async fn handled(lab: &Lab, name: &str) -> [String; 3] {
+    let status = get(lab, name).await.unwrap().status.unwrap_or_default();
+    let found = status.base.conditions.into_iter().find(|one| one.type_ == "Handled");
+    found.map(|found| [found.status, found.reason, found.message]).unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_failure_leaves_an_event_with_attempt_and_next_try() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    run(&mut lab, failing(&log).retries(2)).await;
+    gadget(&lab, "g", 3).await;
+    lab.pass(29).await;
+    assert_eq!(
+        warnings(&lab).await,
+        [
+            "HandlerFailed: create: broken (attempt 1; next try in 10 s)",
+            "HandlerFailed: create: broken (attempt 2; next try in 20 s)"
+        ]
+    );
+    assert_eq!(handled(&lab, "g").await, ["", "", ""], "a blip is no state");
+    lab.pass(10).await;
+    assert_eq!(
+        warnings(&lab).await[2..],
+        ["HandlerGaveUp: create: broken (attempt 3; no further try until the object is edited)"]
+    );
+    assert_eq!(handled(&lab, "g").await, ["False", "GaveUp", "create: broken"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_tells_of_a_handler_that_gave_up_until_an_edit_cures_it() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    let handlers = || failing(&log).on_create("other", says(&log, "other"));
+    let running = run(&mut lab, handlers()).await;
+    gadget(&lab, "g", 2).await;
+    assert_eq!(handled(&lab, "g").await, ["False", "GaveUp", "create: never"]);
+    let version = lab.version::<Gadget>("g").await;
+    kill(&lab, &running).await;
+    run(&mut lab, handlers()).await;
+    lab.pass(36_000).await;
+    assert_eq!(lab.version::<Gadget>("g").await, version, "it is told once, over restarts");
+    lab.patch::<Gadget>("g", json!({"spec": {"size": 0}})).await;
+    assert_eq!(handled(&lab, "g").await, ["True", "Succeeded", ""]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_lasts_is_told_and_taken_back() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    run(&mut lab, failing(&log)).await;
+    gadget(&lab, "g", 3).await;
+    lab.pass(31).await;
+    assert_eq!(handled(&lab, "g").await, ["False", "Failing", "create: broken"]);
+    lab.patch::<Gadget>("g", json!({"spec": {"size": 2}})).await;
+    assert_eq!(handled(&lab, "g").await, ["False", "GaveUp", "create: never"]);
+    lab.patch::<Gadget>("g", json!({"spec": {"size": 0}})).await;
+    assert_eq!(handled(&lab, "g").await, ["True", "Succeeded", ""]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_are_told_of_by_their_own_names() {
+    let mut lab = lab().await;
+    let handlers = Handlers::<Gadget>::new()
+        .on_create("create", |_, cx| async move {
+            cx.sub("one", |_| async { homeostat_runtime::Result::<()>::Err("broken".into()) });
+            Ok(())
+        })
+        .backoff(Backoff::exponential(Duration::from_secs(10), Duration::from_secs(60)).jitter(0.0));
+    run(&mut lab, handlers).await;
+    gadget(&lab, "g", 1).await;
+    assert_eq!(warnings(&lab).await, ["HandlerFailed: create/one: broken (attempt 1; next try in 10 s)"]);
+    lab.pass(31).await;
+    assert_eq!(handled(&lab, "g").await, ["False", "Failing", "create/one: broken"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_are_daemons_timers_and_listeners() {
+    let mut lab = lab().await;
+    let handlers = Handlers::<Gadget>::new()
+        .daemon("watch", |gadget, _| async move {
+            if gadget.spec.size == 0 { Err(permanent("no size")) } else { Err("broken")? }
+        })
+        .restart(Backoff::exponential(Duration::from_secs(100), Duration::from_secs(600)).jitter(0.0))
+        .every("poll", Duration::from_secs(3600), |_, _| async { Err(permanent("no answer")) })
+        .on_event("count", |_, _| async { Err("cannot count")? });
+    run(&mut lab, handlers).await;
+    gadget(&lab, "g", 1).await;
+    let told = warnings(&lab).await;
+    for expected in [
+        "HandlerFailed: watch: broken (attempt 1; next try in 100 s)",
+        "HandlerGaveUp: poll: no answer (attempt 1; no further try until the object is edited)",
+        "HandlerFailed: count: cannot count (not tried again)",
+    ] {
+        assert!(told.iter().any(|words| words == expected), "{expected} is not in {told:?}");
+    }
+    assert_eq!(handled(&lab, "g").await, ["False", "GaveUp", "poll: no answer"]);
+    lab.patch::<Gadget>("g", json!({"spec": {"size": 0}})).await;
+    lab.pass(200).await;
+    assert_eq!(handled(&lab, "g").await, ["False", "GaveUp", "poll: no answer; watch: no size"]);
+}
