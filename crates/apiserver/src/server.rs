@@ -287,7 +287,8 @@ impl ApiServer {
             return Err(Status::method_not_allowed());
         }
         if path == "/metrics" {
-            let counted = metrics::render(&self.shared.metrics, &self.shared.backend.store.snapshot());
+            let Shared { metrics, authenticator, backend, .. } = &*self.shared;
+            let counted = metrics::render(metrics, &authenticator.refusals, &backend.store.snapshot());
             return Ok(Answer::body(200, metrics::CONTENT_TYPE, counted.into()).into_response());
         }
         let cached = self.cached();

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Identity;
 use super::service_account::{Accepted, ISSUER, Issuer};
+use crate::metrics::Refusals;
 use crate::status::Status;
 
 use base64::Engine as _;
@@ -41,12 +42,20 @@ pub struct Authenticator {
     issuer: Option<Issuer>,
     allows_anonymous: bool,
     clock: Clock,
+    /// Whom the listener sent away: counted here because the API shows it, and this is what both have.
+    pub(crate) refusals: Refusals,
 }
 
 impl Authenticator {
     /// Knows nobody yet: everyone is anonymous, every token is refused.
     pub fn new(clock: Clock) -> Self {
-        Self { tokens: Vec::new(), issuer: None, allows_anonymous: true, clock }
+        Self {
+            tokens: Vec::new(),
+            issuer: None,
+            allows_anonymous: true,
+            clock,
+            refusals: Refusals::default(),
+        }
     }
 
     /// Accepts this token as that user. Only its hash is kept.

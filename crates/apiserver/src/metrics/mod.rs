@@ -2,9 +2,11 @@
 //!
 //! The names are those of kube-apiserver, so its dashboards work. **Invariant:** counting a request costs one look-up
 //! under a shared lock and a few atomic additions; labels come from what is served, never from what clients write,
-//! and there are at most [`SERIES_MAX`] sets of them. What the listener refuses before the API sees it is not counted.
+//! and there are at most [`SERIES_MAX`] sets of them. What the listener refuses before the API sees it has no labels but
+//! its code.
 
 mod process;
+mod refusals;
 mod text;
 
 use std::collections::HashMap;
@@ -17,6 +19,7 @@ use futures::StreamExt as _;
 use http::Method;
 use jiff::Timestamp;
 
+pub(crate) use refusals::Refusals;
 pub(crate) use text::{CONTENT_TYPE, render};
 
 use crate::body::Body;
@@ -121,6 +124,16 @@ impl Noted {
     }
 }
 
+/// Where a code is counted.
+fn place(code: u16) -> usize {
+    CODES.iter().position(|one| *one == code).unwrap_or(CODES.len())
+}
+
+/// The codes as they are printed, in the order of their places.
+fn codes() -> impl Iterator<Item = String> {
+    CODES.iter().map(u16::to_string).chain(["other".to_owned()])
+}
+
 fn shown(verb: &str) -> &'static str {
     match verb {
         "get" => "GET",
@@ -154,8 +167,7 @@ impl Metrics {
     /// Counts a request that was answered, and gives its body back: that of a watch counts as open while it lasts.
     pub(crate) fn end(&self, noted: &Noted, code: u16, took: Duration, body: Body) -> Body {
         let series = self.series(&noted.labels);
-        let code = CODES.iter().position(|one| *one == code).unwrap_or(CODES.len());
-        series.codes[code].fetch_add(1, Ordering::Relaxed);
+        series.codes[place(code)].fetch_add(1, Ordering::Relaxed);
         if !noted.is_watch {
             series.take(took);
             return body;

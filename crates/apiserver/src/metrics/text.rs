@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 
 use homeostat_store::Snapshot;
 
-use super::{BOUNDS_MS, CODES, Metrics, Series, process};
+use super::{BOUNDS_MS, Metrics, Refusals, Series, codes, process};
 use crate::health;
 
 /// The media type of the text.
@@ -15,13 +15,14 @@ pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 const MICROS_PER_S: f64 = 1_000_000.0;
 
 /// Everything that is counted, with what is stored now.
-pub(crate) fn render(metrics: &Metrics, snapshot: &Snapshot) -> String {
+pub(crate) fn render(metrics: &Metrics, refusals: &Refusals, snapshot: &Snapshot) -> String {
     let mut out = String::with_capacity(64 * 1024);
     let series = {
         let known = metrics.series.read().unwrap_or_else(PoisonError::into_inner);
         known.iter().map(|(labels, series)| (labels.clone(), Arc::clone(series))).collect::<BTreeMap<_, _>>()
     };
     requests(&mut out, &series);
+    turned_away(&mut out, refusals);
     durations(&mut out, &series);
     open(&mut out, &series);
     head(&mut out, "apiserver_current_inflight_requests", "gauge", "Requests under way, watches aside.");
@@ -64,14 +65,21 @@ fn requests(out: &mut String, all: &BTreeMap<Box<str>, Arc<Series>>) {
     let name = "apiserver_request_total";
     head(out, name, "counter", "Requests answered, by what they asked for and the code of the answer.");
     for (labels, series) in all {
-        let codes = CODES.iter().map(u16::to_string).chain(["other".to_owned()]);
-        for (code, count) in codes.zip(&series.codes) {
+        for (code, count) in codes().zip(&series.codes) {
             let count = count.load(Ordering::Relaxed);
             if count > 0 {
                 let comma = if labels.is_empty() { "" } else { "," };
                 line(out, name, &format!("code=\"{code}\"{comma}{labels}"), count);
             }
         }
+    }
+}
+
+fn turned_away(out: &mut String, refusals: &Refusals) {
+    let name = "apiserver_request_terminations_total";
+    head(out, name, "counter", "Requests the listener refused or gave up, by the code of the answer.");
+    for (code, count) in refusals.counted() {
+        line(out, name, &format!("code=\"{code}\",component=\"apiserver\""), count);
     }
 }
 

@@ -78,7 +78,7 @@ impl<H: Handler> Gate<H> {
                 drop(permit);
                 response
             }
-            Err(refusal) => *refusal,
+            Err(refusal) => self.refused(*refusal),
         };
         response.map(|body| ResponseBody::new(body, &self.stop))
     }
@@ -114,14 +114,23 @@ impl<H: Handler> Gate<H> {
             answer.await
         } else {
             let Ok(answer) = tokio::time::timeout(ANSWER_TIME, answer).await else {
-                return refusal(&Status::timeout("request did not complete within the allotted timeout"));
+                let slow = Status::timeout("request did not complete within the allotted timeout");
+                return self.refused(refusal(&slow));
             };
             answer
         };
         match answer {
             Ok(Ok(response)) => response,
-            Err(_) => refusal(&Status::internal("the request made the server panic; see its log")),
+            Err(_) => {
+                self.refused(refusal(&Status::internal("the request made the server panic; see its log")))
+            }
         }
+    }
+
+    /// Counts a refusal.
+    fn refused(&self, response: Response<Body>) -> Response<Body> {
+        self.authenticator.refusals.add(response.status().as_u16());
+        response
     }
 }
 

@@ -84,6 +84,23 @@ impl Scene {
 }
 
 #[tokio::test]
+async fn who_is_turned_away_at_the_door_is_counted() {
+    let scene = Scene::new().await;
+    let stranger = format!(
+        "GET /api/v1/pods HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer wrong\r\n\r\n",
+        scene.wire.address
+    );
+    for _ in 0..2 {
+        assert_eq!(scene.wire.exchange(stranger.as_bytes()).await.expect("an answer").code, 401);
+    }
+    let counts = scene.wire.exchange(&scene.wire.request("GET /metrics", &[], b"")).await.expect("an answer");
+    let text = String::from_utf8_lossy(&counts.body);
+    let line = "apiserver_request_terminations_total{code=\"401\",component=\"apiserver\"} 2";
+    assert!(text.lines().any(|found| found == line), "{text}");
+    scene.finish().await;
+}
+
+#[tokio::test]
 async fn bodies_that_are_no_objects() {
     let scene = Scene::new().await;
     let unrecognized =

@@ -21,7 +21,7 @@ use crate::server::{PATIENCE, Server};
 
 /// Where and as whom to connect.
 pub(crate) struct Wire {
-    address: String,
+    pub(crate) address: String,
     tls: TlsConnector,
     /// A header sent with every request built here; none when the certificate says who we are.
     authorization: Option<String>,

@@ -26,6 +26,9 @@ const LIBRARY_WORK: u64 = 50;
 /// use up the budget of an object.
 const PATTERN_WORK: u64 = 100_000;
 
+/// Bytes whose letters are counted for one unit of work; the price of `size` does not depend on them.
+const COUNTED_BYTES: u64 = 512;
+
 thread_local! {
     static LIBRARY: Context<'static> = Context::default().with_all();
 }
@@ -123,9 +126,16 @@ impl<'a> Evaluation<'a> {
                 ))
             }),
             ("findAll", [Value::String(text), Value::String(pattern)]) => {
-                self.pattern(pattern).map(|pattern| {
-                    pattern.find_iter(text).map(|found| found.as_str().to_owned()).collect::<Vec<_>>().into()
+                self.pattern(pattern).and_then(|pattern| {
+                    self.collected(pattern.find_iter(text).map(|found| found.as_str().to_owned()))
                 })
+            }
+            ("split", [Value::String(text), Value::String(by)]) => self.collected(parts(text, by, -1)),
+            ("split", [Value::String(text), Value::String(by), Value::Int(limit)]) => {
+                self.collected(parts(text, by, *limit))
+            }
+            ("size", [Value::String(text)]) => {
+                self.labour(text.len() as u64 / COUNTED_BYTES).map(|()| count(text.chars().count()))
             }
             _ => return simple(function, arguments).or_else(|| of_optional(function, arguments)),
         };
@@ -139,6 +149,17 @@ impl<'a> Evaluation<'a> {
             }
         }
         Ok(Value::Bool(false))
+    }
+
+    /// A list of texts, with the work of making it.
+    fn collected(&mut self, texts: impl Iterator<Item = String>) -> Outcome {
+        let mut list = Vec::new();
+        for text in texts {
+            let text = Value::String(Arc::new(text));
+            self.copying(&text)?;
+            list.push(text);
+        }
+        Ok(Value::List(Arc::new(list)))
     }
 
     /// A pattern the rule spells out is compiled already. It is lent: a copy would make its memory for matching anew.
@@ -156,7 +177,6 @@ impl<'a> Evaluation<'a> {
 fn simple(function: &str, arguments: &[&Value]) -> Option<Outcome> {
     let text = |text: String| Ok(Value::String(Arc::new(text)));
     let found = match (function, arguments) {
-        ("size", [Value::String(text)]) => Ok(count(text.chars().count())),
         ("size", [sized @ (Value::List(_) | Value::Map(_) | Value::Bytes(_))]) => {
             Ok(Value::Int(i64::try_from(size_of(sized)).unwrap_or(i64::MAX)))
         }
@@ -191,6 +211,26 @@ fn simple(function: &str, arguments: &[&Value]) -> Option<Outcome> {
         _ => return None,
     };
     Some(found)
+}
+
+/// The parts of a text, at most `limit`, of which the last is what is left; all of them with a negative one. By nothing it
+/// falls into its letters, without the empty parts around them that Rust sees.
+fn parts<'t>(text: &'t str, by: &'t str, limit: i64) -> Box<dyn Iterator<Item = String> + 't> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    if !by.is_empty() {
+        return Box::new(text.splitn(limit, by).map(str::to_owned));
+    }
+    let mut places = text.char_indices().map(|(place, letter)| (place, place + letter.len_utf8()));
+    let mut made = 0;
+    Box::new(std::iter::from_fn(move || {
+        if made == limit {
+            return None;
+        }
+        made += 1;
+        let (start, end) = places.next()?;
+        let end = if made == limit { text.len() } else { end };
+        Some(text[start..end].to_owned())
+    }))
 }
 
 fn count(count: usize) -> Value {
