@@ -32,6 +32,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
 use crate::remote::Remote;
+use crate::times::Times;
 pub(crate) use crate::wire::Breakage;
 use crate::wire::{Faults, Hold, Wire};
 
@@ -107,7 +108,7 @@ impl Logged {
         let lines = Lines::default();
         let writer = lines.clone();
         let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::WARN)
+            .with_max_level(tracing::Level::INFO)
             .with_ansi(false)
             .with_writer(move || writer.clone())
             .finish();
@@ -201,9 +202,10 @@ impl Lab {
         };
         let (faults, traffic) = (Faults::default(), Arc::<AtomicU64>::default());
         let is_remote = matches!(server, Server::Remote { .. });
+        let times = is_remote.then(|| Times::new(clock));
         let client = |faults| {
-            let wire = Wire { server: direct.clone(), faults, is_remote, traffic: traffic.clone() };
-            Client::new(wire, "default")
+            let (server, traffic, watched) = (direct.clone(), traffic.clone(), Arc::default());
+            Client::new(Wire { server, faults, times: times.clone(), traffic, watched }, "default")
         };
         let (broken, client) = (client(faults.clone()), client(Faults::default()));
         Self {
@@ -218,16 +220,6 @@ impl Lab {
             logged: Logged::start(),
             traffic,
         }
-    }
-
-    /// Is the server another process, whose clock is the machine's and not ours? Then a test that needs one clock for
-    /// both is left out, and says so.
-    pub(crate) fn has_another_clock(&self, consequence: &str) -> bool {
-        let is_remote = matches!(self.server, Server::Remote { .. });
-        if is_remote {
-            eprintln!("skipped over TLS, because the server has a clock of its own: {consequence}");
-        }
-        is_remote
     }
 
     pub(crate) async fn install_widgets(&self) {
@@ -339,9 +331,14 @@ impl Lab {
         self.faults.clear();
     }
 
-    /// Did a warning or an error with these words go to the log?
+    /// Did these words go to the log, as information or worse?
     pub(crate) fn has_logged(&self, words: &str) -> bool {
-        String::from_utf8_lossy(&self.logged.lines.0.lock().unwrap()).contains(words)
+        self.times_logged(words) > 0
+    }
+
+    /// How often.
+    pub(crate) fn times_logged(&self, words: &str) -> usize {
+        String::from_utf8_lossy(&self.logged.lines.0.lock().unwrap()).matches(words).count()
     }
 
     pub(crate) fn api<K>(&self) -> Api<K>

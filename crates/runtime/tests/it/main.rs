@@ -21,6 +21,7 @@ mod outcomes;
 mod remote;
 mod shutdown;
 mod silence;
+mod times;
 mod triggers;
 mod wire;
 mod world;

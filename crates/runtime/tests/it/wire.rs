@@ -2,14 +2,15 @@
 //! something is under way on it.
 //!
 //! Time stands still because tokio does not advance a paused clock while a blocking task runs; each exchange with a
-//! server in another process holds one.
+//! server in another process holds one. Times in what it says are ours (`times`).
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use futures::StreamExt;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
 use homeostat_runtime::CancellationToken;
 use http::{Request, Response};
 use http_body::Frame;
@@ -17,6 +18,12 @@ use http_body_util::{BodyExt, StreamBody};
 use kube::Client;
 use kube::client::Body;
 use serde_json::json;
+use tokio::sync::watch;
+
+use crate::times::Times;
+
+/// How much later than the watch a late answer is.
+const LATE: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// What a broken client answers instead of asking the server.
 #[derive(Clone)]
@@ -100,10 +107,12 @@ impl Hold {
 pub(crate) struct Wire {
     pub(crate) server: Client,
     pub(crate) faults: Faults,
-    /// The server is another process: its answers take real time.
-    pub(crate) is_remote: bool,
+    /// The server is another process: its answers take real time, and its clock is another.
+    pub(crate) times: Option<Times>,
     /// Requests and chunks that passed.
     pub(crate) traffic: Arc<AtomicU64>,
+    /// Chunks of watches that passed.
+    pub(crate) watched: Arc<watch::Sender<u64>>,
 }
 
 type Chunks = Pin<Box<dyn futures::Stream<Item = std::io::Result<Frame<bytes::Bytes>>> + Send>>;
@@ -129,11 +138,7 @@ impl tower::Service<Request<Body>> for Wire {
                 Some(Breakage::Unreachable) => Err(std::io::Error::other("connection refused")),
                 Some(Breakage::Refuse(code, message)) => Ok(refusal(code, message)),
                 Some(Breakage::Answer(text)) => Ok(answer(200, text.to_owned())),
-                Some(Breakage::Late) => {
-                    let answer = wire.exchange(request, cut).await;
-                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-                    answer
-                }
+                Some(Breakage::Late) => wire.exchange_late(request, cut).await,
                 Some(Breakage::Hang) => std::future::pending().await,
                 Some(Breakage::Lost) => {
                     drop(wire.exchange(request, cut).await);
@@ -146,13 +151,32 @@ impl tower::Service<Request<Body>> for Wire {
 }
 
 impl Wire {
+    /// Answers a moment after a watch has shown what was done. The answer is read whole before that moment passes:
+    /// time stands still for as long as any of it is on its way.
+    async fn exchange_late(
+        &self,
+        request: Request<Body>,
+        cut: CancellationToken,
+    ) -> std::io::Result<Response<WireBody>> {
+        let mut watched = self.watched.subscribe();
+        let (head, body) = self.exchange(request, cut).await?.into_parts();
+        let text = BodyExt::collect(body).await?.to_bytes();
+        if self.times.is_some() {
+            let _hold = Hold::new();
+            watched.changed().await.expect("the wire has the sender");
+        }
+        tokio::time::sleep(LATE).await;
+        Ok(Response::from_parts(head, whole(text)))
+    }
+
     async fn exchange(
         &self,
         request: Request<Body>,
         cut: CancellationToken,
     ) -> std::io::Result<Response<WireBody>> {
         self.count();
-        let hold = self.is_remote.then(Hold::new);
+        let hold = self.times.is_some().then(Hold::new);
+        let request = self.translated(request).await;
         let query = request.uri().query().unwrap_or_default();
         let (is_watch, is_list) = (query.contains("watch=true"), query.contains("sendInitialEvents=true"));
         let elsewhere = self.faults.0.lock().unwrap().elsewhere.clone();
@@ -164,11 +188,51 @@ impl Wire {
         Ok(response.map(|body| self.clone().pass(body, cut, hold, is_watch)))
     }
 
+    /// What goes to a server with another clock.
+    async fn translated(&self, request: Request<Body>) -> Request<Body> {
+        let Some(times) = &self.times else { return request };
+        let (head, body) = request.into_parts();
+        let text = body.collect_bytes().await.expect("a request of ours is whole");
+        Request::from_parts(head, Body::from(times.to_them(text).to_vec()))
+    }
+
+    /// What comes from a server, in whole lines (watches) or whole (all others) if its times must be translated.
+    fn pieces(&self, body: Body, is_watch: bool) -> BoxStream<'static, std::io::Result<bytes::Bytes>> {
+        let chunks = body.into_data_stream().map(|chunk| chunk.map_err(std::io::Error::other));
+        let Some(times) = self.times.clone() else { return chunks.boxed() };
+        let rest = (chunks.boxed(), bytes::BytesMut::new());
+        let pieces = futures::stream::try_unfold(rest, move |(mut chunks, mut kept)| async move {
+            loop {
+                let end = kept.iter().rposition(|byte| *byte == b'\n').filter(|_| is_watch);
+                if let Some(end) = end {
+                    let lines = kept.split_to(end + 1).freeze();
+                    return Ok(Some((lines, (chunks, kept))));
+                }
+                match chunks.try_next().await? {
+                    Some(chunk) => kept.extend_from_slice(&chunk),
+                    None if kept.is_empty() => return Ok(None),
+                    None => return Ok(Some((kept.split().freeze(), (chunks, kept)))),
+                }
+            }
+        });
+        let translate = move |text: bytes::Bytes| -> bytes::Bytes {
+            if !is_watch {
+                return times.to_us(text);
+            }
+            let lines = text.split_inclusive(|byte| *byte == b'\n');
+            lines.flat_map(|line| times.to_us(text.slice_ref(line))).collect()
+        };
+        pieces.map_ok(translate).boxed()
+    }
+
     fn pass(self, body: Body, cut: CancellationToken, mut hold: Option<Hold>, is_watch: bool) -> WireBody {
         let faults = self.faults.clone();
-        let chunks = body.into_data_stream().map(move |chunk| {
+        let chunks = self.pieces(body, is_watch).map(move |chunk| {
             self.count();
-            let chunk = chunk.map_err(std::io::Error::other)?;
+            if is_watch {
+                self.watched.send_modify(|count| *count += 1);
+            }
+            let chunk = chunk?;
             if memchr::memmem::find(&chunk, b"initial-events-end").is_some() {
                 drop(hold.take());
             }
@@ -191,7 +255,9 @@ fn refusal(code: u16, message: &str) -> Response<WireBody> {
 }
 
 fn answer(code: u16, text: String) -> Response<WireBody> {
-    let chunk = Ok(Frame::data(text.into()));
-    let body = StreamBody::new(Box::pin(futures::stream::iter([chunk])) as Chunks);
-    Response::builder().status(code).body(body).expect("a valid response")
+    Response::builder().status(code).body(whole(text.into())).expect("a valid response")
+}
+
+fn whole(text: bytes::Bytes) -> WireBody {
+    StreamBody::new(Box::pin(futures::stream::iter([Ok(Frame::data(text))])))
 }

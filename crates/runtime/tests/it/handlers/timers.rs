@@ -1,6 +1,4 @@
 //! Timers: interval, sharp, idle, initial delay, and the phase over restarts.
-//!
-//! Where the first tick follows from the time of creation, the server must share our virtual clock.
 
 use std::time::Duration;
 
@@ -47,9 +45,6 @@ async fn from_the_end_of_one_to_the_next() {
 #[tokio::test(start_paused = true)]
 async fn sharp_is_from_tick_to_tick() {
     let mut lab = lab().await;
-    if lab.has_another_clock("ticks count from the creation of the object") {
-        return;
-    }
     let log = lab.log.clone();
     run(&mut lab, ticking(&log, MINUTE).sharp().initial_delay(Duration::from_secs(5))).await;
     gadget(&lab, "g", 1).await;
@@ -60,9 +55,6 @@ async fn sharp_is_from_tick_to_tick() {
 #[tokio::test(start_paused = true)]
 async fn idle_waits_until_nobody_edits() {
     let mut lab = lab().await;
-    if lab.has_another_clock("ticks count from the creation of the object") {
-        return;
-    }
     let log = lab.log.clone();
     run(&mut lab, ticking(&log, MINUTE).idle(Duration::from_secs(100))).await;
     gadget(&lab, "g", 1).await;
@@ -78,9 +70,6 @@ async fn idle_waits_until_nobody_edits() {
 async fn the_phase_outlives_the_process() {
     for (interval, expected) in [(MINUTE, vec![0, 70, 140]), (Duration::from_secs(30), vec![0, 40, 90])] {
         let mut lab = lab().await;
-        if lab.has_another_clock("ticks count from the creation of the object") {
-            return;
-        }
         let log = lab.log.clone();
         let running = run(&mut lab, ticking(&log, interval)).await;
         gadget(&lab, "g", 1).await;
@@ -98,9 +87,6 @@ async fn the_phase_outlives_the_process() {
 #[tokio::test(start_paused = true)]
 async fn missed_ticks_are_made_up_for_by_one() {
     let mut lab = lab().await;
-    if lab.has_another_clock("ticks count from the creation of the object") {
-        return;
-    }
     let log = lab.log.clone();
     let running = run(&mut lab, ticking(&log, MINUTE).sharp()).await;
     gadget(&lab, "g", 1).await;
