@@ -1,5 +1,7 @@
 //! Looking at, taking, renewing and giving back Leases: the I/O of elections.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use homeostat_core::Clock;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -23,9 +25,35 @@ pub(super) struct Holder {
     pub(super) identity: String,
     pub(super) clock: Clock,
     pub(super) terms: Terms,
+    has_told_wait: AtomicBool,
 }
 
 impl Holder {
+    /// A replica of this operator, called so.
+    pub(super) fn new(
+        client: Client,
+        (operator, identity): (String, String),
+        clock: Clock,
+        terms: Terms,
+    ) -> Self {
+        Self { client, operator, identity, clock, terms, has_told_wait: AtomicBool::new(false) }
+    }
+
+    /// Says, once, that and why a lease is held for a while before anything is done.
+    pub(super) fn tell_wait(&self, lease: &str, candidate: &Candidate) {
+        if let Some(wait) = candidate.begins_in(self.clock.instant())
+            && !self.has_told_wait.swap(true, Ordering::Relaxed)
+        {
+            tracing::info!(
+                lease,
+                ?wait,
+                identity = self.identity,
+                "no lease tells who acted before (the first start, or it was deleted): it is held for a term before \
+                 anything is done, because a former right may run that long (Operator::lease_term)"
+            );
+        }
+    }
+
     /// Looks at the lease and takes or renews it if that is its turn. Returns until when it is held.
     pub(super) async fn look(&self, name: &str, candidate: &mut Candidate) -> Result<Option<Instant>, Error> {
         let lease = self.get(name).await?;

@@ -151,6 +151,14 @@ impl Candidate {
         }
     }
 
+    /// How long it takes until we may act, if only time is missing.
+    pub(super) fn begins_in(&self, now: Instant) -> Option<Duration> {
+        match self.standing {
+            Standing::Holder { from, .. } if from > now => Some(from - now),
+            _ => None,
+        }
+    }
+
     /// Would another who finds the lease given back be alone? Not while we ourselves wait for somebody's right to end.
     pub(super) fn may_give_back(&self, now: Instant) -> bool {
         matches!(self.standing, Standing::Holder { from, .. } if from <= now)

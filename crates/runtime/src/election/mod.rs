@@ -64,9 +64,9 @@ pub(crate) async fn hold(
     stop: CancellationToken,
     controllers: TaskTracker,
 ) {
-    let identity = format!("{}-{:08x}", host_name(), ground.entropy.next_u64() >> 32);
     let (operator, terms) = (object_name(ground.name.as_str()), Terms::new(term));
-    let holder = Holder { client: ground.client.clone(), operator, identity, clock: ground.clock, terms };
+    let identity = identity(ground.entropy.next_u64() >> 32);
+    let holder = Holder::new(ground.client.clone(), (operator, identity), ground.clock, terms);
     let ended = async {
         stop.cancelled().await;
         controllers.wait().await;
@@ -96,13 +96,16 @@ pub(crate) async fn hold(
 
 /// The leader's loop. An unanswered renewal leaves the right to end by itself.
 async fn lead(holder: &Holder, ground: &Ground, candidate: &mut Candidate) {
-    let mut was_leader = false;
+    let (mut was_leader, mut trouble) = (false, Trouble::default());
     loop {
-        match holder.look(&holder.operator, candidate).await {
-            Ok(Some(until)) => ground.fence.set(Right::Until(until)),
+        let look = holder.look(&holder.operator, candidate).await;
+        match &look {
+            Ok(Some(until)) => ground.fence.set(Right::Until(*until)),
             Ok(None) => ground.fence.set(Right::None),
-            Err(error) => tracing::warn!(error = %Fault::from(error), "lease not renewed"),
+            Err(_) => {}
         }
+        holder.tell_wait(&holder.operator, candidate);
+        trouble.tell(look.err(), holder.terms);
         let is_leader = ground.fence.is_open();
         if is_leader != was_leader {
             note(ground, &holder.operator, is_leader);
@@ -114,6 +117,7 @@ async fn lead(holder: &Holder, ground: &Ground, candidate: &mut Candidate) {
 
 /// The loop of a replica that shares.
 async fn share(holder: &Holder, ground: &Ground, shards: &mut Shards, constituents: &[Constituent]) {
+    let mut trouble = Trouble::default();
     loop {
         let look = shards.look(holder).await;
         let gained = shards.publish(&ground.fence, ground.clock);
@@ -125,9 +129,7 @@ async fn share(holder: &Holder, ground: &Ground, shards: &mut Shards, constituen
                 (one.relist)();
             }
         }
-        if let Some(error) = look.failed {
-            tracing::warn!(error = %Fault::from(error), "shards not renewed");
-        }
+        trouble.tell(look.failed, holder.terms);
         if !look.leaving.is_empty() {
             drain(constituents, &look.leaving, holder.terms).await;
             for &shard in &look.leaving {
@@ -168,7 +170,29 @@ fn jittered(holder: &Holder, ground: &Ground) -> Duration {
     holder.terms.look_every.mul_f64(0.8 + 0.4 * ground.entropy.unit())
 }
 
-fn host_name() -> String {
-    // In a Pod this is its name.
-    std::env::var("HOSTNAME").map_or_else(|_| "replica".to_owned(), |name| object_name(&name))
+/// What a replica is called: host, process and a number by chance, which alone makes it one of a kind.
+fn identity(chance: u64) -> String {
+    // In a Pod the host is named after it.
+    let host = std::env::var("HOSTNAME").or_else(|_| std::fs::read_to_string("/proc/sys/kernel/hostname"));
+    let host = host.map(|name| object_name(name.trim())).unwrap_or_default();
+    let host = if host.is_empty() { "replica" } else { &host };
+    format!("{host}_{}_{chance:08x}", std::process::id())
+}
+
+/// Looks that fail in a row are told once, when they begin, and once when they are over.
+#[derive(Default)]
+struct Trouble(bool);
+
+impl Trouble {
+    fn tell(&mut self, failed: Option<Error>, terms: Terms) {
+        let was_failing = std::mem::replace(&mut self.0, failed.is_some());
+        match failed.map(Fault::from) {
+            Some(error) if was_failing => tracing::debug!(%error, "leases not renewed"),
+            Some(error) => {
+                tracing::warn!(%error, retry = ?terms.look_every, "leases not renewed; trying again until they are");
+            }
+            None if was_failing => tracing::info!("leases are renewed again"),
+            None => {}
+        }
+    }
 }

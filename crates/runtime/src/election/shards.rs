@@ -15,10 +15,16 @@ use super::holder::Holder;
 use super::lease::Candidate;
 use crate::error::Error;
 use crate::fence::{Fence, Right, stable_hash};
+use crate::manifests::object_name;
+
+/// The part of an identity that chance gave it: host and process are for people, and would make runs of a test differ.
+fn chance_of(identity: &str) -> &str {
+    identity.rsplit('_').next().unwrap_or(identity)
+}
 
 /// The replica that should hold a shard.
 pub(super) fn owner(members: &BTreeSet<String>, shard: u32) -> Option<&String> {
-    members.iter().max_by_key(|member| stable_hash(&format!("{shard}/{member}")))
+    members.iter().max_by_key(|member| stable_hash(&format!("{shard}/{}", chance_of(member))))
 }
 
 /// Terms without a sign of life after which the lease of a replica is removed: long enough that a machine that slept
@@ -92,10 +98,12 @@ impl Shards {
     async fn bid(&mut self, holder: &Holder, shard: u32, leases: &Leases) -> Result<Option<Instant>, Error> {
         let name = shard_name(holder, shard);
         let candidate = self.candidates.entry(name.clone()).or_default();
-        match leases.get(&name) {
+        let held = match leases.get(&name) {
             Some(lease) => holder.act(&name, Some(lease.clone()), candidate).await,
             None => holder.look(&name, candidate).await,
-        }
+        };
+        holder.tell_wait(&name, candidate);
+        held
     }
 
     /// Tells the fence what is held; returns the shards it opens that were closed until now.
@@ -151,7 +159,7 @@ pub(super) fn shard_name(holder: &Holder, shard: u32) -> String {
 }
 
 fn member_name(holder: &Holder) -> String {
-    format!("{}-member-{}", holder.operator, holder.identity)
+    format!("{}-member-{}", holder.operator, object_name(&holder.identity))
 }
 
 #[cfg(test)]

@@ -208,6 +208,53 @@ async fn a_newcomer_that_finds_no_lease_waits_until_an_old_right_has_run_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_first_start_waits_for_is_told_once() {
+    for shards in [None, Some(4)] {
+        let mut lab = Lab::new().await;
+        lab.widget("w").await;
+        let first = replica(&mut lab, shards, true);
+        lab.pass(10).await;
+        let words = "no lease tells who acted before";
+        assert_eq!((lab.times_logged(words), runs(&first)), (1, 0), "{shards:?}");
+        assert!(lab.has_logged("wait=15s"));
+        lab.pass(30).await;
+        assert!(runs(&first) > 0);
+        first.stop.cancel();
+        lab.pass(2).await;
+        let second = replica(&mut lab, shards, true);
+        lab.pass(10).await;
+        assert!(runs(&second) > 0, "a lease given back is waited for by nobody");
+        assert_eq!(lab.times_logged(words), 1, "{shards:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn holders_are_named_by_host_and_process() {
+    let mut lab = Lab::new().await;
+    let _one = replica(&mut lab, Some(2), true);
+    lab.pass(20).await;
+    for (lease, holder) in holders(&lab).await {
+        let [host, process, chance] = holder.split('_').collect::<Vec<_>>()[..] else { panic!("{holder}") };
+        assert!(!host.is_empty() && chance.len() == 8, "{holder}");
+        assert_eq!(process, std::process::id().to_string());
+        assert!(!lease.contains('_'), "{lease}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_that_cannot_be_renewed_are_told_once_and_when_it_is_over() {
+    let mut lab = Lab::new().await;
+    let _leader = replica(&mut lab, None, true);
+    lab.pass(20).await;
+    lab.faults.set(|request| request.uri().path().contains("/leases").then_some(Breakage::Unreachable));
+    lab.pass(60).await;
+    lab.faults.clear();
+    lab.pass(5).await;
+    assert_eq!(lab.times_logged("leases not renewed"), 1);
+    assert_eq!(lab.times_logged("leases are renewed again"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_renewal_that_hangs_ends_before_the_term() {
     let mut lab = Lab::new().await;
     for number in 0..8 {
