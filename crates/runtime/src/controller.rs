@@ -10,7 +10,6 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, Stream};
 use homeostat_core::journal::{Cause, Source};
-use homeostat_core::selector::LabelSelector;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -27,8 +26,8 @@ use crate::inbox::Inbox;
 use crate::kind::{Kind, Metadata, Target, is_custom};
 use crate::predicate::Predicate;
 use crate::queue::{Backoff, Config, Urgency};
-use crate::relations::{Relation, Wire, indexes, main, owns, reads, references, selects, watches};
-use crate::rule::{READ, Rule, WRITE};
+use crate::relations::{Relation, Selector, Wire, indexes, main, owns, reads, references, selects, watches};
+use crate::rule::{PATCH, READ, Rule, WRITE, WRITE_ONLY};
 use crate::watch::Scope;
 use crate::worker::Pump;
 use crate::world::Vital;
@@ -151,16 +150,29 @@ impl<K: Kind> Controller<K> {
     }
 
     /// Objects of kind `T` that our label selector matches, owned or not: in our namespace, if both kinds live in one.
-    pub fn selects<T: Kind>(
+    /// The selector is k8s-openapi's or `homeostat_core`'s: `.selects::<Pod, _>(|set| Some(set.spec.selector.clone()))`.
+    pub fn selects<T: Kind, S: Selector>(
         self,
-        selector: impl Fn(&K) -> Option<LabelSelector> + Clone + Send + Sync + 'static,
+        selector: impl Fn(&K) -> Option<S> + Clone + Send + Sync + 'static,
     ) -> Self {
+        let selector = move |object: &K| selector(object).map(Selector::into_selector);
         self.relate(selects::selects::<K, T>(selector), Rule::on::<T>("", READ))
     }
 
     /// Objects of kind `T` that the reconciler reads but that trigger nothing.
     pub fn reads<T: Kind>(self) -> Self {
         self.relate(reads::<K, T>(), Rule::on::<T>("", READ))
+    }
+
+    /// Objects of kind `T` that the reconciler writes but neither owns nor reads: only rights, no watch.
+    pub fn writes<T: Kind>(self) -> Self {
+        self.allow(Rule::on::<T>("", WRITE_ONLY))
+    }
+
+    /// The status of objects of kind `T` that the reconciler writes
+    /// ([`Context::patch_status`]); that of the main kind needs no word.
+    pub fn writes_status<T: Kind>(self) -> Self {
+        self.allow(Rule::on::<T>("/status", PATCH))
     }
 
     /// An index of the objects of kind `T` by the values found in each, read with
@@ -258,6 +270,11 @@ impl<K: Kind> Controller<K> {
         Fut: Future<Output = Result<Action>> + Send + 'static,
     {
         Control(Box::new(Complete { controller: self, reconcile: handler(reconcile) }))
+    }
+
+    fn allow(mut self, rule: Rule) -> Self {
+        self.rules.push(rule);
+        self
     }
 
     pub(crate) fn relate(mut self, relation: Relation<K>, rule: Rule) -> Self {

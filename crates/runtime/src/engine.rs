@@ -81,8 +81,16 @@ impl<K: Kind> Engine<K> {
         let result = AssertUnwindSafe(step).catch_unwind().await;
         match result.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic)))) {
             Ok(action) => Verdict::Settled(action),
-            Err(fault) => Verdict::Failed(fault),
+            Err(fault) => self.failed(work, fault),
         }
+    }
+
+    /// The event follows the status, which says the same where there is room for it.
+    fn failed(&self, work: &Work, fault: Fault) -> Verdict {
+        if let Some(object) = self.cache.get(&work.key) {
+            self.tell(&object, work.failures, &fault);
+        }
+        Verdict::Failed(fault)
     }
 
     /// An object that does not decode is nobody's to reconcile until it changes; its status says so.

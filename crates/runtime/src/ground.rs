@@ -1,5 +1,5 @@
 //! What all controllers of an operator stand on: one client, the shared caches, the journal, time and chance, the
-//! user's state, the event recorder and the right to write.
+//! user's state, the event recorder, the right to write and what was declared to be written.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -10,6 +10,7 @@ use homeostat_core::{Clock, Entropy};
 use kube::Client;
 
 use crate::caches::Caches;
+use crate::declared::Declared;
 use crate::events::Recorder;
 use crate::fence::Fence;
 use crate::journal::Journal;
@@ -28,6 +29,7 @@ pub(crate) struct Ground {
     pub(crate) states: States,
     pub(crate) recorder: Recorder,
     pub(crate) fence: Fence,
+    pub(crate) declared: Declared,
 }
 
 /// The user's shared values, one per type.

@@ -21,6 +21,8 @@ pub(crate) struct Rule {
 pub(crate) const READ: &[&str] = &["get", "list", "watch"];
 /// Making, changing and removing children.
 pub(crate) const WRITE: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
+/// The same without following them; applying one for the first time asks whose it is.
+pub(crate) const WRITE_ONLY: &[&str] = &["get", "create", "patch", "delete"];
 /// Following the main kind and minding its finalizers.
 pub(crate) const MAIN: &[&str] = &["get", "list", "watch", "patch"];
 /// Writing a subresource.
@@ -60,6 +62,17 @@ impl Rule {
     {
         Self::on::<K>("", WRITE)
     }
+}
+
+/// The kinds that are reconciled, in words: those whose finalizers are minded.
+pub(crate) fn reconciled(rules: &[Rule]) -> String {
+    let kind = |rule: &Rule| {
+        let resource = rule.resource.strip_suffix("/finalizers")?;
+        Some(format!("{resource}.{}", rule.group).trim_end_matches('.').to_owned())
+    };
+    let kinds: BTreeSet<String> = rules.iter().filter_map(kind).collect();
+    let kinds: Vec<String> = kinds.into_iter().collect();
+    if kinds.is_empty() { "nothing".to_owned() } else { kinds.join(", ") }
 }
 
 /// Joins rules on the same resource, in order of group and resource.

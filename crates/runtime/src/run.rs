@@ -19,6 +19,7 @@ use crate::admin::{self, Board};
 use crate::cache::Freshness;
 use crate::caches::{Caches, Supply};
 use crate::controller::Assembled;
+use crate::declared::Declared;
 use crate::definitions;
 use crate::election;
 use crate::error::Error;
@@ -52,6 +53,7 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
         states: operator.states,
         recorder,
         fence: Fence::new(operator.election.initial_right()),
+        declared: Declared::new(&rules),
     });
     let listener = match operator.admin {
         Some(admin) => Some(admin.listen().await?),

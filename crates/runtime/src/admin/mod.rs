@@ -163,13 +163,20 @@ impl Board {
             };
             is_ready &= problem.is_none();
             let mark = if problem.is_none() { "[+]" } else { "[-]" };
-            lines.push(format!("{mark} {} {}\n", cache.resource(), problem.as_deref().unwrap_or("ok")));
+            let resource = why::shown(&cache.resource());
+            lines.push(format!("{mark} {resource} {}\n", problem.as_deref().unwrap_or("ok")));
             let quarantined = cache.quarantined().into_iter();
-            lines.extend(quarantined.map(|(key, error)| format!("[!] {key} does not decode: {error}\n")));
+            lines.extend(
+                quarantined.map(|(key, error)| {
+                    format!("[!] {} does not decode: {error}\n", why::shown(key.as_str()))
+                }),
+            );
         }
         lines.extend(self.worlds.iter().map(|world| world.vitals().line()));
         let missing = self.missing_rights.lock().unwrap_or_else(PoisonError::into_inner);
         lines.extend(missing.iter().map(|lacking| format!("[!] this operator {lacking}\n")));
+        let undeclared = self.probes.iter().flat_map(|probes| probes.ground.declared.undeclared());
+        lines.extend(undeclared.map(|words| format!("[!] {words}\n")));
         Page::text(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, lines.concat())
     }
 
@@ -321,7 +328,7 @@ mod tests {
         cache.set_state(WatchState::Failing { error: "cannot watch configmaps: forbidden".into(), retry });
         let page = board.answer("/readyz", false);
         assert_eq!(page.code, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(page.text, "[-] /configmaps cannot watch configmaps: forbidden\n");
+        assert_eq!(page.text, "[-] configmaps cannot watch configmaps: forbidden\n");
     }
 
     #[test]
@@ -344,6 +351,7 @@ mod tests {
             "workqueue_adds_total{name=\"maps\",controller=\"maps\"} 1",
             "homeostat_cache_objects{resource=\"/configmaps\"} 0",
             "controller_runtime_active_workers{controller=\"maps\"} 0",
+            "controller_runtime_reconcile_time_seconds_bucket{le=\"0.001\",controller=\"maps\"} 0",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }

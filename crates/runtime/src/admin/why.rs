@@ -1,6 +1,7 @@
 //! Why an object was reconciled and what came of it: its records in the journal, as text for people or as JSON.
 
-use homeostat_core::journal::{Cause, Entry, FaultClass, HandlerOutcome, Next, Record, WriteOutcome};
+use homeostat_core::Key;
+use homeostat_core::journal::{Cause, Change, Entry, FaultClass, HandlerOutcome, Next, Record, WriteOutcome};
 use http::StatusCode;
 
 use super::Page;
@@ -16,18 +17,20 @@ pub(super) fn page(journal: &Journal, kind: &str, namespace: &str, name: &str, w
     };
     let records: Vec<Record> = journal.records().into_iter().filter(is_meant).collect();
     if records.is_empty() {
-        let text = format!(
-            "nothing is known of {kind} {namespace}/{name}; it may be long ago or another operator's\n"
-        );
+        let place = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        let text =
+            format!("nothing is known of {kind} {place}{name}; it may be long ago or another operator's\n");
         return Page::text(StatusCode::NOT_FOUND, text);
     }
     if wants_json {
         let text = serde_json::to_string(&records).unwrap_or_default();
         return Page { code: StatusCode::OK, content_type: "application/json", text };
     }
-    let lines = records
-        .iter()
-        .map(|record| format!("{} {:<12} {}\n", record.at, record.source.as_str(), line(&record.entry)));
+    let width = records.iter().map(|record| record.source.as_str().len()).max().unwrap_or_default();
+    // Milliseconds, also when they are zero: a column is a column.
+    let lines = records.iter().map(|record| {
+        format!("{:.3} {:<width$} {}\n", record.at, record.source.as_str(), line(&record.entry))
+    });
     Page::text(StatusCode::OK, lines.collect::<String>())
 }
 
@@ -37,6 +40,12 @@ fn is_same_kind(resource: &str, asked: &str) -> bool {
     resource == asked || resource == format!("{asked}s") || resource == format!("{asked}es") || {
         asked.strip_suffix('y').is_some_and(|stem| resource == format!("{stem}ies"))
     }
+}
+
+/// A key or a resource as people write it: without the group or the namespace that it does not have.
+pub(super) fn shown(text: &str) -> String {
+    let segments: Vec<&str> = text.split('/').filter(|segment| !segment.is_empty()).collect();
+    segments.join("/")
 }
 
 /// One entry in words.
@@ -52,8 +61,8 @@ fn line(entry: &Entry) -> String {
             format!("started      after {waited:.1?}, failures {failures}, because {}", causes.join("; "))
         }
         Entry::Read { read, revision, .. } => match revision {
-            Some(revision) => format!("read         {read} at {revision}"),
-            None => format!("read         {read}: there is none"),
+            Some(revision) => format!("read         {} at {revision}", shown(read.as_str())),
+            None => format!("read         {}: there is none", shown(read.as_str())),
         },
         Entry::Wrote { verb, target, outcome, .. } => {
             let outcome = match outcome {
@@ -63,9 +72,12 @@ fn line(entry: &Entry) -> String {
                 WriteOutcome::Fenced => "not sent: the lease is lost".to_owned(),
                 WriteOutcome::Failed { error } => format!("failed: {error}"),
             };
+            let target = shown(target.as_str());
             format!("wrote        {} {target}: {outcome}", format!("{verb:?}").to_lowercase())
         }
-        Entry::Drifted { target, diff, .. } => format!("drifted      {target} at {}", diff.join(" ")),
+        Entry::Drifted { target, diff, .. } => {
+            format!("drifted      {} at {}", target.trim_start_matches('/'), diff.join(" "))
+        }
         Entry::Handled { handler, outcome, took, .. } => {
             let outcome = match outcome {
                 HandlerOutcome::Done => "done".to_owned(),
@@ -90,7 +102,7 @@ fn line(entry: &Entry) -> String {
             };
             format!("settled      after {took:.1?}, {next}")
         }
-        Entry::Watched { resource, .. } => format!("watched      {resource}"),
+        Entry::Watched { resource, .. } => format!("watched      {}", shown(resource)),
         Entry::Surveyed { world, things, owned, suspects, leaks, deleted, withheld } => {
             let withheld = withheld.as_ref().map(|why| format!(", none deleted: {why}")).unwrap_or_default();
             format!(
@@ -102,6 +114,10 @@ fn line(entry: &Entry) -> String {
     }
 }
 
+fn relative(whose: &str, other: &Key, change: Change) -> String {
+    format!("{whose} {} was {}", shown(other.as_str()), format!("{change:?}").to_lowercase())
+}
+
 fn cause_words(cause: &Cause) -> String {
     match cause {
         Cause::Listed => "it was there at start".to_owned(),
@@ -109,16 +125,40 @@ fn cause_words(cause: &Cause) -> String {
         Cause::Edited => "it was edited".to_owned(),
         Cause::Changed => "it changed".to_owned(),
         Cause::Deleted => "it was deleted".to_owned(),
-        Cause::Owned { child, change } => format!("its {child} was {}", format!("{change:?}").to_lowercase()),
-        Cause::Related { other, change } => {
-            format!("the related {other} was {}", format!("{change:?}").to_lowercase())
-        }
-        Cause::Referenced { other, change } => {
-            format!("the referenced {other} was {}", format!("{change:?}").to_lowercase())
-        }
+        Cause::Owned { child, change } => relative("its", child, *change),
+        Cause::Related { other, change } => relative("the related", other, *change),
+        Cause::Referenced { other, change } => relative("the referenced", other, *change),
         Cause::Outside { source } => format!("{source} asked"),
         Cause::Requeued => "it asked to be called again".to_owned(),
         Cause::Retried => "its backoff is over".to_owned(),
         Cause::Resync => "its periodic pass is due".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_core::{Clock, Revision};
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn columns_stand_under_each_other_and_no_segment_is_empty() {
+        let clock = Clock::virtual_from(Timestamp::from_second(1_800_000_000).expect("a time"));
+        let journal = Journal::new(clock);
+        let object = Key::new("", "nodes", "", "n");
+        let child = Key::new("", "pods", "a", "p");
+        let cause = Cause::Owned { child: child.clone(), change: Change::Added };
+        journal.record(&"node".into(), Entry::Queued { object: object.clone(), cause });
+        let read = Entry::Read { object, read: child, revision: Some(Revision::new(7)) };
+        journal.record(&"a-longer-name-of-a-controller".into(), read);
+        let text = page(&journal, "Node", "-", "n", false).text;
+        assert_eq!(
+            text,
+            "2027-01-15T08:00:00.000Z node                          queued       its pods/a/p was added\n\
+             2027-01-15T08:00:00.000Z a-longer-name-of-a-controller read         pods/a/p at 7\n"
+        );
+        assert!(page(&journal, "Node", "-", "x", false).text.starts_with("nothing is known of Node x;"));
+        assert_eq!(shown("/nodes//n"), "nodes/n");
     }
 }

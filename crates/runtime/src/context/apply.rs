@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use super::Context;
 use super::standing::Standing;
 use crate::contrast::{differences, without_nulls};
+use crate::declared::Deed;
 use crate::error::Error;
 use crate::kind::{Kind, Metadata, is_namespaced, key, revision_of};
 use crate::talk::{Attempt, call};
@@ -178,6 +179,7 @@ impl<K: Kind> Context<K> {
             }
             Standing::Ours { uid: None } | Standing::Free => Cow::Borrowed(&prepared.body),
         };
+        self.0.engine.ground.declared.expect::<T>(Deed::Apply);
         let namespace = Some(prepared.key.namespace()).filter(|namespace| !namespace.is_empty());
         let path = Path::new(T::url_path(&(), namespace));
         let params = PatchParams::apply(self.0.engine.ground.name.as_str()).force();

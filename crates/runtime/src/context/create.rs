@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::Context;
 use crate::contrast::without_nulls;
+use crate::declared::Deed;
 use crate::error::Error;
 use crate::kind::{Kind, is_namespaced, key, key_of, revision_of};
 use crate::talk::{Attempt, call};
@@ -35,6 +36,7 @@ impl<K: Kind> Context<K> {
         let name = meta.name.as_deref().or(meta.generate_name.as_deref()).unwrap_or_default();
         let target = key::<B>(meta.namespace.as_deref().unwrap_or_default(), name);
         self.admitted(&target)?;
+        self.0.engine.ground.declared.expect::<B>(Deed::Create);
         let body = body_of(&desired, &target)?;
         let params = PostParams {
             field_manager: Some(self.0.engine.ground.name.to_string()),
@@ -75,6 +77,8 @@ impl<K: Kind> Context<K> {
     ) -> Result<Arc<T>, Error> {
         let target = key_of(object);
         self.admitted(&target)?;
+        let deed = if subresource.is_some() { Deed::PatchStatus } else { Deed::Patch };
+        self.0.engine.ground.declared.expect::<T>(deed);
         let url = Path::new(T::url_path(&(), object.meta().namespace.as_deref()));
         let manager = self.0.engine.ground.name.to_string();
         let params = PatchParams { field_manager: Some(manager), ..PatchParams::default() };

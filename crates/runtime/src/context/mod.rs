@@ -20,6 +20,7 @@ mod prune;
 mod read;
 mod standing;
 mod status;
+mod tell;
 
 pub(crate) use apply::Memo;
 pub(crate) use condemn::condemn;

@@ -9,6 +9,7 @@ use kube::core::Request as Path;
 use serde_json::Value;
 
 use super::Context;
+use crate::declared::Deed;
 use crate::error::Error;
 use crate::kind::{Kind, key_of};
 use crate::talk::{Attempt, call};
@@ -33,6 +34,7 @@ impl<K: Kind> Context<K> {
         }
         let key = key_of(object);
         self.admitted(&key)?;
+        self.0.engine.ground.declared.expect::<T>(Deed::Delete);
         let precondition = Preconditions { uid: object.meta().uid.clone(), resource_version: None };
         let params = DeleteParams::background().preconditions(precondition);
         let request =

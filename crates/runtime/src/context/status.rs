@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::condition::{condition, merge};
-use super::{Context, apply};
+use super::{Context, apply, tell};
 use crate::contrast::{merge_patch, without_nulls};
 use crate::error::Error;
 use crate::fault::Fault;
@@ -24,9 +24,6 @@ use crate::talk::{Attempt, call};
 
 /// The condition the runtime itself keeps.
 pub(super) const RECONCILED: &str = "Reconciled";
-
-/// From this failure in a row on, the status of a kind of our own says that and why it fails: a blip is not told.
-const FAILURES_TOLD: u32 = 3;
 
 /// The status as it shall be.
 #[derive(Default)]
@@ -147,17 +144,10 @@ impl<K: Kind> Context<K> {
         merge_patch(&old, &new)
     }
 
-    /// The reason under which the status tells of a fault, if it does.
+    /// The reason under which the status tells of a fault, if it does: of Kubernetes' own kinds only the terminal ones.
     fn word(&self, fault: &Fault) -> Option<&'static str> {
-        let lasts = self.0.failures + 1 >= FAILURES_TOLD;
-        match fault {
-            fault if fault.is_terminal() => Some("TerminalError"),
-            _ if !self.0.engine.is_custom => None,
-            fault if fault.is_panic() => Some("Panicked"),
-            fault if fault.is_conflict_of_owners() => Some("Conflict"),
-            _ if lasts => Some("Failing"),
-            _ => None,
-        }
+        let is_ours_to_say = fault.is_terminal() || self.0.engine.is_custom;
+        tell::name(fault, self.0.failures).filter(|_| is_ours_to_say).map(|name| name.condition)
     }
 
     async fn send_status(&self, patch: &Value) -> Result<K, Error> {

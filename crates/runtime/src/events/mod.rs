@@ -24,6 +24,9 @@ use crate::talk::{Attempt, call};
 /// Events waiting to be sent. A burst beyond this is a loop, and its events say nothing new.
 const WAITING_MAX: usize = 1024;
 
+/// Bytes of a message: what the newer Events API accepts. The rest is in the log.
+const MESSAGE_BYTES_MAX: usize = 1024;
+
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Severity {
@@ -142,12 +145,33 @@ fn event(note: &Note, name: &str, namespace: &str, component: &str, now: Time) -
         involved_object: note.about.clone(),
         type_: Some(note.severity.as_str().to_owned()),
         reason: Some(note.reason.clone()),
-        message: Some(note.message.clone()),
+        message: Some(shortened(&note.message)),
         source: Some(EventSource { component: Some(component.to_owned()), host: None }),
         reporting_component: Some(component.to_owned()),
         count: Some(1),
         first_timestamp: Some(now.clone()),
         last_timestamp: Some(now),
         ..Event::default()
+    }
+}
+
+fn shortened(message: &str) -> String {
+    const ELLIPSIS: &str = "…";
+    if message.len() <= MESSAGE_BYTES_MAX {
+        return message.to_owned();
+    }
+    let end = message.floor_char_boundary(MESSAGE_BYTES_MAX - ELLIPSIS.len());
+    format!("{}{ELLIPSIS}", &message[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_message_is_cut_between_letters() {
+        assert_eq!(shortened("brief"), "brief");
+        let long = shortened(&"ü".repeat(MESSAGE_BYTES_MAX));
+        assert!(long.len() <= MESSAGE_BYTES_MAX && long.ends_with("ü…"), "{long}");
     }
 }

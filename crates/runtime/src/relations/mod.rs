@@ -16,6 +16,8 @@ pub(crate) mod references;
 pub(crate) mod selects;
 pub(crate) mod watches;
 
+pub use selects::Selector;
+
 use crate::cache::{Cache, Delta, Freshness};
 use crate::caches::Caches;
 use crate::context::Memo;

@@ -8,11 +8,30 @@ use std::collections::BTreeSet;
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 use homeostat_core::selector::LabelSelector;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, ObjectMeta};
+use serde_json::json;
 
 use super::{Relation, urgency};
 use crate::cache::{Cache, Index};
 use crate::kind::{Kind, is_namespaced};
+
+/// A label selector in one of the types it is written in.
+pub trait Selector {
+    /// The same, ready to match. One that is not valid matches nothing.
+    fn into_selector(self) -> LabelSelector;
+}
+
+impl Selector for LabelSelector {
+    fn into_selector(self) -> LabelSelector {
+        self
+    }
+}
+
+impl Selector for meta::LabelSelector {
+    fn into_selector(self) -> LabelSelector {
+        LabelSelector::from_json(&json!(self)).unwrap_or_else(|_| LabelSelector::nothing())
+    }
+}
 
 /// A namespace, and a label that must be there; none for a selector that demands no single label.
 type Anchor = (String, Option<(String, String)>);
@@ -72,4 +91,24 @@ fn selectors_of<K: Kind, T: Kind>(
         selector(&ours).filter(|selector| selector.matches(lookup))
     };
     candidates.filter(|key| is_match(key).is_some()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_types_of_selectors_mean_the_same() {
+        let written: meta::LabelSelector =
+            serde_json::from_value(json!({"matchLabels": {"app": "web"}, "matchExpressions": [
+                {"key": "tier", "operator": "In", "values": ["a", "b"]}]}))
+            .expect("a selector");
+        let parsed = LabelSelector::parse("app=web,tier in (a,b)").expect("a selector");
+        assert_eq!(written.into_selector(), parsed.clone().into_selector());
+        let odd: meta::LabelSelector =
+            serde_json::from_value(json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}))
+                .expect("a selector");
+        assert_eq!(odd.into_selector(), LabelSelector::nothing(), "what is not valid matches nothing");
+        assert_eq!(meta::LabelSelector::default().into_selector(), LabelSelector::everything());
+    }
 }

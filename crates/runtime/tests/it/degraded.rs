@@ -60,6 +60,8 @@ async fn a_poison_object_is_left_out_and_heals() {
         (&json!("Reconciled"), &json!("False"), &json!("Undecodable"))
     );
     assert!(condition["message"].as_str().unwrap().contains("expected i64"), "{condition}");
+    let [(_, reason, message, _)] = &crate::told::events(&lab, "bad").await[..] else { panic!("one event") };
+    assert!(reason == "Undecodable" && message.contains("expected i64"), "{reason} {message}");
     lab.patch::<Widget>("good", json!({"spec": {"size": 2}})).await;
     assert_eq!(lab.log.take(), ["good"], "the watch goes on");
     lab.patch::<Widget>("bad", json!({"spec": {"size": 1}})).await;
@@ -249,6 +251,8 @@ async fn a_forbidden_watch_degrades_what_needs_it_only() {
     lab.pass(10).await;
     let suffering = lab.api::<Widget>().get("w").await.unwrap();
     assert_eq!(conditions(suffering), [["Reconciled", "False", "Failing"]], "a failure that lasts is told");
+    let [(_, reason, message, _)] = &crate::told::events(&lab, "w").await[..] else { panic!("one event") };
+    assert!(reason == "ReconcileFailed" && message.contains("not complete"), "{reason} {message}");
     let fresh = "homeostat_watch_fresh{resource=\"/secrets\"}";
     assert_eq!(running.metric(fresh).await, 0);
     assert!(running.metric("controller_runtime_reconcile_errors_total{controller=\"widget\"}").await >= 3);

@@ -22,6 +22,7 @@ mod remote;
 mod shutdown;
 mod silence;
 mod times;
+mod told;
 mod triggers;
 mod wire;
 mod world;

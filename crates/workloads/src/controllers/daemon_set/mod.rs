@@ -29,8 +29,8 @@ pub(super) fn control() -> Control {
         .named("daemonset-controller")
         .owns::<Pod>()
         .owns::<ControllerRevision>()
-        .selects::<Pod>(|set: &DaemonSet| Some(selector(&set.spec.as_ref()?.selector)))
-        .selects::<Node>(|set: &DaemonSet| Some(node_selector(set.spec.as_ref()?)))
+        .selects::<Pod, _>(|set: &DaemonSet| Some(selector(&set.spec.as_ref()?.selector)))
+        .selects::<Node, _>(|set: &DaemonSet| Some(node_selector(set.spec.as_ref()?)))
         .reconcile(reconcile)
 }
 

@@ -30,7 +30,9 @@ pub(super) fn control() -> Control {
     Controller::<Deployment>::new()
         .named("deployment-controller")
         .owns::<ReplicaSet>()
-        .selects::<ReplicaSet>(|deployment: &Deployment| Some(selector(&deployment.spec.as_ref()?.selector)))
+        .selects::<ReplicaSet, _>(|deployment: &Deployment| {
+            Some(selector(&deployment.spec.as_ref()?.selector))
+        })
         .index::<ReplicaSet, OrphanIn, _>(orphan)
         .reads::<Pod>()
         .reconcile(reconcile)

@@ -26,7 +26,7 @@ pub(super) fn control() -> Control {
     Controller::<Service>::new()
         .named("endpoint-slice-controller")
         .owns::<EndpointSlice>()
-        .selects::<Pod>(pod_selector)
+        .selects::<Pod, _>(pod_selector)
         .index::<Pod, PodsIn, _>(|pod: &Pod| Some(PodsIn::of(&pod.metadata)))
         .reconcile(reconcile)
 }

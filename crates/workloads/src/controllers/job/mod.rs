@@ -41,7 +41,7 @@ fn control() -> Control {
     Controller::<Job>::new()
         .named("job-controller")
         .owns::<Pod>()
-        .selects::<Pod>(|job: &Job| Some(selector(job.spec.as_ref()?.selector.as_ref()?)))
+        .selects::<Pod, _>(|job: &Job| Some(selector(job.spec.as_ref()?.selector.as_ref()?)))
         .reconcile(reconcile)
 }
 

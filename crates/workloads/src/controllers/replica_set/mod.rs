@@ -22,7 +22,7 @@ pub(super) fn control() -> Control {
     Controller::<ReplicaSet>::new()
         .named("replicaset-controller")
         .owns::<Pod>()
-        .selects::<Pod>(|set: &ReplicaSet| Some(selector(&set.spec.as_ref()?.selector)))
+        .selects::<Pod, _>(|set: &ReplicaSet| Some(selector(&set.spec.as_ref()?.selector)))
         .index::<Pod, OrphanIn, _>(orphan)
         .reconcile(reconcile)
 }

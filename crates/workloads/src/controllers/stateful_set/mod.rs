@@ -34,9 +34,10 @@ pub(super) fn control() -> Control {
         .named("statefulset-controller")
         .owns::<Pod>()
         .owns::<ControllerRevision>()
-        .selects::<Pod>(|set: &StatefulSet| Some(selector(&set.spec.as_ref()?.selector)))
+        .selects::<Pod, _>(|set: &StatefulSet| Some(selector(&set.spec.as_ref()?.selector)))
         .index::<ControllerRevision, OrphanIn, _>(orphan)
         .reads::<PersistentVolumeClaim>()
+        .writes::<PersistentVolumeClaim>()
         .reconcile(reconcile)
 }
 

@@ -1,0 +1,150 @@
+//! What people are told besides the status: the events of failing objects, and the kinds that are written without
+//! having been declared.
+
+use homeostat_runtime::{Action, Context, Controller, Result, Severity, terminal};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
+use kube::api::ListParams;
+use serde_json::json;
+
+use crate::handlers::{Gadget, gadget};
+use crate::lab::{Lab, Widget, conditions, config};
+use crate::wire::Breakage;
+
+/// Type, reason, message and count of each event about the object of this name.
+pub(crate) async fn events(lab: &Lab, name: &str) -> Vec<(String, String, String, i32)> {
+    let about = ListParams::default().fields(&format!("involvedObject.name={name}"));
+    let all = lab.api::<Event>().list(&about).await.expect("events are listed");
+    let told = all.items.into_iter().map(|event| {
+        assert!(event.involved_object.uid.is_some(), "kubectl describe finds it by uid");
+        let text = |field: Option<String>| field.unwrap_or_default();
+        (text(event.type_), text(event.reason), text(event.message), event.count.unwrap_or(0))
+    });
+    told.collect()
+}
+
+fn warning(reason: &str, message: &str, count: i32) -> Vec<(String, String, String, i32)> {
+    vec![("Warning".to_owned(), reason.to_owned(), message.to_owned(), count)]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_object_carries_an_event_when_its_condition_says_so() {
+    let mut lab = Lab::new().await;
+    lab.run_with(|widget, _| async move {
+        match widget.metadata.name.as_deref() {
+            Some("final") => Err(terminal("size is negative")),
+            Some("panicking") => panic!("thirteen"),
+            Some("odd") => Err("the database is odd".into()),
+            _ => Ok(Action::await_change()),
+        }
+    })
+    .await;
+    for name in ["final", "panicking", "odd", "good"] {
+        lab.widget(name).await;
+    }
+    assert_eq!(events(&lab, "final").await, warning("ReconcileFailed", "size is negative", 1));
+    let panicked = "the reconciler panicked: thirteen";
+    assert_eq!(events(&lab, "panicking").await, warning("ReconcilePanicked", panicked, 1));
+    lab.pass(2).await;
+    assert_eq!(events(&lab, "odd").await, [], "a blip is not told");
+    lab.pass(2).await;
+    assert_eq!(events(&lab, "odd").await, warning("ReconcileFailed", "the database is odd", 1));
+    lab.pass(60).await;
+    let [(_, _, _, count)] = &events(&lab, "odd").await[..] else { panic!("repeats are one event") };
+    assert!((3..=5).contains(count), "{count} of them are counted");
+    assert_eq!(events(&lab, "good").await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_without_conditions_carry_the_event_too() {
+    let mut lab = crate::handlers::lab().await;
+    let gadgets = Controller::<Gadget>::new().reconcile(|_, _| async { Err(terminal("a gadget")) });
+    let maps = Controller::<ConfigMap>::new().labels("test=yes").reconcile(|_, _| async { Err("a map")? });
+    lab.run(|operator| operator.control(gadgets).control(maps));
+    gadget(&lab, "g", 1).await;
+    let mut map = config("map", &[]);
+    map.metadata.labels = Some([("test".to_owned(), "yes".to_owned())].into());
+    lab.create(&map).await;
+    lab.pass(5).await;
+    assert_eq!(events(&lab, "g").await, warning("ReconcileFailed", "a gadget", 1));
+    assert_eq!(events(&lab, "map").await, warning("ReconcileFailed", "a map", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_of_the_server_is_no_event_of_the_objects() {
+    let mut lab = Lab::new().await;
+    let running = lab
+        .run_with(|widget, cx| async move {
+            cx.apply(config("child", &[&widget])).await?;
+            Ok(Action::await_change())
+        })
+        .await;
+    lab.faults.set(|request| request.uri().path().contains("configmaps").then_some(Breakage::Unreachable));
+    lab.widget("w").await;
+    lab.pass(60).await;
+    let suffering = lab.api::<Widget>().get("w").await.unwrap();
+    assert_eq!(conditions(suffering), [["Reconciled", "False", "Failing"]]);
+    assert!(running.metric("controller_runtime_reconcile_errors_total{controller=\"widget\"}").await >= 3);
+    assert!(lab.has_logged("apply /configmaps/default/child got no answer"));
+    lab.faults.clear();
+    lab.pass(60).await;
+    assert_eq!(events(&lab, "w").await, []);
+    let healed = lab.api::<Widget>().get("w").await.unwrap();
+    assert_eq!(conditions(healed), [["Reconciled", "True", "Succeeded"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_events_of_a_reconciler_are_its_own() {
+    let mut lab = Lab::new().await;
+    lab.run_with(|_, cx| async move {
+        cx.event(Severity::Normal, "Looked", "at it");
+        Err(terminal("no"))
+    })
+    .await;
+    lab.widget("w").await;
+    let mut reasons: Vec<_> = events(&lab, "w").await.into_iter().map(|event| event.1).collect();
+    reasons.sort();
+    assert_eq!(reasons, ["Looked", "ReconcileFailed"]);
+}
+
+/// Writes, in several ways, a Secret.
+async fn write_secret(widget: std::sync::Arc<Widget>, cx: Context<Widget>) -> Result<Action> {
+    let secret = Secret { metadata: config("secret", &[]).metadata, ..Secret::default() };
+    let secret = cx.apply(secret).await?;
+    let secret = cx.patch(&*secret, json!({"metadata": {"labels": {"a": "b"}}})).await?;
+    if widget.spec.size > 0 {
+        cx.delete(&*secret).await?;
+    }
+    Ok(Action::await_change())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_written_but_not_declared_is_warned_of_once() {
+    let mut lab = Lab::new().await;
+    let control = Controller::<Widget>::new().reads::<Secret>().reconcile(write_secret);
+    let running = lab.run(|operator| operator.control(control));
+    lab.widget("w").await;
+    lab.patch::<Widget>("w", json!({"spec": {"size": 1}})).await;
+    let words = "secrets is written but not declared, which a cluster forbids: add .owns::<Secret>() or \
+                 .writes::<Secret>() to the controller";
+    assert_eq!(lab.times_logged(words), 1);
+    assert!(running.page("/readyz").await.contains(words));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_declared_to_be_written_is_part_of_the_rights() {
+    let mut lab = Lab::new().await;
+    let control = Controller::<Widget>::new().writes::<Secret>().reconcile(write_secret);
+    let manifests = homeostat_runtime::Operator::new("w.test.dev")
+        .control(
+            Controller::<Widget>::new()
+                .writes::<Secret>()
+                .writes_status::<ConfigMap>()
+                .reconcile(write_secret),
+        )
+        .manifests("w:1");
+    assert!(manifests.contains("\"secrets\"") && manifests.contains("\"configmaps/status\""), "{manifests}");
+    lab.run(|operator| operator.control(control));
+    lab.widget("w").await;
+    assert_eq!(lab.names::<Secret>().await, ["secret"]);
+    assert_eq!(lab.times_logged("not declared"), 0);
+}
