@@ -12,6 +12,8 @@ pub(crate) enum Launch {
     Run { cluster: Cluster, serve: Option<SocketAddr> },
     /// Print what it understands.
     Help,
+    /// Print what it is.
+    Version,
     /// Print CRDs, rights and a Deployment of this image in this namespace.
     Manifests { image: Option<String>, namespace: Option<String> },
 }
@@ -41,6 +43,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Launc
         };
         match (name.as_str(), &mut launch) {
             ("--help" | "-h" | "help", _) => return Ok(Launch::Help),
+            ("--version" | "-V", _) => return Ok(Launch::Version),
             ("manifests", _) => launch = Launch::Manifests { image: None, namespace: None },
             ("--kubeconfig", Launch::Run { cluster, .. }) => *cluster = Cluster::Of(value()?),
             ("--in-cluster", Launch::Run { cluster, .. }) => *cluster = Cluster::Own,
@@ -81,6 +84,7 @@ Options of manifests:
   --namespace NAMESPACE  where its Deployment and account live (default unless told)
 
   -h, --help             this text
+  -V, --version          its name, and the framework's version
 "
     )
 }
@@ -115,6 +119,7 @@ mod tests {
         check(&["fly"], None);
         check(&["--help"], Some(Launch::Help));
         check(&["manifests", "-h"], Some(Launch::Help));
+        check(&["--version"], Some(Launch::Version));
         let said = parse(["--fly=1".to_owned()]).unwrap_err();
         assert_eq!(format!("{said:?}"), "--fly is not understood; try --help", "also when a main returns it");
         assert!(help("web.demo.dev").contains("manifests [OPTIONS]"));

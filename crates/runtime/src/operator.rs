@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
-use crate::connect::connect;
+use crate::connect::{Connected, connect};
 use crate::controller::Control;
 use crate::election::{Election, TERM};
 use crate::error::Error;
@@ -22,7 +22,7 @@ use crate::handlers::{Activities, Activity, Occasion};
 use crate::journal::Journal;
 use crate::launch::{Launch, help, parse};
 use crate::manifests::{Description, HOME_NAMESPACE, as_yaml, manifests};
-use crate::rule::Rule;
+use crate::rule::{Rule, reconciled};
 use crate::run;
 use crate::watch::Scope;
 
@@ -194,6 +194,10 @@ impl Operator {
                 print!("{}", help(self.name.as_str()));
                 Ok(())
             }
+            Launch::Version => {
+                println!("{}, built with homeostat {}", self.name, env!("CARGO_PKG_VERSION"));
+                Ok(())
+            }
             Launch::Manifests { image, namespace } => {
                 let image = image.unwrap_or_else(|| format!("{}:latest", self.name));
                 let namespace = namespace.unwrap_or_else(|| HOME_NAMESPACE.to_owned());
@@ -205,10 +209,15 @@ impl Operator {
                     Some(address) => self.serve(address),
                     None => self,
                 };
-                let client = match connect(&cluster).await? {
-                    Some(client) => client,
-                    None => otherwise().await.map_err(|error| Error::NoCluster(error.to_string()))?,
+                let (client, place) = match connect(&cluster).await? {
+                    Some(Connected { client, words }) => (client, words),
+                    None => {
+                        let client =
+                            otherwise().await.map_err(|error| Error::NoCluster(error.to_string()))?;
+                        (client, "a control plane of its own".to_owned())
+                    }
                 };
+                eprintln!("{} reconciles {} on {place}", operator.name, reconciled(&operator.rules()));
                 let stop = CancellationToken::new();
                 let signals = run::stop_on_signal(stop.clone())?;
                 let result = operator.run_on(client, stop).await;

@@ -14,7 +14,7 @@ const FOLDER: &str = ".homeostat";
 
 /// Runs the operator until SIGTERM or ctrl-c: against `--kubeconfig`, `KUBECONFIG` or the Pod's account if there is
 /// one, else on an embedded, durable control plane in `.homeostat`, whose kubeconfig it names on stderr.
-/// Logs to stderr (`HOMEOSTAT_LOG=debug` says more), unless the program has set a `tracing` subscriber of its own.
+/// Logs to stderr (`HOMEOSTAT_LOG=debug` or `RUST_LOG=debug` says more), unless the program has set a `tracing` subscriber of its own.
 ///
 /// # Errors
 /// What kept the operator or its control plane from running.

@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod command_line;
 mod deployed;
 mod operator;
 mod programs;

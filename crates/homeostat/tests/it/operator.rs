@@ -49,6 +49,8 @@ fn it_runs_against_a_server_of_its_own_and_survives_its_death() {
     let mut operator =
         operator(folder.path(), "greeting", &["--kubeconfig", &kubeconfig, "--serve", "127.0.0.1:0"], &[]);
     greet(&server, "one", "hello");
+    let start = format!("greeting.demo.dev reconciles greetings.demo.dev on {} as ", server.url());
+    assert!(operator.log().contains(&start), "{start} is not in\n{}", operator.log());
     assert!(page(&operator, "/healthz").starts_with("HTTP/1.1 200"));
     eventually("it is ready", || page(&operator, "/readyz").starts_with("HTTP/1.1 200").then_some(()));
     let metrics = page(&operator, "/metrics");
@@ -56,7 +58,7 @@ fn it_runs_against_a_server_of_its_own_and_survives_its_death() {
         metrics.contains("controller_runtime_reconcile_total{controller=\"greeting\",result=\"success\"}")
     );
     let why = page(&operator, "/debug/why/Greeting/default/one");
-    assert!(why.contains("it was created") && why.contains("apply /configmaps/default/one"), "{why}");
+    assert!(why.contains("it was created") && why.contains("apply configmaps/default/one"), "{why}");
 
     server.program.kill();
     eventually("it notices", || page(&operator, "/readyz").starts_with("HTTP/1.1 503").then_some(()));
@@ -66,6 +68,14 @@ fn it_runs_against_a_server_of_its_own_and_survives_its_death() {
     greet(&server, "one", "changed");
     eventually("it is ready again", || page(&operator, "/readyz").starts_with("HTTP/1.1 200").then_some(()));
     assert!(operator.is_running());
+    let log = operator.log();
+    assert!(!log.contains("kube_client"), "{log}");
+    for words in ["cannot watch demo.dev/greetings", "cannot watch configmaps"] {
+        assert!(
+            (1..=2).contains(&log.matches(words).count()),
+            "the break and the outage are told, once each:\n{log}"
+        );
+    }
 }
 
 /// A kubeconfig with the token of the operator's account.

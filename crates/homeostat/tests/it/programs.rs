@@ -164,6 +164,11 @@ impl Server {
         Self { program, kubeconfig, address: String::new(), folder: folder.to_owned() }
     }
 
+    /// Where it listens.
+    pub(crate) fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
     /// Comes back after it was killed, with its objects and at its address.
     pub(crate) fn restart(&mut self) {
         let again = Self::listen(&self.folder, &self.address, &[]);

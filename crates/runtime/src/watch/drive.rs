@@ -220,6 +220,14 @@ impl<K: Kind> Feed<K> {
     }
 
     fn obey(&self, effect: Effect) {
+        if effect == Effect::None {
+            return;
+        }
+        let former = match self.cache.freshness().state {
+            WatchState::Failing { error, .. } => Some(error),
+            WatchState::Listing | WatchState::Fresh => None,
+        };
+        let was_failing = former.is_some();
         match effect {
             Effect::None => {}
             Effect::ListBegins => self.cache.begin_list(),
@@ -227,6 +235,7 @@ impl<K: Kind> Feed<K> {
                 for delta in self.cache.end_list(wire::revision(&revision)) {
                     self.note(Some(delta));
                 }
+                self.tell_return(was_failing);
                 self.note_state(WatchState::Fresh);
             }
             Effect::Rewound { known, newest } => {
@@ -238,15 +247,27 @@ impl<K: Kind> Feed<K> {
             }
             Effect::Resumed => {
                 self.cache.set_state(WatchState::Fresh);
+                self.tell_return(was_failing);
                 self.note_state(WatchState::Fresh);
             }
             Effect::Failing { error, retry } => {
                 let error = format!("cannot watch {}: {error}", resource_of::<K>().trim_start_matches('/'));
-                tracing::warn!(%error, ?retry, "watch is cut off");
+                // Said once; the journal and the metrics have every try.
+                if former.as_ref() == Some(&error) {
+                    tracing::debug!(%error, ?retry, "watch is cut off");
+                } else {
+                    tracing::warn!(%error, ?retry, "watch is cut off; trying again, at the latest every half a minute");
+                }
                 let state = WatchState::Failing { error, retry };
                 self.cache.set_state(state.clone());
                 self.note_state(state);
             }
+        }
+    }
+
+    fn tell_return(&self, was_failing: bool) {
+        if was_failing {
+            tracing::info!(resource = resource_of::<K>().trim_start_matches('/'), "watch is in step again");
         }
     }
 
