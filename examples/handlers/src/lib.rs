@@ -34,6 +34,9 @@ pub struct EphemeralVolumeClaimStatus {
     /// What `create` made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create: Option<Created>,
+    /// Whether the handlers get through: the condition `Handled`.
+    #[serde(flatten)]
+    pub base: StatusBase,
 }
 
 /// What `create` made.

@@ -17,7 +17,41 @@ pub(super) trait Follow<K>: Send + Sync {
     fn follow(&self, key: &Key, old: Option<&K>, new: Option<&K>);
 }
 
-type Table<V> = Arc<RwLock<HashMap<V, BTreeSet<Key>>>>;
+type Table<V> = Arc<RwLock<HashMap<V, Holders>>>;
+
+/// The objects with a value. Most values belong to one object, and a set for one costs ten times its key.
+enum Holders {
+    One(Key),
+    Many(BTreeSet<Key>),
+}
+
+impl Holders {
+    fn keys(&self) -> Vec<Key> {
+        match self {
+            Self::One(key) => vec![key.clone()],
+            Self::Many(keys) => keys.iter().cloned().collect(),
+        }
+    }
+
+    fn insert(&mut self, key: &Key) {
+        match self {
+            Self::One(other) if other == key => {}
+            Self::One(other) => *self = Self::Many([other.clone(), key.clone()].into()),
+            Self::Many(keys) => _ = keys.insert(key.clone()),
+        }
+    }
+
+    /// Returns whether none is left.
+    fn remove(&mut self, key: &Key) -> bool {
+        match self {
+            Self::One(other) => other == key,
+            Self::Many(keys) => {
+                keys.remove(key);
+                keys.is_empty()
+            }
+        }
+    }
+}
 
 /// A typed index: ask it for the objects with a value.
 pub struct Index<K: Kind, V> {
@@ -46,7 +80,13 @@ impl<K: Kind, V: Hash + Eq + Send + Sync + 'static> Index<K, V> {
     /// The keys of the objects with this value, in order.
     pub fn keys(&self, value: &V) -> Vec<Key> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.get(value).into_iter().flatten().cloned().collect()
+        table.get(value).map(Holders::keys).unwrap_or_default()
+    }
+
+    /// The objects with this value and their keys, in order.
+    pub(crate) fn entries(&self, value: &V) -> Vec<(Key, Arc<K>)> {
+        let keys = self.keys(value).into_iter();
+        keys.filter_map(|key| self.cache.get(&key).map(|object| (key, object))).collect()
     }
 
     /// The objects with this value, in order of their keys.
@@ -73,15 +113,13 @@ where
         }
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         for value in old {
-            if let Some(keys) = table.get_mut(&value) {
-                keys.remove(key);
-                if keys.is_empty() {
-                    table.remove(&value);
-                }
+            if table.get_mut(&value).is_some_and(|holders| holders.remove(key)) {
+                table.remove(&value);
             }
         }
         for value in new {
-            table.entry(value).or_default().insert(key.clone());
+            let holders = table.entry(value).or_insert_with(|| Holders::One(key.clone()));
+            holders.insert(key);
         }
     }
 }

@@ -137,6 +137,13 @@ impl<K: Kind> Cache<K> {
         found.into_iter().map(|(_, object)| object.clone()).collect()
     }
 
+    /// Every object and its key, in no order: sorting a hundred thousand costs more than most uses of them.
+    pub(crate) fn entries(&self) -> Vec<(Key, Arc<K>)> {
+        let state = self.read();
+        let visible = state.objects.iter().filter_map(|(key, entry)| Some((key, entry.visible()?)));
+        visible.map(|(key, object)| (key.clone(), object.clone())).collect()
+    }
+
     /// The objects that name this uid among their owners, in order of their keys.
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
         let keys: Vec<Key> = {

@@ -295,7 +295,7 @@ async fn tend<K: Kind>(
             Err(Outcome::RetryAfter(delay)) => Some(delay),
             Err(_) => Some(daemon.backoff.delay(failures, &context.engine().ground.entropy)),
         };
-        let error = result.err().map(|fault| fault.chain());
+        let error = result.err().map(|fault| verdict::brief(&fault.chain()));
         note(&context, (&daemon.id, attempt), error.as_deref(), delay, took);
         let Some(delay) = delay else {
             return (post, error.map_or(Ended::Well, |error| Ended::GaveUp(state, error)));

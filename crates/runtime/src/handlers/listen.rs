@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::plan::{Plan, admits};
 use super::turn::{Turn, Which};
+use super::verdict::brief;
 use crate::cache::Delta;
 use crate::context::Context;
 use crate::engine::{Engine, Test, words_of};
@@ -151,7 +152,7 @@ async fn tell<K: Kind>(plan: Arc<Plan<K>>, engine: Arc<Engine<K>>, key: Key, eve
         let heard = heard.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic))));
         if let Err(error) = heard {
             tracing::warn!(object = %key, listener = listener.id, %error, "listener failed");
-            let message = format!("{}: {} (not tried again)", listener.id, error.chain());
+            let message = format!("{}: {} (not tried again)", listener.id, brief(&error.chain()));
             turn.event(Severity::Warning, "HandlerFailed", message);
         }
     }

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use super::essence::Fingerprint;
 use super::record::Trial;
+use super::verdict::brief;
 use crate::fault::{BoxError, Fault, retry_after, terminal};
 use crate::queue::{Backoff, Outcome};
 
@@ -56,7 +57,8 @@ impl Policy {
         let is_last = self.retries.is_some_and(|most| attempts > most);
         let after = delay.filter(|_| !is_last).map(|delay| later(failure.now, delay));
         let in_time = |next: &Timestamp| self.deadline(since).is_none_or(|deadline| *next < deadline);
-        Trial { at: failure.at, attempts, since, after: after.filter(in_time), error: failure.fault.chain() }
+        let error = brief(&failure.fault.chain());
+        Trial { at: failure.at, attempts, since, after: after.filter(in_time), error }
     }
 
     /// When the handler's time is over.

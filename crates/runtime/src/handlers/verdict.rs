@@ -18,6 +18,11 @@ use crate::kind::Kind;
 
 const HANDLED: &str = "Handled";
 
+/// What is kept of an error at either end. The server's answers may hold whole objects; an event takes a thousand letters,
+/// and the record should not grow by what failed.
+const ERROR_HEAD: usize = 400;
+const ERROR_TAIL: usize = 400;
+
 /// From this failure in a row on, the status says so: a blip is not told.
 const FAILURES_TOLD: u32 = 3;
 
@@ -109,7 +114,31 @@ pub(super) fn warn<K: Kind>(context: &Context<K>, id: &str, attempt: u32, outcom
     context.event(Severity::Warning, reason, format!("{id}: {error} (attempt {attempt}; {next})"));
 }
 
+/// An error as it is kept and told: who said it comes first and why comes last, so the middle goes.
+pub(super) fn brief(error: &str) -> String {
+    let count = error.chars().count();
+    if count <= ERROR_HEAD + ERROR_TAIL {
+        return error.to_owned();
+    }
+    let (head, tail) = (error.chars().take(ERROR_HEAD), error.chars().skip(count - ERROR_TAIL));
+    head.chain(" … ".chars()).chain(tail).collect()
+}
+
 /// Jitter is nothing for people to read.
 fn rounded(time: Duration) -> String {
     if time < Duration::from_secs(1) { "a moment".to_owned() } else { format!("{} s", time.as_secs()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_error_both_ends_are_kept() {
+        assert_eq!(brief("no"), "no");
+        let long = format!("apply: {} is no quantity", "ü".repeat(5000));
+        let kept = brief(&long);
+        assert!(kept.starts_with("apply: ü") && kept.ends_with("ü is no quantity"), "{kept}");
+        assert_eq!(kept.chars().count(), ERROR_HEAD + ERROR_TAIL + 3);
+    }
 }

@@ -96,11 +96,11 @@ impl<W: World> Desk<W> {
     }
 
     /// The objects that want a thing of this name and are there to stay; the first of them holds the name.
-    pub(super) fn claimants(&self, name: &str) -> Vec<Arc<W::Kind>> {
-        let mut found = self.wants.get(&name.to_owned());
-        found.retain(|object| object.meta().deletion_timestamp.is_none());
+    pub(super) fn claimants(&self, name: &str) -> Vec<(Key, Arc<W::Kind>)> {
+        let mut found = self.wants.entries(&name.to_owned());
+        found.retain(|(_, object)| object.meta().deletion_timestamp.is_none());
         // By age, so that a newcomer never takes a name from whoever has it.
-        found.sort_by_key(|object| object.meta().creation_timestamp.as_ref().map(|time| time.0));
+        found.sort_by_key(|(_, object)| object.meta().creation_timestamp.as_ref().map(|time| time.0));
         found
     }
 
@@ -153,9 +153,9 @@ impl<W: World> Desk<W> {
         if claimants.is_empty() {
             return self.look_at_unwanted(name, claim);
         }
-        let keys = || claimants.iter().map(|object| key_of(&**object)).collect();
-        let object = match &claim {
-            Claim::Ours(Some(owner)) => claimants.iter().find(|object| is_owner(&***object, owner)),
+        let keys = || claimants.iter().map(|(key, _)| key.clone()).collect();
+        let claimant = match &claim {
+            Claim::Ours(Some(owner)) => claimants.iter().find(|(_, object)| is_owner(&**object, owner)),
             Claim::Ours(None) => claimants.first(),
             Claim::Doubtful(_) | Claim::Theirs(_) | Claim::Nobody => None,
         };
@@ -164,8 +164,8 @@ impl<W: World> Desk<W> {
                 wanted.get(name).is_some_and(|want| self.world.diff(want, have).is_empty())
             })
         };
-        match object {
-            Some(object) if is_equal(object) => Finding::InSync(key_of(&**object)),
+        match claimant {
+            Some((key, object)) if is_equal(object) => Finding::InSync(key.clone()),
             _ => Finding::Suspect(keys()),
         }
     }

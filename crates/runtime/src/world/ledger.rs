@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use homeostat_core::Key;
+use homeostat_core::{Key, Revision};
 use tokio::time::Instant;
 
 use super::attempts::{Attempts, Tried};
@@ -29,8 +29,8 @@ struct Books {
 struct Account {
     /// Names seen outside, in order, and when.
     seen: Sighting,
-    /// What was wanted when all agreed, as a fingerprint.
-    agreed: Option<u64>,
+    /// What was wanted when all agreed.
+    agreed: Option<Agreement>,
     /// They were found to agree and nothing has cast doubt on it since.
     is_certain: bool,
     /// The number of the last doubt about it.
@@ -39,11 +39,28 @@ struct Account {
     told: Vec<String>,
 }
 
+/// What an object wanted when all its things agreed with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Agreement {
+    /// As a fingerprint.
+    pub(super) print: u64,
+    /// So many things.
+    pub(super) count: usize,
+    /// The revision of the object: at the same one it wants the same.
+    pub(super) revision: Revision,
+}
+
 /// Which names were last seen outside, and when.
 #[derive(Clone, Default)]
 pub(super) struct Sighting {
     pub(super) names: Vec<String>,
     at: Option<Instant>,
+}
+
+impl Account {
+    fn has_agreed(&self, wanted: u64) -> bool {
+        self.agreed.is_some_and(|known| known.print == wanted)
+    }
 }
 
 impl Sighting {
@@ -66,15 +83,12 @@ impl Ledger {
 
     /// Did the things agree with this, and is there no reason to look again?
     pub(super) fn is_certain(&self, key: &Key, wanted: u64) -> bool {
-        self.books()
-            .accounts
-            .get(key)
-            .is_some_and(|account| account.is_certain && account.agreed == Some(wanted))
+        self.books().accounts.get(key).is_some_and(|account| account.is_certain && account.has_agreed(wanted))
     }
 
     /// Did the things ever agree with this?
     pub(super) fn agreed(&self, key: &Key, wanted: u64) -> bool {
-        self.books().accounts.get(key).is_some_and(|account| account.agreed == Some(wanted))
+        self.books().accounts.get(key).is_some_and(|account| account.has_agreed(wanted))
     }
 
     /// The names seen outside for this object.
@@ -87,8 +101,26 @@ impl Ledger {
         self.books().doubts
     }
 
+    /// A look found this many things of an object at this revision as wanted. Tells whether that is what is known: then
+    /// there is no need to find out what it wants.
+    pub(super) fn affirm(&self, key: &Key, revision: Revision, count: usize) -> bool {
+        let mut books = self.books();
+        let Some(account) = books.accounts.get_mut(key).filter(|account| account.is_certain) else {
+            return false;
+        };
+        // What we only wrote so far is among the names when it has been seen.
+        let is_whole = account.seen.names.len() == count;
+        if !is_whole || account.agreed.is_none_or(|known| (known.revision, known.count) != (revision, count))
+        {
+            return false;
+        }
+        account.seen.at = Some(Instant::now());
+        books.attempts.took(key, None);
+        true
+    }
+
     /// All agree with this, by a look that began at that number of doubts; these names were seen.
-    pub(super) fn agree(&self, key: Key, wanted: u64, seen: Vec<String>, since: u64) {
+    pub(super) fn agree(&self, key: Key, wanted: Agreement, seen: Vec<String>, since: u64) {
         let seen = Sighting::now(seen);
         let mut books = self.books();
         let doubt = books.accounts.get(&key).map_or(0, |account| account.doubt);
@@ -195,12 +227,30 @@ impl Ledger {
 mod tests {
     use super::*;
 
+    const ONE: Agreement = Agreement { print: 1, count: 1, revision: Revision::new(7) };
+
+    #[test]
+    fn what_is_certain_at_a_revision_is_affirmed_by_a_count() {
+        let ledger = Ledger::default();
+        let key = Key::new("demo.dev", "shapes", "a", "x");
+        assert!(!ledger.affirm(&key, ONE.revision, 1));
+        ledger.agree(key.clone(), ONE, vec!["x".into()], 0);
+        assert!(ledger.affirm(&key, ONE.revision, 1));
+        assert!(!ledger.affirm(&key, Revision::new(8), 1), "it may want something else now");
+        assert!(!ledger.affirm(&key, ONE.revision, 0), "its thing is gone");
+        ledger.agree(key.clone(), ONE, vec![], 0);
+        assert!(!ledger.affirm(&key, ONE.revision, 1), "it is to be noted as seen");
+        ledger.agree(key.clone(), ONE, vec!["x".into()], 0);
+        ledger.doubt(&key);
+        assert!(!ledger.affirm(&key, ONE.revision, 1));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn only_what_was_seen_after_an_intent_fulfils_it() {
         let ledger = Ledger::default();
         let key = Key::new("demo.dev", "shapes", "a", "x");
         assert!(!ledger.seen(&key).is_since("x", Duration::MAX));
-        ledger.agree(key.clone(), 1, vec!["x".into()], 0);
+        ledger.agree(key.clone(), ONE, vec!["x".into()], 0);
         tokio::time::advance(Duration::from_secs(10)).await;
         let seen = ledger.seen(&key);
         assert!(seen.is_since("x", Duration::from_secs(11)), "intended, then seen");
@@ -216,14 +266,14 @@ mod tests {
         let ledger = Ledger::default();
         let key = Key::new("demo.dev", "shapes", "a", "x");
         assert!(!ledger.agreed(&key, 1));
-        ledger.agree(key.clone(), 1, vec!["x".into()], 0);
+        ledger.agree(key.clone(), ONE, vec!["x".into()], 0);
         assert!(ledger.is_certain(&key, 1) && !ledger.is_certain(&key, 2));
         ledger.doubt(&key);
         assert!(!ledger.is_certain(&key, 1) && ledger.agreed(&key, 1), "a difference now is drift");
         ledger.disagree(key.clone(), vec![]);
         assert!(ledger.agreed(&key, 1) && ledger.seen(&key).names.is_empty());
         assert!(ledger.tell(&key, "x is red") && !ledger.tell(&key, "x is red"));
-        ledger.agree(key.clone(), 1, vec![], ledger.doubts());
+        ledger.agree(key.clone(), ONE, vec![], ledger.doubts());
         assert!(ledger.tell(&key, "x is red"), "it happened again");
         ledger.forget(&key);
         assert!(!ledger.agreed(&key, 1));
@@ -235,9 +285,9 @@ mod tests {
         let key = Key::new("demo.dev", "shapes", "a", "x");
         let before = ledger.doubts();
         ledger.doubt(&key);
-        ledger.agree(key.clone(), 1, vec![], before);
+        ledger.agree(key.clone(), ONE, vec![], before);
         assert!(ledger.agreed(&key, 1) && !ledger.is_certain(&key, 1));
-        ledger.agree(key.clone(), 1, vec![], ledger.doubts());
+        ledger.agree(key.clone(), ONE, vec![], ledger.doubts());
         assert!(ledger.is_certain(&key, 1), "the next look settles it");
     }
 }

@@ -44,7 +44,7 @@ impl<W: World> Desk<W> {
             return Ok(is_owner(object, &owner));
         }
         let claimants = self.claimants(name);
-        Ok(claimants.first().is_none_or(|first| key_of(&**first) == key_of(object)))
+        Ok(claimants.first().is_none_or(|(first, _)| *first == key_of(object)))
     }
 
     /// The object that has a record of this thing.

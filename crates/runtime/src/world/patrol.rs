@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use homeostat_core::Key;
 use homeostat_core::journal::{Cause, Entry, WatchState};
 use kube::Resource;
 use tokio::sync::watch;
@@ -19,11 +20,12 @@ use super::contract::{Answer, Page, World};
 use super::desk::{Desk, fingerprint};
 use super::failure::Failure;
 use super::leaks::Leaks;
+use super::ledger::Agreement;
 use super::survey::Survey;
 use crate::cache::Freshness;
 use crate::engine::words_of;
 use crate::inbox::Inbox;
-use crate::kind::key_of;
+use crate::kind::revision_of;
 use crate::queue::{Backoff, Urgency};
 
 /// Passes asked for in quick succession are one pass.
@@ -158,7 +160,7 @@ impl<W: World> Patrol<W> {
 
     /// Lists everything outside, judging each thing as it comes.
     async fn survey(&self) -> Answer<Survey> {
-        let mut survey = Survey::default();
+        let mut survey = Survey::of(self.desk.cache.len());
         let (mut from, mut pages) = (None::<String>, HashSet::new());
         loop {
             let page = self.page(from.as_deref()).await?;
@@ -179,8 +181,8 @@ impl<W: World> Patrol<W> {
     /// What follows from a list that was begun when the ledger had this many doubts.
     async fn finish(&mut self, mut survey: Survey, since: u64) {
         let mut is_certain = self.desk.cache.quarantined().is_empty();
-        for object in self.desk.cache.list() {
-            is_certain &= self.settle(&object, &mut survey, since);
+        for (key, object) in self.desk.cache.entries() {
+            is_certain &= self.settle(key, &object, &mut survey, since);
         }
         self.add_dangling(&mut survey);
         if !is_certain {
@@ -210,16 +212,19 @@ impl<W: World> Patrol<W> {
     }
 
     /// Settles the account of one object; tells whether its wishes are known.
-    fn settle(&self, object: &Arc<W::Kind>, survey: &mut Survey, since: u64) -> bool {
+    fn settle(&self, key: Key, object: &W::Kind, survey: &mut Survey, since: u64) -> bool {
         if object.meta().deletion_timestamp.is_some() {
             return true;
         }
+        let (ledger, revision) = (&self.desk.ledger, revision_of(object));
+        if survey.agreed(&key).is_some_and(|count| ledger.affirm(&key, revision, count)) {
+            return true;
+        }
         let Ok(wanted) = self.desk.wanted(object) else { return false };
-        let key = key_of(&**object);
         if survey.is_settled(&key, wanted.len()) {
-            let print = fingerprint(&wanted);
-            self.desk.ledger.took(&key, None);
-            self.desk.ledger.agree(key, print, wanted.into_keys().collect(), since);
+            let agreement = Agreement { print: fingerprint(&wanted), count: wanted.len(), revision };
+            ledger.took(&key, None);
+            ledger.agree(key, agreement, wanted.into_keys().collect(), since);
         }
         true
     }

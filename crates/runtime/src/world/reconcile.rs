@@ -19,14 +19,14 @@ use super::contract::World;
 use super::decide::{Claim, Seen, Situation, Whose, decide};
 use super::desk::{Desk, fingerprint, is_owner};
 use super::gate::Stopped;
-use super::ledger::Sighting;
+use super::ledger::{Agreement, Sighting};
 use super::tally::{CONTESTED, DRIFTED, SYNCED, State, Sum, Tally, UNAVAILABLE, in_sync, out_of_sync};
 use crate::action::Action;
 use crate::context::Context;
 use crate::engine::words_of;
 use crate::events::Severity;
 use crate::fault::{Fault, Result};
-use crate::kind::key_of;
+use crate::kind::{key_of, revision_of};
 
 /// How long a parked object waits at most: the end of the outage brings it back long before.
 const PARKED_MAX: Duration = Duration::from_secs(3600);
@@ -82,7 +82,8 @@ impl<W: World> Hand<W> {
         let was_synced = self.desk.ledger.agreed(&self.key, print) || says_synced(&*self.object);
         let seen_before = self.desk.ledger.seen(&self.key);
         let tally = self.round(Outset { wanted: &wanted, inventory, seen_before, was_synced }).await;
-        self.conclude(tally, print, since)
+        let agreement = Agreement { print, count: wanted.len(), revision: revision_of(&*self.object) };
+        self.conclude(tally, agreement, since)
     }
 
     /// Removes everything the object has outside.
@@ -120,7 +121,7 @@ impl<W: World> Hand<W> {
         tally
     }
 
-    fn conclude(&self, tally: Tally, print: u64, since: u64) -> Result<Action> {
+    fn conclude(&self, tally: Tally, agreement: Agreement, since: u64) -> Result<Action> {
         if let Some(condition) = tally.condition() {
             if condition.reason == "Conflict" {
                 self.cx.event(Severity::Warning, "Conflict", condition.message.clone());
@@ -133,7 +134,7 @@ impl<W: World> Hand<W> {
         }
         let (seen, sum) = tally.sum();
         if matches!(sum, Sum::Done) {
-            self.desk.ledger.agree(self.key.clone(), print, seen, since);
+            self.desk.ledger.agree(self.key.clone(), agreement, seen, since);
             return Ok(Action::await_change());
         }
         self.desk.ledger.disagree(self.key.clone(), seen);

@@ -37,6 +37,11 @@ pub(super) struct Survey {
 }
 
 impl Survey {
+    /// A book for about this many objects.
+    pub(super) fn of(objects: usize) -> Self {
+        Self { in_sync: HashMap::with_capacity(objects), ..Self::default() }
+    }
+
     /// A thing was listed.
     pub(super) fn note(&mut self, name: String, finding: Finding) {
         self.things += 1;
@@ -55,10 +60,14 @@ impl Survey {
         }
     }
 
+    /// How many things of an object were listed and are as it wants them; none when something is amiss with it.
+    pub(super) fn agreed(&self, key: &Key) -> Option<usize> {
+        (!self.suspects.contains(key)).then(|| self.in_sync.get(key).copied().unwrap_or_default())
+    }
+
     /// An object that wants this many things: are they all there, and as wanted? If not, it is a suspect.
     pub(super) fn is_settled(&mut self, key: &Key, wanted: usize) -> bool {
-        let is_settled =
-            !self.suspects.contains(key) && self.in_sync.get(key).copied().unwrap_or_default() == wanted;
+        let is_settled = self.agreed(key) == Some(wanted);
         if !is_settled {
             self.suspects.insert(key.clone());
         }

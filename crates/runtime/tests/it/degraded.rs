@@ -5,7 +5,9 @@ use homeostat_runtime::{Action, Controller};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{DynamicObject, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::{Api, CustomResourceExt};
+use kube::{Api, CustomResource, CustomResourceExt};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::lab::{Lab, Running, Widget, conditions, widget_key};
@@ -127,17 +129,26 @@ async fn a_definition_that_somebody_deletes_is_put_back() {
     assert_eq!(lab.log.take(), ["again"]);
 }
 
+/// A kind whose status has no conditions.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[kube(group = "test.dev", version = "v1", kind = "Gauge", namespaced, status = "GaugeStatus")]
+struct GaugeSpec {}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+struct GaugeStatus {
+    level: i64,
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_status_that_cannot_hold_conditions_is_told_at_the_start() {
-    use crate::handlers::Gadget;
     let mut lab = Lab::bare().await;
     run_with_definition(&mut lab).await;
     let warning = "the status of this kind has no `conditions`";
     assert!(!lab.has_logged(warning));
-    let control = Controller::<Gadget>::new().reconcile(|_, _| async { Ok(Action::await_change()) });
-    lab.run(|operator| operator.crd::<Gadget>().control(control));
+    let control = Controller::<Gauge>::new().reconcile(|_, _| async { Ok(Action::await_change()) });
+    lab.run(|operator| operator.crd::<Gauge>().control(control));
     lab.rest().await;
-    assert!(lab.has_logged(warning) && lab.has_logged("kind=\"Gadget\""));
+    assert!(lab.has_logged(warning) && lab.has_logged("kind=\"Gauge\""));
 }
 
 #[tokio::test(start_paused = true)]

@@ -48,6 +48,13 @@ impl Tutorial {
         self.volumes.get_opt("my-claim").await.unwrap()
     }
 
+    /// The condition `Handled`: status, reason, message.
+    async fn handled(&self) -> [String; 3] {
+        let status = self.claims.get("my-claim").await.unwrap().status.unwrap();
+        let found = status.base.conditions.into_iter().find(|one| one.type_ == "Handled").unwrap();
+        [found.status, found.reason, found.message]
+    }
+
     async fn size(&self) -> String {
         let spec = self.volume().await.unwrap().spec.unwrap();
         spec.resources.unwrap().requests.unwrap()["storage"].0.clone()
@@ -74,8 +81,10 @@ async fn step_1_without_a_size_there_is_none_until_it_is_set() {
     tutorial.create("").await;
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert!(tutorial.volume().await.is_none());
+    assert_eq!(tutorial.handled().await, ["False", "GaveUp", "create: spec.size must be set"]);
     tutorial.patch(json!({"spec": {"size": "1G"}})).await;
     assert_eq!(tutorial.size().await, "1G");
+    assert_eq!(tutorial.handled().await, ["True", "Succeeded", ""]);
 }
 
 #[tokio::test(start_paused = true)]

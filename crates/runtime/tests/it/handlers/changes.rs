@@ -63,15 +63,54 @@ async fn a_handler_added_to_the_program_runs_once_for_what_exists() {
     log.take();
     kill(&lab, &first).await;
     let more = |log: &Log| {
-        handlers(log).on_create("second", says(log, "second")).on_update("third", says_changes(log, "third"))
+        let said = log.clone();
+        handlers(log)
+            .on_create("second", says(log, "second"))
+            .on_update("third", says_changes(log, "third"))
+            .on_field(
+                "fourth",
+                |gadget| gadget.spec.size,
+                move |size, _, _| {
+                    said.say(format!("fourth {:?} -> {}", size.old, size.new));
+                    async { Ok(()) }
+                },
+            )
     };
     let second = run(&mut lab, more(&log)).await;
-    assert_eq!(log.take(), ["second", r#"third spec: nothing -> {"size":1}"#], "and only they");
+    let added = ["second", r#"third spec: nothing -> {"size":1}"#, "fourth None -> 1"];
+    assert_eq!(log.take(), added, "and only they");
     lab.patch::<Gadget>("g", json!({"spec": {"size": 2}})).await;
-    assert_eq!(log.take(), ["update spec.size: 1 -> 2", "third spec.size: 1 -> 2"]);
+    assert_eq!(log.take(), ["update spec.size: 1 -> 2", "third spec.size: 1 -> 2", "fourth Some(1) -> 2"]);
     kill(&lab, &second).await;
     run(&mut lab, more(&log)).await;
     assert!(log.take().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn edits_while_an_update_fails_are_one_difference_since_the_last_success() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    let fussy = |log: &Log| {
+        let log = log.clone();
+        Handlers::<Gadget>::new()
+            .on_create("create", says(&log, "create"))
+            .on_update("other", says_changes(&log, "other"))
+            .on_update("update", move |diff, _| {
+                log.say(format!("update {}", diff.changes[0]));
+                async move { if diff.new.spec.size < 4 { Err("not this")? } else { Ok(()) } }
+            })
+    };
+    let running = run(&mut lab, fussy(&log)).await;
+    gadget(&lab, "g", 1).await;
+    log.take();
+    lab.patch::<Gadget>("g", json!({"spec": {"size": 2}})).await;
+    assert_eq!(log.take(), ["other spec.size: 1 -> 2", "update spec.size: 1 -> 2"]);
+    lab.patch::<Gadget>("g", json!({"spec": {"size": 3}})).await;
+    assert_eq!(log.take(), ["other spec.size: 2 -> 3", "update spec.size: 1 -> 3"]);
+    kill(&lab, &running).await;
+    lab.patch::<Gadget>("g", json!({"spec": {"size": 4}})).await;
+    run(&mut lab, fussy(&log)).await;
+    assert_eq!(log.take(), ["other spec.size: 3 -> 4", "update spec.size: 1 -> 4"], "over a restart, too");
 }
 
 #[tokio::test(start_paused = true)]

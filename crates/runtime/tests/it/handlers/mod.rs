@@ -45,6 +45,9 @@ pub(crate) struct GadgetStatus {
     /// What the handler `create` returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) create: Option<Made>,
+    /// What its sub-handler `one` returned.
+    #[serde(rename = "create/one", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) create_one: Option<Made>,
     /// What the children say.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) children: BTreeMap<String, String>,

@@ -9,7 +9,7 @@ use homeostat_runtime::{Handlers, Result};
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{Gadget, GadgetSpec, get, kill, lab, run};
+use super::{Gadget, GadgetSpec, Made, get, kill, lab, run};
 use crate::lab::{Lab, Log};
 
 /// Makes each user of the gadget; `bob` is busy and `eve` impossible while the gadget's size is zero.
@@ -74,4 +74,18 @@ async fn a_creation_in_parts_is_no_update() {
     lab.patch::<Gadget>("g", json!({"spec": {"size": 1}})).await;
     lab.pass(100).await;
     assert_eq!(log.take(), ["update to 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_has_a_result_of_its_own() {
+    let mut lab = lab().await;
+    let handlers = Handlers::<Gadget>::new().on_create("create", |_, cx: Turn<Gadget>| async move {
+        cx.sub("one", |_| async { Ok(Made { name: "one".into() }) });
+        Ok(Made { name: "all".into() })
+    });
+    run(&mut lab, handlers).await;
+    with_users(&lab, &[]).await;
+    let status = get(&lab, "g").await.unwrap().status.unwrap();
+    let names = [status.create, status.create_one].map(|made| made.unwrap().name);
+    assert_eq!(names, ["all", "one"]);
 }
