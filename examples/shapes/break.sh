@@ -67,6 +67,17 @@ heals "the shape is deleted behind our back: it is made again" is "$foo" purple
 recolor "$foo" gold
 heals "the shape is recolored by others: it is put right" is "$foo" purple
 
+if command -v kubectl >/dev/null; then
+  reason() { [ "$(kubectl get shape foo -o 'jsonpath={.status.conditions[?(@.type=="Synced")].reason}')" = "$1" ]; }
+  faults '{"ignoresUpdates": true}'
+  "$SHAPES" make foo square green
+  heals "the cloud ignores updates: the Shape says so" reason NotTaken
+  faults '{}'
+  heals "it heeds them again: so the shape is as wanted" is "$foo" green
+  "$SHAPES" make foo square purple
+  heals "and the Shape is in sync" reason InSync
+fi
+
 post stranger tomato
 if [ "$use" = exclusive ]; then
   heals "a foreign shape in a cloud of our own: cleaned up" is_gone stranger

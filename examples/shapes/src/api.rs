@@ -51,6 +51,8 @@ pub struct Faults {
     pub errors: bool,
     /// How long every call takes.
     pub latency_ms: u64,
+    /// Updates are accepted and change nothing.
+    pub ignores_updates: bool,
     /// Lists are empty.
     pub empty_lists: bool,
     /// Reads show the shapes as they were this long ago.

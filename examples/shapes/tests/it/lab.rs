@@ -5,17 +5,21 @@ use std::time::Duration;
 
 use homeostat::embedded::ControlPlane;
 use homeostat::kube::Api;
-use homeostat::kube::api::PostParams;
+use homeostat::kube::api::{Patch, PatchParams, PostParams};
 use homeostat::runtime::CancellationToken;
-use homeostat_example_shapes::api::CloudShape;
+use homeostat_example_shapes::api::{CloudShape, Faults};
 use homeostat_example_shapes::server::{self, Running};
 use homeostat_example_shapes::{Form, Options, Shape, ShapeSpec, operator};
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 /// Between two looks: only spares the processor.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// The shape that everything happens to.
+const FOO: &str = "/shapes/foo";
 
 pub(crate) struct Lab {
     pub(crate) cloud: Running,
@@ -43,6 +47,12 @@ impl Lab {
         }
     }
 
+    /// The Shape `foo` wants another color.
+    pub(crate) async fn recolor_foo(&self, color: &str) {
+        let patch = Patch::Merge(json!({"spec": {"color": color}}));
+        self.shapes.patch("foo", &PatchParams::default(), &patch).await.unwrap();
+    }
+
     /// Waits until the condition `Synced` of `foo` has this reason.
     pub(crate) async fn until_reason(&self, reason: &str) {
         loop {
@@ -56,26 +66,31 @@ impl Lab {
 
     /// The shape `foo` in the cloud.
     pub(crate) async fn foo(&self) -> CloudShape {
-        serde_json::from_str(&self.call("GET", "").await).unwrap()
+        serde_json::from_str(&self.call("GET", FOO, "").await).unwrap()
     }
 
     /// Somebody paints `foo`.
     pub(crate) async fn paint_foo(&self, color: &str) {
         let painted = CloudShape { color: color.to_owned(), ..self.foo().await };
-        self.call("PUT", &serde_json::to_string(&painted).unwrap()).await;
+        self.call("PUT", FOO, &serde_json::to_string(&painted).unwrap()).await;
     }
 
     /// Somebody deletes `foo`.
     pub(crate) async fn delete_foo(&self) {
-        self.call("DELETE", "").await;
+        self.call("DELETE", FOO, "").await;
     }
 
-    /// A request about `foo` by somebody who is neither the operator nor the page.
-    async fn call(&self, method: &str, body: &str) -> String {
+    /// Breaks the cloud, or mends it.
+    pub(crate) async fn set_faults(&self, faults: &Faults) {
+        self.call("PUT", "/faults", &serde_json::to_string(faults).unwrap()).await;
+    }
+
+    /// A request by somebody who is neither the operator nor the page.
+    async fn call(&self, method: &str, path: &str, body: &str) -> String {
         let url = self.cloud.url();
         let authority = url.strip_prefix("http://").unwrap();
         let mut stream = TcpStream::connect(authority).await.unwrap();
-        let head = format!("{method} /shapes/foo HTTP/1.1\r\nhost: {authority}\r\nconnection: close");
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: {authority}\r\nconnection: close");
         let request = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
