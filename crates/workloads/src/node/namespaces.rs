@@ -6,10 +6,13 @@ use super::keeper::layout::Layout;
 use super::keeper::protocol::{Mount, Process, RunId};
 use super::link::Link;
 
+/// What does not exist and can be mounted, if anything can: below the root, beside devices, beside the account's folder.
+const PLACES: [&str; 3] =
+    ["/homeostat-mount-check/folder", "/dev/homeostat-mount-check", "/var/run/homeostat-mount-check"];
 /// A process that does nothing is through long before.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Starts `true` with a folder mounted at a path that does not exist.
+/// Starts a test with folders mounted at paths that do not exist, in the places where every container gets something.
 pub(super) async fn are_possible(link: &Link, layout: &Layout) -> bool {
     let folder = layout.root().join("mount-check");
     let (source, scratch) = (folder.join("source"), folder.join("scratch"));
@@ -17,15 +20,15 @@ pub(super) async fn are_possible(link: &Link, layout: &Layout) -> bool {
         tracing::warn!(%error, "cannot find out whether volumes can be mounted");
         return false;
     }
-    let mount = Mount { source, target: "/homeostat-mount-check/folder".into(), is_read_only: true };
+    let mount = |target: &&str| Mount { source: source.clone(), target: target.into(), is_read_only: true };
     let process = Process {
-        command: ["test", "-d", "/homeostat-mount-check/folder"].map(ToOwned::to_owned).into(),
+        command: ["ls"].iter().chain(&PLACES).map(|&word| word.to_owned()).collect(),
         environment: std::env::var("PATH").map(|path| ("PATH".to_owned(), path)).into_iter().collect(),
         directory: "/".into(),
         user: None,
         group: None,
         memory_bytes: None,
-        mounts: vec![mount],
+        mounts: PLACES.iter().map(mount).collect(),
         scratch,
     };
     let id = RunId { pod: String::new(), container: String::new() };

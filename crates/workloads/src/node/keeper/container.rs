@@ -15,7 +15,7 @@ use super::log::{self, LogFile};
 use super::process::{signal_group, started_ticks};
 use super::protocol::{Executed, Exit, Hook, Launch, Process, RunId, State};
 use super::table::Keeper;
-use super::{execute, strays};
+use super::{execute, message, strays};
 
 /// How long the pipe may stay open after the process, its group and its strays are gone.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -33,6 +33,11 @@ pub(super) fn run_name(id: &RunId) -> String {
 /// Runs it to its end. The keeper's table says how it goes.
 pub(super) async fn run(keeper: Arc<Keeper>, launch: Launch, stop: watch::Receiver<Deadline>) {
     let id = launch.id.clone();
+    let source = message::Source {
+        id: id.clone(),
+        attempt: launch.attempt,
+        falls_back_to_log: launch.falls_back_to_log,
+    };
     let mut started_at = keeper.clock.now();
     let exit = match start(&keeper, &launch).await {
         Err(words) => Exit::NotStarted(words),
@@ -42,7 +47,8 @@ pub(super) async fn run(keeper: Arc<Keeper>, launch: Launch, stop: watch::Receiv
         }
     };
     let finished_at = keeper.clock.now();
-    keeper.set(&id, State::Ended { started_at, finished_at, exit });
+    let message = message::read(&keeper.layout, &source, &exit);
+    keeper.set(&id, State::Ended { started_at, finished_at, exit, message });
     keeper.settle(&id);
 }
 
@@ -57,6 +63,7 @@ async fn start<'a>(keeper: &'a Keeper, launch: &Launch) -> Result<Running<'a>, S
     let path = keeper.layout.log(&launch.id, launch.attempt);
     let log = LogFile::create(path).map_err(|error| format!("cannot write its log: {error}"))?;
     drop_old_logs(keeper, launch);
+    message::clear(&keeper.layout, &launch.id);
     let started = child::start(keeper, launch.process.clone(), &run_name(&launch.id)).await?;
     let copy = tokio::spawn(log::copy(started.output, log, keeper.clock));
     Ok(Running { child: started.child, pid: started.pid, copy, awaited: started.awaited })

@@ -7,6 +7,7 @@
 //! pods/UID/mounts                         empty; where mounts are made
 //! pods/UID/containers/NAME/runs.json      what became of the last two runs
 //! pods/UID/containers/NAME/ATTEMPT.log    what each of them said
+//! pods/UID/containers/NAME/termination-log  the last words of the current one
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -71,6 +72,10 @@ impl Layout {
 
     pub(crate) fn runs(&self, id: &RunId) -> PathBuf {
         self.container(id).join("runs.json")
+    }
+
+    pub(crate) fn message(&self, id: &RunId) -> PathBuf {
+        self.container(id).join("termination-log")
     }
 
     pub(crate) fn log(&self, id: &RunId, attempt: u32) -> PathBuf {

@@ -35,7 +35,7 @@ fn end(run: &mut Run, now: Timestamp) {
             signal_group(pid, Signal::KILL);
         }
     }
-    run.state = State::Ended { started_at: began, finished_at: now, exit: Exit::Lost };
+    run.state = State::Ended { started_at: began, finished_at: now, exit: Exit::Lost, message: None };
 }
 
 /// Everything that carries the node's brand, or its mark.

@@ -16,6 +16,7 @@ mod launch;
 pub(crate) mod layout;
 mod leftovers;
 pub(crate) mod log;
+mod message;
 #[cfg(target_os = "linux")]
 mod mount;
 #[cfg(not(target_os = "linux"))]

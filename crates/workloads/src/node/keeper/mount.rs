@@ -31,7 +31,7 @@ pub(super) fn all(mounts: &[Mount], scratch: &Path) -> io::Result<()> {
     enter_namespace().map_err(said("this system gives no mount namespace"))?;
     fs::create_dir_all(scratch)?;
     mount_memory(scratch).map_err(said("cannot make a file system in memory"))?;
-    let mut maker = Maker { scratch, mirrors: 0, made: Vec::new() };
+    let mut maker = Maker { scratch, mirrors: 0, volumes: Vec::new(), folders: Vec::new() };
     let mut mounts: Vec<&Mount> = mounts.iter().collect();
     // Outer paths first, so that inner ones lie on top.
     mounts.sort_by_key(|mount| mount.target.components().count());
@@ -72,8 +72,10 @@ fn mount_memory(folder: &Path) -> io::Result<()> {
 struct Maker<'a> {
     scratch: &'a Path,
     mirrors: u32,
-    /// Where volumes lie already: below them folders may be made.
-    made: Vec<PathBuf>,
+    /// Where volumes of the Pod lie already: anywhere below them folders may be made.
+    volumes: Vec<PathBuf>,
+    /// Mirrors and folders made in them. What lies in a mirror is the host's own again.
+    folders: Vec<PathBuf>,
 }
 
 impl Maker<'_> {
@@ -83,15 +85,24 @@ impl Maker<'_> {
             self.make_path(&mount.target, is_folder)?;
         }
         rustix::mount::mount_bind_recursive(&mount.source, &mount.target)?;
-        self.made.push(mount.target.clone());
+        if self.scratch.parent().is_some_and(|pod| mount.source.starts_with(pod)) {
+            self.volumes.push(mount.target.clone());
+        } else if mount.is_read_only {
+            // A folder of the host: what lies inside of it is put on a mirror, whose entries are as closed as this.
+            close(&mount.target)?;
+        }
         Ok(())
     }
 
     fn make_path(&mut self, target: &Path, is_folder: bool) -> io::Result<()> {
         let existing = target.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
-        if !self.made.iter().any(|volume| existing.starts_with(volume)) {
+        let is_ours = self.folders.iter().any(|folder| folder == existing)
+            || self.volumes.iter().any(|volume| existing.starts_with(volume));
+        if !is_ours {
             self.mirror(existing)?;
         }
+        let made = target.ancestors().skip(1).take_while(|path| *path != existing);
+        self.folders.extend(made.map(Path::to_owned));
         if is_folder {
             return fs::create_dir_all(target);
         }
@@ -111,9 +122,13 @@ impl Maker<'_> {
             return Err(io::Error::other(format!("{} has too many entries", folder.display())));
         }
         for entry in entries {
-            show(&entry, &mirror.join(entry.file_name()))?;
+            match show(&entry, &mirror.join(entry.file_name())) {
+                // It went while we looked: folders like these are busy.
+                Err(_) if fs::symlink_metadata(entry.path()).is_err() => {}
+                shown => shown?,
+            }
         }
-        self.made.push(folder.to_owned());
+        self.folders.push(folder.to_owned());
         if folder == Path::new("/") {
             rustix::process::chroot(&mirror)?;
             return std::env::set_current_dir("/");

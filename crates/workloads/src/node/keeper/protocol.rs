@@ -63,6 +63,9 @@ pub(crate) struct Launch {
     pub(crate) after_start: Option<Hook>,
     /// Run before the process is told to end.
     pub(crate) before_stop: Option<Hook>,
+    /// Without last words of its own, the end of its log is taken.
+    #[serde(default)]
+    pub(crate) falls_back_to_log: bool,
 }
 
 /// What is done at a turn of a container's life.
@@ -140,7 +143,14 @@ pub(crate) enum State {
         started_at: Timestamp,
     },
     /// Over.
-    Ended { started_at: Timestamp, finished_at: Timestamp, exit: Exit },
+    Ended {
+        started_at: Timestamp,
+        finished_at: Timestamp,
+        exit: Exit,
+        /// Its last words.
+        #[serde(default)]
+        message: Option<String>,
+    },
 }
 
 /// How a run ended.

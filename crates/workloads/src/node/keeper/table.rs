@@ -24,6 +24,9 @@ use super::{record, strays};
 /// Changes waiting for the node. A node further behind is cut off and gets the whole state when it comes back.
 const UNTOLD_MAX: usize = 8192;
 
+/// The longest grace: nobody waits for longer, and clocks can reckon with it.
+const GRACE_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// The keeper's state.
 pub(super) struct Keeper {
     pub(super) layout: Layout,
@@ -114,7 +117,8 @@ impl Keeper {
         let now = self.clock.now();
         let exit = Exit::NotStarted(format!("cannot write its record: {error}"));
         if let Some(entry) = table.entries.get_mut(id) {
-            entry.runs.current.state = State::Ended { started_at: now, finished_at: now, exit };
+            entry.runs.current.state =
+                State::Ended { started_at: now, finished_at: now, exit, message: None };
             let told = Tell::Changed(Box::new(entry.runs.clone()));
             table.tell(told);
         }
@@ -227,7 +231,7 @@ impl Table {
 impl Entry {
     /// A later stop can only be stricter.
     fn stop_within(&self, grace: Duration) {
-        let asked = Instant::now() + grace;
+        let asked = Instant::now() + grace.min(GRACE_MAX);
         self.stop.send_if_modified(|deadline| {
             let is_stricter = deadline.is_none_or(|deadline| asked < deadline);
             if is_stricter {

@@ -14,6 +14,7 @@ mod plan;
 mod prepare;
 mod sources;
 mod status;
+mod termination;
 mod volumes;
 
 use std::sync::Arc;

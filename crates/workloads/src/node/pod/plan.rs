@@ -93,7 +93,9 @@ impl<'a> Situation<'a> {
 
     fn deadline(&self) -> Option<Timestamp> {
         let started = self.pod.status.as_ref()?.start_time.as_ref()?.0;
-        Some(started + jiff::SignedDuration::from_secs(self.spec.active_deadline_seconds?))
+        let allowed = jiff::SignedDuration::from_secs(self.spec.active_deadline_seconds?);
+        // Beyond all times is never.
+        started.checked_add(allowed).ok()
     }
 
     fn time_left(&self) -> Option<Duration> {
@@ -148,7 +150,8 @@ impl<'a> Situation<'a> {
             State::Ended { .. } => match self.after(part, run) {
                 After::Rest => {}
                 After::Restart => {
-                    let (attempt, strikes) = (run.attempt + 1, self.strikes(run) + 1);
+                    let attempt = run.attempt.saturating_add(1);
+                    let strikes = self.strikes(run).saturating_add(1);
                     plan.starts.push(Start { part, attempt, strikes });
                 }
                 After::Wait { left, .. } => {
@@ -179,7 +182,7 @@ impl<'a> Situation<'a> {
 
     /// Restarts in a row; a run that lasted wipes the slate.
     fn strikes(&self, run: &Run) -> u32 {
-        let State::Ended { started_at, finished_at, exit } = &run.state else { return run.strikes };
+        let State::Ended { started_at, finished_at, exit, .. } = &run.state else { return run.strikes };
         let lasted = Duration::try_from(finished_at.duration_since(*started_at)).unwrap_or_default();
         if lasted >= self.backoff.forgiven_after || !exit.is_its_own() { 0 } else { run.strikes }
     }
@@ -196,7 +199,9 @@ impl<'a> Situation<'a> {
         let Some(status) = &self.pod.status else { return 0 };
         let told = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
         let mut told = told.filter(|one| one.name == part.container.name && one.container_id.is_some());
-        told.next().and_then(|one| u32::try_from(one.restart_count).ok()).map_or(0, |count| count + 1)
+        told.next()
+            .and_then(|one| u32::try_from(one.restart_count).ok())
+            .map_or(0, |count| count.saturating_add(1))
     }
 
     /// The grace of a container whose probe failed: the probe's own word, or the Pod's.
@@ -252,5 +257,62 @@ impl<'a> Situation<'a> {
     /// No process of the Pod is left.
     pub(crate) fn is_quiet(&self) -> bool {
         self.runs.values().all(|runs| runs.current.is_over())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::node::keeper::protocol::{Exit, Owner, RunId, Runs};
+
+    fn runs(name: &str, attempt: u32, state: State) -> (String, Runs) {
+        let id = RunId { pod: "uid".to_owned(), container: name.to_owned() };
+        let owner = Owner { namespace: "default".to_owned(), name: "web".to_owned() };
+        let current = Run { attempt, strikes: u32::MAX, state };
+        (name.to_owned(), Runs { id, owner, current, previous: None })
+    }
+
+    /// Whatever numbers stand in a Pod, there is a plan.
+    #[test]
+    fn numbers_without_measure_are_borne() {
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+        let ended = State::Ended { started_at: now, finished_at: now, exit: Exit::Lost, message: None };
+        let running = State::Running { pid: 1, started_ticks: 1, started_at: Timestamp::MIN };
+        let known = PodRuns::from([runs("again", u32::MAX, ended), runs("runs", 0, running)]);
+        let check = |seconds: i64, phase: &str, deletion: Option<&str>, grace: Duration| {
+            let probe = json!({"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": seconds});
+            let pod: Pod = serde_json::from_value(json!({
+                "metadata": {"name": "web", "uid": "uid", "deletionTimestamp": deletion},
+                "spec": {"terminationGracePeriodSeconds": seconds, "activeDeadlineSeconds": seconds.max(1),
+                    "containers": [{"name": "again"}, {"name": "runs", "livenessProbe": probe}, {"name": "new"}]},
+                "status": {"phase": phase, "startTime": "2027-01-15T08:00:00Z", "containerStatuses": [
+                    {"name": "new", "image": "", "imageID": "", "ready": false, "restartCount": i32::MAX,
+                     "containerID": "process://1"}]},
+            }))
+            .unwrap();
+            let situation = Situation {
+                pod: &pod,
+                spec: pod.spec.as_ref().unwrap(),
+                runs: &known,
+                health: &Health::default(),
+                now,
+                backoff: RestartBackoff::default(),
+            };
+            let plan = situation.plan();
+            let stops: Vec<Duration> = plan.stops.iter().map(|stop| stop.grace).collect();
+            let attempts: Vec<u32> = plan.starts.iter().map(|start| start.attempt).collect();
+            match phase {
+                "Running" => assert_eq!((attempts, stops), (vec![u32::MAX, 1 << 31], vec![])),
+                _ => assert_eq!((attempts, stops), (vec![], vec![grace])),
+            }
+        };
+        let ages = Duration::from_secs(i64::MAX.unsigned_abs());
+        check(i64::MAX, "Running", None, ages);
+        check(i64::MAX, "Failed", None, ages);
+        check(i64::MIN, "Failed", None, Duration::from_secs(30));
+        check(i64::MAX, "Failed", Some("9999-12-30T00:00:00Z"), Duration::from_secs(251_602_128_000));
+        check(i64::MAX, "Failed", Some("0001-01-01T00:00:00Z"), Duration::ZERO);
     }
 }

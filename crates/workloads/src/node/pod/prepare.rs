@@ -9,7 +9,7 @@ use super::person::{Person, Place};
 use super::plan::Start;
 use super::sources::Sources;
 use super::status::Refusal;
-use super::volumes;
+use super::{termination, volumes};
 use crate::node::http::Request;
 use crate::node::keeper::protocol::{Hook, Launch, Owner, Process, RunId};
 use crate::node::{Ground, quantity};
@@ -40,6 +40,7 @@ pub(crate) fn launch(
         attempt: start.attempt,
         strikes: start.strikes,
         process,
+        falls_back_to_log: termination::falls_back_to_log(container),
         after_start: after_start.map(|handler| hook(handler, container)).transpose()?.flatten(),
         before_stop: before_stop.map(|handler| hook(handler, container)).transpose()?.flatten(),
     })
@@ -67,15 +68,18 @@ pub(crate) fn process(
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let person = Person::of(pod, container)?;
     let place = Place::make(ground, uid, &person)?;
+    let last_words = termination::Place::of(ground, pod, container);
     let mut given = Environment::from([
         ("HOSTNAME".to_owned(), pod.metadata.name.clone().unwrap_or_default()),
         ("HOME".to_owned(), place.home.display().to_string()),
         ("HOMEOSTAT_VOLUMES".to_owned(), place.volumes.display().to_string()),
+        (termination::VARIABLE.to_owned(), last_words.seen()),
     ]);
     given.extend(account::variables(ground, container, &place.volumes));
     let environment = environment(pod, container, sources, given)?;
     let mut mounts = volumes::prepare(ground, pod, container, (sources, &environment))?;
     mounts.extend(place.mounts);
+    mounts.extend(last_words.make(ground, pod)?);
     let command = command(ground, container, &environment)?;
     let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
     let memory = limits.and_then(|limits| limits.get("memory"));

@@ -144,12 +144,12 @@ fn shown(run: &Run) -> ContainerState {
             running: Some(ContainerStateRunning { started_at: Some(Time(whole(*started_at))) }),
             ..ContainerState::default()
         },
-        State::Ended { started_at, finished_at, exit } => ContainerState {
+        State::Ended { started_at, finished_at, exit, message } => ContainerState {
             terminated: Some(ContainerStateTerminated {
                 exit_code: exit.code(),
                 signal: if let Exit::Signal(signal) = exit { Some(*signal) } else { None },
                 reason: Some(reason(exit).to_owned()),
-                message: words(exit),
+                message: message.clone().or_else(|| words(exit)),
                 started_at: Some(Time(whole(*started_at))),
                 finished_at: Some(Time(whole(*finished_at))),
                 container_id: None,

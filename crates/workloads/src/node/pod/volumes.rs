@@ -317,7 +317,7 @@ fn sub_path(mount: &VolumeMount, environment: &Environment) -> Result<String, Re
 }
 
 /// Puts a volume where the container wants it: a mount for its launcher, or a link.
-fn place(
+pub(crate) fn place(
     ground: &Ground,
     pod: &Pod,
     mount: &VolumeMount,

@@ -80,7 +80,10 @@ async fn the_token_is_the_pods_own() {
     let lab = Lab::served(|options| options).await;
     allow(&lab).await;
     let context = json!({"securityContext": {"runAsUser": 65534}});
+    let folder = std::path::Path::new("/var/run/secrets");
+    let was_there = folder.exists();
     let told = said(&lab, "other", spec(SCRIPT, context)).await;
+    assert_eq!(folder.exists(), was_there, "the host's folders stay as they are");
     assert!(told.starts_with("hello\n") && told.contains("\n600 65534\n"), "{told}");
 }
 

@@ -150,3 +150,16 @@ async fn the_folder_of_a_pod_goes_with_it() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!folder.exists());
 }
+
+/// A grace beyond all times is a long one, and no reason to fall over.
+#[tokio::test]
+async fn a_grace_without_measure_is_borne() {
+    let lab = Lab::new().await;
+    let script = "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done";
+    let container = json!({"name": "main", "image": "none", "command": ["sh", "-c", script]});
+    let pod =
+        lab.pod("long", json!({"terminationGracePeriodSeconds": i64::MAX, "containers": [container]})).await;
+    lab.until_said(&pod, "up").await;
+    lab.delete("long", None).await;
+    lab.until_gone("long").await;
+}

@@ -67,6 +67,7 @@ async fn nothing_leaks_in() {
         "HOME",
         "HOMEOSTAT_NODE",
         "HOMEOSTAT_RUN",
+        "HOMEOSTAT_TERMINATION_LOG",
         "HOMEOSTAT_VOLUMES",
         "HOSTNAME",
         "LANG",

@@ -9,6 +9,7 @@ mod environments;
 mod keepers;
 mod lab;
 mod logs;
+mod messages;
 mod probes;
 mod scheduling;
 mod volumes;

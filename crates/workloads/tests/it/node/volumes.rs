@@ -62,13 +62,24 @@ async fn with_namespaces_a_volume_is_where_it_was_asked_for() {
         {"name": "empty", "mountPath": "/homeostat-test/data"},
         {"name": "keys", "mountPath": "/homeostat-test/data/keys", "readOnly": true},
         {"name": "files", "mountPath": "/homeostat-test/b", "subPath": "b.txt"},
+        // After one below the root, when that is our own, and inside of a folder of the host.
+        {"name": "files", "mountPath": "/usr/homeostat-test/deep/er"},
+        {"name": "host", "mountPath": "/homeostat-test/host", "readOnly": true},
+        {"name": "files", "mountPath": "/homeostat-test/host/in/side"},
     ]);
     let script = "cat /etc/homeostat-test/a.txt /homeostat-test/b /homeostat-test/data/keys/key; \
         test -e /etc/passwd && echo x > /homeostat-test/data/new && cat /homeostat-test/data/new; \
-        touch /homeostat-test/data/keys/more 2>/dev/null || echo read only";
+        touch /homeostat-test/data/keys/more 2>/dev/null || echo read only; \
+        cat /usr/homeostat-test/deep/er/a.txt /homeostat-test/host/in/side/a.txt /homeostat-test/host/file; \
+        echo x 2>/dev/null > /homeostat-test/host/file || echo closed";
+    let host = tempfile::tempdir().unwrap();
+    std::fs::write(host.path().join("file"), "F").unwrap();
     let probe_file = std::path::Path::new("/proc/sys/kernel/unprivileged_userns_clone");
     let is_refused = std::fs::read_to_string(probe_file).is_ok_and(|text| text.trim() == "0");
-    lab.pod("mounted", spec(script, &mounts)).await;
+    let mut spec = spec(script, &mounts);
+    let volume = json!({"name": "host", "hostPath": {"path": host.path()}});
+    spec["volumes"].as_array_mut().unwrap().push(volume);
+    lab.pod("mounted", spec).await;
     let pod = lab.until("mounted", "ended", |pod| {
         matches!(pod.status.as_ref().unwrap().phase.as_deref(), Some("Succeeded" | "Failed"))
     });
@@ -76,11 +87,11 @@ async fn with_namespaces_a_volume_is_where_it_was_asked_for() {
     if is_refused {
         return;
     }
-    assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "ABhushx\nread only\n");
-    assert!(
-        !std::path::Path::new("/etc/homeostat-test").exists()
-            && !std::path::Path::new("/homeostat-test").exists()
-    );
+    assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "ABhushx\nread only\nAAFclosed\n");
+    for path in ["/etc/homeostat-test", "/homeostat-test", "/usr/homeostat-test"] {
+        assert!(!std::path::Path::new(path).exists(), "{path} is on the host");
+    }
+    assert_eq!(std::fs::read_dir(host.path()).unwrap().count(), 1, "nothing was made in the host's folder");
 }
 
 /// Modes of single files, parts named by a variable, and given content that is only read.

@@ -1,0 +1,134 @@
+//! The last words of a container: what it wrote to its message file, or the end of its log if that is wanted.
+//!
+//! Sizes are Kubernetes' own. The file belongs to the container, which may have put anything in its place: only a plain file is
+//! read, and never waited for.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use super::layout::Layout;
+use super::protocol::{Exit, RunId};
+
+/// The longest message; what is longer loses its beginning.
+const BYTES_MAX: usize = 4096;
+/// As much of a log at most, whichever is less.
+const LOG_BYTES_MAX: usize = 2048;
+const LOG_LINES_MAX: usize = 80;
+/// What is read of a log: enough for that many lines with their times, and for parts of long ones.
+const LOG_CHUNK_BYTES: u64 = 64 * 1024;
+
+/// Where the words of a run are looked for.
+pub(super) struct Source {
+    pub(super) id: RunId,
+    pub(super) attempt: u32,
+    pub(super) falls_back_to_log: bool,
+}
+
+/// Forgets the words of the run before.
+pub(super) fn clear(layout: &Layout, id: &RunId) {
+    // A container may come without a file; it then has no words.
+    let _ = OpenOptions::new().write(true).truncate(true).open(layout.message(id));
+}
+
+/// What the run said at its end, if anything.
+pub(super) fn read(layout: &Layout, source: &Source, exit: &Exit) -> Option<String> {
+    let written = tail(&layout.message(&source.id), BYTES_MAX as u64).ok().map(|(_, bytes)| bytes);
+    let written = written.map(|bytes| text(&bytes, BYTES_MAX)).filter(|text| !text.is_empty());
+    if written.is_some() || !source.falls_back_to_log || exit.is_success() {
+        return written;
+    }
+    let log = layout.log(&source.id, source.attempt);
+    let (is_cut, bytes) = tail(&log, LOG_CHUNK_BYTES).ok()?;
+    Some(end_of_log(&bytes, is_cut)).filter(|text| !text.is_empty())
+}
+
+/// The end of a plain file, and whether something stands before it.
+fn tail(path: &Path, bytes_max: u64) -> io::Result<(bool, Vec<u8>)> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let mut file: File = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let length = Some(file.metadata()?).filter(fs::Metadata::is_file).map(|meta| meta.len());
+    let length = length.ok_or(io::ErrorKind::InvalidInput)?;
+    file.seek(SeekFrom::Start(length.saturating_sub(bytes_max)))?;
+    let mut bytes = Vec::new();
+    file.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok((length > bytes_max, bytes))
+}
+
+/// The last lines of a log without their times.
+fn end_of_log(log: &[u8], is_cut: bool) -> String {
+    let records = log.split(|byte| *byte == b'\n').skip(usize::from(is_cut));
+    let mut said = Vec::new();
+    for record in records {
+        // `TIME stdout F words`; P if the line goes on.
+        let mut parts = record.splitn(4, |byte| *byte == b' ').skip(2);
+        if let (Some(tag), Some(words)) = (parts.next(), parts.next()) {
+            said.extend_from_slice(words);
+            said.extend((tag == b"F").then_some(b'\n'));
+        }
+    }
+    let ends = said.iter().enumerate().rev().filter(|(at, byte)| **byte == b'\n' && at + 1 < said.len());
+    let from = ends.map(|(at, _)| at + 1).nth(LOG_LINES_MAX - 1).unwrap_or_default();
+    text(&said[from..], LOG_BYTES_MAX)
+}
+
+/// As text, and no longer than this: what is not UTF-8 grows when it is shown.
+fn text(bytes: &[u8], bytes_max: usize) -> String {
+    let bytes = &bytes[bytes.len().saturating_sub(bytes_max)..];
+    let mut text = String::from_utf8_lossy(bytes).into_owned();
+    if text.len() > bytes_max {
+        let from = text.ceil_char_boundary(text.len() - bytes_max);
+        text.drain(..from);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(lines: impl Iterator<Item = String>) -> Vec<u8> {
+        lines.map(|line| format!("2026-01-01T00:00:00Z stdout F {line}\n")).collect::<String>().into_bytes()
+    }
+
+    #[test]
+    fn a_log_ends_with_few_lines() {
+        let check = |log: &[u8], is_cut: bool, expected: &str| {
+            assert_eq!(end_of_log(log, is_cut), expected);
+        };
+        check(b"", false, "");
+        check(b"T stdout F a b\nT stdout P c\nT stdout P d\nT stdout F e\n", false, "a b\ncde\n");
+        check(b"rest of one\nT stdout F whole\n", true, "whole\n");
+        let numbers = |from: usize| (from..100).map(|n| format!("{n}\n")).collect::<String>();
+        check(&log((0..100).map(|n| n.to_string())), false, &numbers(20));
+        let long = end_of_log(&log((0..100).map(|n| format!("{n:099}"))), false);
+        assert_eq!((long.len(), &long[long.len() - 3..]), (LOG_BYTES_MAX, "99\n"));
+    }
+
+    #[test]
+    fn a_message_is_bounded_and_only_of_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = Layout::new(folder.path().to_owned());
+        let id = RunId { pod: "p".to_owned(), container: "c".to_owned() };
+        let source = Source { id: id.clone(), attempt: 0, falls_back_to_log: true };
+        fs::create_dir_all(layout.container(&id)).unwrap();
+        let said = |exit: i32| read(&layout, &source, &Exit::Code(exit));
+        assert_eq!(said(1), None, "there is neither file nor log");
+        fs::write(layout.log(&id, 0), log(["broken".to_owned()].into_iter())).unwrap();
+        fs::write(layout.message(&id), "").unwrap();
+        assert_eq!((said(1).as_deref(), said(0)), (Some("broken\n"), None));
+        fs::write(layout.message(&id), format!("{}end", "x".repeat(5000))).unwrap();
+        assert!(said(0).is_some_and(|text| text.len() == BYTES_MAX && text.ends_with("xend")));
+        fs::write(layout.message(&id), vec![0xff; 5000]).unwrap();
+        assert!(said(0).is_some_and(|text| text.len() <= BYTES_MAX));
+        clear(&layout, &id);
+        assert_eq!(said(0), None);
+        fs::remove_file(layout.message(&id)).unwrap();
+        std::os::unix::fs::symlink(layout.log(&id, 0), layout.message(&id)).unwrap();
+        assert_eq!(said(0), None, "nobody is led elsewhere");
+    }
+}

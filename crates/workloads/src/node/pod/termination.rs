@@ -1,0 +1,76 @@
+//! Where a container leaves its last words: a file of its own, seen at its `terminationMessagePath`.
+//!
+//! The usual path is in `/dev`, and the machine's own must not be written to: in a mount namespace the file covers the path.
+//! Elsewhere a variable names the file. The keeper reads it when the container has ended.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
+
+use super::environment::config_error;
+use super::status::Refusal;
+use super::volumes;
+use crate::node::Ground;
+use crate::node::keeper::protocol::{Mount, RunId};
+
+/// Kubernetes' default.
+const PATH: &str = "/dev/termination-log";
+/// Names the file for the container.
+pub(crate) const VARIABLE: &str = "HOMEOSTAT_TERMINATION_LOG";
+/// The policy by which the end of the log stands in for a message.
+const OR_LOG: &str = "FallbackToLogsOnError";
+
+/// Does the end of the log stand in for words that are missing?
+pub(crate) fn falls_back_to_log(container: &Container) -> bool {
+    container.termination_message_policy.as_deref() == Some(OR_LOG)
+}
+
+/// The file, and where the container sees it.
+pub(crate) struct Place {
+    file: PathBuf,
+    path: String,
+    is_mounted: bool,
+}
+
+impl Place {
+    pub(crate) fn of(ground: &Ground, pod: &Pod, container: &Container) -> Self {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        let file = ground.layout.message(&RunId { pod: uid, container: container.name.clone() });
+        let path = container.termination_message_path.as_deref().filter(|path| !path.is_empty());
+        let path = path.unwrap_or(PATH).to_owned();
+        let is_mounted = ground.has_namespaces && path.starts_with('/');
+        Self { file, path, is_mounted }
+    }
+
+    /// What the container calls it.
+    pub(crate) fn seen(&self) -> String {
+        if self.is_mounted { self.path.clone() } else { self.file.display().to_string() }
+    }
+
+    /// Makes the file and gives what its launcher shall mount.
+    pub(crate) fn make(self, ground: &Ground, pod: &Pod) -> Result<Option<Mount>, Refusal> {
+        let failed = |error: io::Error| config_error(format!("cannot make {}: {error}", self.file.display()));
+        make_file(&self.file).map_err(failed)?;
+        let mount = VolumeMount {
+            name: "termination-log".to_owned(),
+            mount_path: self.path,
+            ..VolumeMount::default()
+        };
+        volumes::place(ground, pod, &mount, (self.file, false))
+    }
+}
+
+/// For any user of the Pod to write; the folders above are closed to everybody else.
+fn make_file(file: &Path) -> io::Result<()> {
+    if file.exists() {
+        return Ok(());
+    }
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(file, "")?;
+    fs::set_permissions(file, fs::Permissions::from_mode(0o666))
+}
