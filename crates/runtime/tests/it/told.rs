@@ -3,12 +3,25 @@
 
 use homeostat_runtime::{Action, Context, Controller, Result, Severity, terminal};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
+use kube::CustomResource;
 use kube::api::ListParams;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::handlers::{Gadget, gadget};
 use crate::lab::{Lab, Widget, conditions, config};
 use crate::wire::Breakage;
+
+/// A kind whose status has no place for conditions.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[kube(group = "test.dev", version = "v1", kind = "Gizmo", namespaced, status = "GizmoStatus")]
+pub(crate) struct GizmoSpec {}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+pub(crate) struct GizmoStatus {
+    #[serde(default)]
+    seen: i64,
+}
 
 /// Type, reason, message and count of each event about the object of this name.
 pub(crate) async fn events(lab: &Lab, name: &str) -> Vec<(String, String, String, i32)> {
@@ -56,16 +69,17 @@ async fn a_failing_object_carries_an_event_when_its_condition_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn kinds_without_conditions_carry_the_event_too() {
-    let mut lab = crate::handlers::lab().await;
-    let gadgets = Controller::<Gadget>::new().reconcile(|_, _| async { Err(terminal("a gadget")) });
+    let mut lab = Lab::bare().await;
+    let gizmos = Controller::<Gizmo>::new().reconcile(|_, _| async { Err(terminal("a gizmo")) });
     let maps = Controller::<ConfigMap>::new().labels("test=yes").reconcile(|_, _| async { Err("a map")? });
-    lab.run(|operator| operator.control(gadgets).control(maps));
-    gadget(&lab, "g", 1).await;
+    lab.run(|operator| operator.crd::<Gizmo>().control(gizmos).control(maps));
+    lab.rest().await;
+    lab.create(&Gizmo::new("g", GizmoSpec::default())).await;
     let mut map = config("map", &[]);
     map.metadata.labels = Some([("test".to_owned(), "yes".to_owned())].into());
     lab.create(&map).await;
     lab.pass(5).await;
-    assert_eq!(events(&lab, "g").await, warning("ReconcileFailed", "a gadget", 1));
+    assert_eq!(events(&lab, "g").await, warning("ReconcileFailed", "a gizmo", 1));
     assert_eq!(events(&lab, "map").await, warning("ReconcileFailed", "a map", 1));
 }
 
