@@ -85,6 +85,15 @@ impl Server {
         here(self.address)
     }
 
+    /// The address by which others reach it: one of the machine's own when it listens on all of them.
+    pub fn advertised(&self) -> SocketAddr {
+        let mut address = self.address;
+        if let Some(ip) = reached::outward(address.is_ipv4()).filter(|_| address.ip().is_unspecified()) {
+            address.set_ip(ip);
+        }
+        here(address)
+    }
+
     /// How clients on this machine reach it: `https://127.0.0.1:6443`.
     pub fn url(&self) -> String {
         url(self.address)

@@ -21,6 +21,18 @@ pub(super) fn addresses() -> Vec<IpAddr> {
     addresses
 }
 
+/// The address of this machine others use most likely: the one packets leave by, or any that is not loopback.
+pub(super) fn outward(is_v4: bool) -> Option<IpAddr> {
+    let is_meant = |address: &IpAddr| {
+        address.is_ipv4() == is_v4
+            && !address.is_loopback()
+            && !address.is_unspecified()
+            && !is_link_local(*address)
+    };
+    let mut ways = OUTSIDE.iter().filter_map(|(from, to)| way_out(from, to)).filter(is_meant);
+    ways.next().or_else(|| addresses().into_iter().find(is_meant))
+}
+
 /// The name of this machine, if it has one that can stand in a certificate.
 pub(super) fn name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::env::var("HOSTNAME"));
@@ -82,5 +94,7 @@ mod tests {
     fn this_machine_reaches_itself() {
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
         assert!(!cfg!(target_os = "linux") || addresses().contains(&loopback), "{:?}", addresses());
+        let unfit = |address: IpAddr| address.is_loopback() || address.is_unspecified() || address.is_ipv6();
+        assert!(!outward(true).is_some_and(unfit), "{:?}", outward(true));
     }
 }

@@ -90,6 +90,10 @@ async fn kubectl_runs_reads_and_deletes_pods() {
     assert_eq!(told(&server, &["logs", "steps", "--since=1h", "--timestamps"]).await.lines().count(), 3);
     assert!(told(&server, &["get", "pod", "steps"]).await.contains("Completed"));
 
+    run(&server, "words", "Never", "echo the disk is full > /dev/termination-log; exit 3").await;
+    told(&server, &["wait", "--for=jsonpath={.status.phase}=Failed", "pod/words", "--timeout=60s"]).await;
+    assert!(told(&server, &["describe", "pod", "words"]).await.contains("the disk is full"));
+
     told(&server, &["run", "image", "--image=greeter", "--restart=Never", "--", "you"]).await;
     told(&server, &["wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/image", "--timeout=60s"]).await;
     assert_eq!(told(&server, &["logs", "image"]).await, "hello you\n");
@@ -173,6 +177,11 @@ async fn without_a_node_nothing_runs() {
     run(&server, "idle", "Always", "touch ran").await;
     assert_eq!(told(&server, &["logs", "idle"]).await, "", "not bound: nothing was said");
     assert_eq!(told(&server, &["get", "pod", "idle", "-o", "jsonpath={.status.phase}"]).await, "Pending");
+    eventually("it is told why", || async {
+        let described = told(&server, &["describe", "pod", "idle"]).await;
+        (described.contains("FailedScheduling") && described.contains("`homeostat up --node`")).then_some(())
+    })
+    .await;
     let bound = r#"{"spec": {"nodeName": "elsewhere"}}"#;
     told(&server, &["run", "bound", "--image=none", "--overrides", bound]).await;
     let error = kubectl(&server, &["logs", "bound"]).await.unwrap_err();

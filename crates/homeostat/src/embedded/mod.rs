@@ -112,7 +112,7 @@ impl Builder {
                 builder = builder
                     .authenticator(Arc::clone(&authenticator))
                     .root_ca(&*server.credentials().ca_pem)
-                    .address(server.local_addr());
+                    .address(server.advertised());
                 Some(authenticator)
             }
             None => None,

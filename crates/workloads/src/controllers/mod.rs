@@ -1,5 +1,5 @@
-//! The built-in controllers: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, endpoints, Nodes that fall silent
-//! and Pods without a Node.
+//! The built-in controllers: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, endpoints, Nodes that fall silent,
+//! Pods whose Node is gone and Pods that find none.
 //!
 //! Ordinary controllers on the runtime: they know a `kube::Client` and nothing else, and behave as Kubernetes' own do,
 //! down to reasons, events and names, so that kubectl and people find what they expect. One file or folder per kind;
@@ -26,6 +26,7 @@ mod revisions;
 mod stateful_set;
 mod template;
 mod time;
+mod unscheduled;
 
 use homeostat_runtime::Operator;
 
@@ -42,6 +43,7 @@ pub fn operator() -> Operator {
         .control(cron_job::control())
         .control(endpoint_slice::control())
         .control(node_health::control())
-        .control(pod_collector::control());
+        .control(pod_collector::control())
+        .control(unscheduled::control());
     job::controls().into_iter().fold(operator, Operator::control)
 }

@@ -50,7 +50,7 @@ async fn reconcile(node: Arc<Node>, cx: Context<Node>) -> Result {
         // Its own change brings us back, for the Pods.
         return Ok(Action::await_change());
     }
-    if ready(&node).is_some_and(|ready| ready.status != "True") {
+    if is_unready(&node) {
         let pods = cx.indexed::<Pod, _>(&OnNode(name))?;
         let unready = pods.iter().filter(|pod| pod.is_ready()).map(|pod| doubt(&cx, pod));
         join_all(unready).await.into_iter().collect::<Result<Vec<()>, kube::Error>>()?;
@@ -68,6 +68,11 @@ fn left(lease: &LeaseSpec, now: jiff::Timestamp) -> Option<Duration> {
 
 fn ready(node: &Node) -> Option<&NodeCondition> {
     node.status.as_ref()?.conditions.as_ref()?.iter().find(|one| one.type_ == "Ready")
+}
+
+/// Does the Node say, or do we, that it is not ready? One that says nothing may be.
+pub(super) fn is_unready(node: &Node) -> bool {
+    ready(node).is_some_and(|ready| ready.status != "True")
 }
 
 /// Has the Node said that nothing runs there any more?

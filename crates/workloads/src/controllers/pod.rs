@@ -31,6 +31,10 @@ pub(crate) struct Spec {
     pub(crate) hostname: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) subdomain: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) scheduler_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) scheduling_gates: Vec<core::PodSchedulingGate>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) containers: Vec<Container>,
 }
@@ -82,6 +86,8 @@ pub(crate) struct Condition {
     pub(crate) status: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_transition_time: Option<Time>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) message: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

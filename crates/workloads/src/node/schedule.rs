@@ -60,13 +60,13 @@ fn misfit(spec: &PodSpec, node: &Node) -> Option<String> {
 }
 
 fn refuse(pod: &Pod, cx: &Context<Pod>, message: &str) {
-    cx.event(Severity::Warning, "FailedScheduling", message);
     let mut status = pod.status.clone().unwrap_or_default();
     let conditions = status.conditions.get_or_insert_default();
     let is_told = |one: &PodCondition| one.type_ == "PodScheduled" && one.message.as_deref() == Some(message);
     if conditions.iter().any(is_told) {
         return;
     }
+    cx.event(Severity::Warning, "FailedScheduling", message);
     conditions.retain(|one| one.type_ != "PodScheduled");
     conditions.push(PodCondition {
         type_: "PodScheduled".to_owned(),

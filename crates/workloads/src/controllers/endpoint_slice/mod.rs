@@ -1,13 +1,14 @@
 //! EndpointSlices: where the Pods behind a Service are to be found. Services without a selector are left alone: somebody
-//! else says where they lead. The decisions are in `plan`.
+//! else says where they lead. The decisions are in `plan`; `legacy` says the same as an Endpoints object.
 
+mod legacy;
 mod plan;
 
 use std::sync::Arc;
 
 use homeostat_core::selector::LabelSelector;
 use homeostat_runtime::{Action, Context, Control, Controller, Error, Result};
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Endpoints, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -26,6 +27,7 @@ pub(super) fn control() -> Control {
     Controller::<Service>::new()
         .named("endpoint-slice-controller")
         .owns::<EndpointSlice>()
+        .owns::<Endpoints>()
         .selects::<Pod, _>(pod_selector)
         .index::<Pod, PodsIn, _>(|pod: &Pod| Some(PodsIn::of(&pod.metadata)))
         .reconcile(reconcile)
@@ -43,6 +45,7 @@ async fn reconcile(service: Arc<Service>, cx: Context<Service>) -> Result {
     let mut pods = cx.indexed::<Pod, _>(&PodsIn::of(&service.metadata))?;
     pods.retain(|pod| matches(&selector, &pod.metadata));
     let groups = groups(&service, &pods);
+    cx.adopt(legacy::endpoints(&service, &groups)).await?;
     let existing: Vec<EndpointSlice> = cx
         .owned::<EndpointSlice>()?
         .iter()

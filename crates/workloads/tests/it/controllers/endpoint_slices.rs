@@ -1,7 +1,7 @@
 //! EndpointSlices: Services lead to the Pods that are there and ready.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
@@ -48,16 +48,27 @@ async fn a_service_leads_to_its_pods() {
     assert_eq!(labels["endpointslice.kubernetes.io/managed-by"], "endpointslice-controller.k8s.io");
     assert_eq!((labels["tier"].as_str(), slice.address_type.as_str()), ("front", "IPv4"));
     assert_eq!(slice.ports.as_ref().unwrap()[0].port, Some(8080));
+    let legacy = lab.get::<Endpoints>("web").await;
+    let subset = &legacy["subsets"][0];
+    assert_eq!(
+        (subset["addresses"].as_array().unwrap().len(), &subset["ports"][0]["port"]),
+        (3, &json!(8080))
+    );
+    assert_eq!(subset["addresses"][0]["targetRef"]["kind"], "Pod");
     let endpoint = &slice.endpoints.as_ref().unwrap()[0];
     assert_eq!((endpoint.node_name.as_deref(), endpoint.addresses.len()), (Some("here"), 1));
     let pod = lab.names::<Pod>().await.remove(0);
     lab.say(&pod, json!({"conditions": [{"type": "Ready", "status": "False"}]})).await;
     assert_eq!(endpoints(&lab).await, ["2/3"]);
+    let subset = lab.get::<Endpoints>("web").await["subsets"][0].clone();
+    let count = |field: &str| subset[field].as_array().unwrap().len();
+    assert_eq!((count("addresses"), count("notReadyAddresses")), (2, 1));
     lab.patch::<Deployment>("web", json!({"spec": {"replicas": 1}})).await;
     assert_eq!(endpoints(&lab).await, ["1/1"]);
     lab.delete::<Service>("web", &DeleteParams::default()).await;
     lab.pass(5).await;
     assert!(endpoints(&lab).await.is_empty());
+    assert!(!lab.names::<Endpoints>().await.contains(&"web".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -81,3 +81,36 @@ async fn dying_pods_of_a_stopped_node_go() {
     say_of_node(&lab, "here", "False", "NodeStopped").await;
     assert_eq!(lab.names::<Pod>().await, ["waits"]);
 }
+
+/// Who waits for a Node that is not there is told once, and what to do.
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_any_node_says_so() {
+    let mut lab = Lab::without_kubelet().await;
+    let unbound = |name: &str, more: Value| {
+        let mut pod = pod(name, "");
+        pod["spec"].as_object_mut().unwrap().remove("nodeName");
+        pod["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        pod
+    };
+    lab.create::<Pod>(unbound("waits", json!({}))).await;
+    lab.create::<Pod>(unbound("gated", json!({"schedulingGates": [{"name": "a/b"}]}))).await;
+    lab.create::<Pod>(unbound("theirs", json!({"schedulerName": "mine"}))).await;
+    lab.pass(300).await;
+    let waits = lab.get::<Pod>("waits").await;
+    assert_eq!(condition(&waits, "PodScheduled"), "False Unschedulable");
+    let words =
+        "no nodes available to schedule pods: no node runs Pods here: start with `homeostat up --node`";
+    assert_eq!(lab.events("waits").await, [format!("FailedScheduling: {words}")]);
+    for name in ["gated", "theirs"] {
+        assert!(lab.events(name).await.is_empty(), "{name}");
+    }
+    lab.add_node("here").await;
+    say_of_node(&lab, "here", "False", "NodeStopped").await;
+    lab.restart().await;
+    let message = lab.get::<Pod>("waits").await["status"]["conditions"].to_string();
+    assert!(message.contains("0/1 nodes are available: 1 node(s) were not ready"), "{message}");
+    say_of_node(&lab, "here", "True", "NodeReady").await;
+    lab.create::<Pod>(unbound("hopes", json!({}))).await;
+    lab.pass(300).await;
+    assert_ne!(condition(&lab.get::<Pod>("hopes").await, "PodScheduled"), "False Unschedulable");
+}

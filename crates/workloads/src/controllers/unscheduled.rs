@@ -1,0 +1,69 @@
+//! Pods that wait for a Node when there is none: their condition and one event say so, and what to do.
+//!
+//! It binds nothing. As soon as a Node is ready, or does not say that it is not, its scheduler has the word. The event is sent
+//! when the condition changes, not at every look.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity};
+use k8s_openapi::api::core::v1 as core;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::node_health::is_unready;
+use super::pod::Pod;
+
+/// A Pod that a Node should take is looked at again this often: the Node may fall silent first.
+const AGAIN: Duration = Duration::from_secs(30);
+/// The one scheduler whose absence we know of.
+const SCHEDULER: &str = "default-scheduler";
+const CONDITION: &str = "PodScheduled";
+const REMEDY: &str = "no node runs Pods here: start with `homeostat up --node`";
+
+pub(super) fn control() -> Control {
+    Controller::<Pod>::new().named("unscheduled-pods").reads::<core::Node>().reconcile(reconcile)
+}
+
+async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
+    if !waits(&pod) {
+        return Ok(Action::await_change());
+    }
+    let nodes = cx.list::<core::Node>()?;
+    if nodes.iter().any(|node| !is_unready(node)) {
+        return Ok(Action::requeue(AGAIN));
+    }
+    let message = match nodes.len() {
+        0 => format!("no nodes available to schedule pods: {REMEDY}"),
+        count => format!("0/{count} nodes are available: {count} node(s) were not ready: {REMEDY}"),
+    };
+    let told = pod.status.conditions.iter().find(|one| one.r#type == CONDITION);
+    if told.is_none_or(|one| one.status != "False" || one.message.as_deref() != Some(&message)) {
+        tell(&cx, &pod, &message).await?;
+        cx.event(Severity::Warning, "FailedScheduling", message);
+    }
+    Ok(Action::await_change())
+}
+
+/// Does it wait for a Node, and for nothing else?
+fn waits(pod: &Pod) -> bool {
+    let scheduler = pod.spec.scheduler_name.as_deref().unwrap_or(SCHEDULER);
+    pod.node().is_empty()
+        && scheduler == SCHEDULER
+        && pod.spec.scheduling_gates.is_empty()
+        && !pod.is_dying()
+        && !pod.is_finished()
+}
+
+async fn tell(cx: &Context<Pod>, pod: &Pod, message: &str) -> Result<(), kube::Error> {
+    let condition = json!({"type": CONDITION, "status": "False", "reason": "Unschedulable", "message": message,
+        "lastTransitionTime": cx.now().strftime("%FT%TZ").to_string()});
+    let patch =
+        Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}}));
+    let pods: Api<core::Pod> = Api::namespaced(cx.client().clone(), cx.key().namespace());
+    match pods.patch_status(pod.name(), &PatchParams::default(), &patch).await {
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        outcome => outcome.map(drop),
+    }
+}
