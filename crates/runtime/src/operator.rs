@@ -209,13 +209,11 @@ impl Operator {
                     Some(address) => self.serve(address),
                     None => self,
                 };
-                let (client, place) = match connect(&cluster).await? {
-                    Some(Connected { client, words }) => (client, words),
-                    None => {
-                        let client =
-                            otherwise().await.map_err(|error| Error::NoCluster(error.to_string()))?;
-                        (client, "a control plane of its own".to_owned())
-                    }
+                let (client, place) = if let Some(Connected { client, words }) = connect(&cluster).await? {
+                    (client, words)
+                } else {
+                    let client = otherwise().await.map_err(|error| Error::NoCluster(error.to_string()))?;
+                    (client, "a control plane of its own".to_owned())
                 };
                 eprintln!("{} reconciles {} on {place}", operator.name, reconciled(&operator.rules()));
                 let stop = CancellationToken::new();

@@ -235,7 +235,7 @@ impl<K: Kind> Feed<K> {
                 for delta in self.cache.end_list(wire::revision(&revision)) {
                     self.note(Some(delta));
                 }
-                self.tell_return(was_failing);
+                Self::tell_return(was_failing);
                 self.note_state(WatchState::Fresh);
             }
             Effect::Rewound { known, newest } => {
@@ -247,7 +247,7 @@ impl<K: Kind> Feed<K> {
             }
             Effect::Resumed => {
                 self.cache.set_state(WatchState::Fresh);
-                self.tell_return(was_failing);
+                Self::tell_return(was_failing);
                 self.note_state(WatchState::Fresh);
             }
             Effect::Failing { error, retry } => {
@@ -265,7 +265,7 @@ impl<K: Kind> Feed<K> {
         }
     }
 
-    fn tell_return(&self, was_failing: bool) {
+    fn tell_return(was_failing: bool) {
         if was_failing {
             tracing::info!(resource = resource_of::<K>().trim_start_matches('/'), "watch is in step again");
         }
