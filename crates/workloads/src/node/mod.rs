@@ -9,6 +9,7 @@
 
 mod error;
 mod farewell;
+mod grpc;
 mod http;
 mod keeper;
 mod link;

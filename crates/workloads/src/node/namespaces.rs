@@ -27,6 +27,7 @@ pub(super) async fn are_possible(link: &Link, layout: &Layout) -> bool {
         directory: "/".into(),
         user: None,
         group: None,
+        groups: Vec::new(),
         memory_bytes: None,
         mounts: PLACES.iter().map(mount).collect(),
         scratch,

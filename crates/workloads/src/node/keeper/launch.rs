@@ -102,15 +102,14 @@ fn become_own_session(keeper_pid: i32) -> io::Result<()> {
 /// Becomes another user, for good. This process has one thread, so its credentials are the thread's.
 fn change_user(process: &Process) -> io::Result<()> {
     use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
-    if process.user.is_none() && process.group.is_none() {
-        return Ok(());
-    }
     let user = process.user.map_or_else(rustix::process::getuid, Uid::from_raw);
     let group = process.group.map_or_else(rustix::process::getgid, Gid::from_raw);
-    if (user, group) == (rustix::process::getuid(), rustix::process::getgid()) {
+    let is_same = (user, group) == (rustix::process::getuid(), rustix::process::getgid());
+    if is_same && process.groups.is_empty() {
         return Ok(());
     }
-    set_thread_groups(&[group])?;
+    let more = process.groups.iter().copied().map(Gid::from_raw);
+    set_thread_groups(&[group].into_iter().chain(more).collect::<Vec<_>>())?;
     set_thread_gid(group)?;
     Ok(set_thread_uid(user)?)
 }

@@ -34,6 +34,9 @@ pub(crate) struct Process {
     /// Who it runs as; the node's own user if none is given.
     pub(crate) user: Option<u32>,
     pub(crate) group: Option<u32>,
+    /// Groups it has besides.
+    #[serde(default)]
+    pub(crate) groups: Vec<u32>,
     /// No process of the container may have more data than this.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) mounts: Vec<Mount>,

@@ -22,10 +22,11 @@ const HOME: &str = "/homeostat/home";
 /// And its volumes.
 const VOLUMES: &str = "/homeostat/volumes";
 
-/// A user and a group; none is the node's own.
+/// A user and a group; none is the node's own. More groups only root can give.
 pub(crate) struct Person {
     pub(crate) user: Option<u32>,
     pub(crate) group: Option<u32>,
+    pub(crate) groups: Vec<u32>,
 }
 
 impl Person {
@@ -48,13 +49,30 @@ impl Person {
             None if must_not_be_root == Some(true) && own_user() == 0 => Some(NOBODY),
             user => user,
         };
-        Ok(Self { user, group: group.or(user) })
+        Ok(Self { user, group: group.or(user), groups: groups(pod)? })
     }
 
     /// Somebody else than the node?
     fn is_other(&self) -> bool {
         self.user.is_some_and(|user| user != own_user())
     }
+}
+
+/// The further groups of every container of the Pod: that of its volumes, and those it names.
+fn groups(pod: &Pod) -> Result<Vec<u32>, Refusal> {
+    let Some(context) = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref()) else {
+        return Ok(Vec::new());
+    };
+    let named = context.supplemental_groups.iter().flatten().map(|id| number("supplementalGroups", *id));
+    let of_volumes = context.fs_group.map(|id| number("fsGroup", id));
+    let all = of_volumes.into_iter().chain(named).collect::<Result<Vec<u32>, Refusal>>()?;
+    Ok(if own_user() == 0 { all } else { Vec::new() })
+}
+
+/// The group the Pod's volumes belong to, where the node may give them away.
+pub(crate) fn volume_group(pod: &Pod) -> Option<u32> {
+    let context = pod.spec.as_ref()?.security_context.as_ref()?;
+    number("fsGroup", context.fs_group?).ok().filter(|_| own_user() == 0)
 }
 
 /// The one user all containers of the Pod run as, none for the node's own; an error if there are several.
@@ -136,9 +154,12 @@ mod tests {
         check(&json!({"runAsUser": 5}), &none, Ok((Some(5), Some(5))));
         check(&json!({"runAsUser": 5, "runAsGroup": 6}), &json!({"runAsUser": 7}), Ok((Some(7), Some(6))));
         check(&none, &json!({"runAsUser": 2_147_483_647}), Ok((Some(2_147_483_647), Some(2_147_483_647))));
+        check(&json!({"fsGroup": 7, "supplementalGroups": [8]}), &none, Ok((None, None)));
         for id in [-1_i64, 2_147_483_648, 4_294_967_295, 99_999_999_999] {
             check(&none, &json!({"runAsUser": id}), Err("runAsUser"));
             check(&json!({"runAsGroup": id}), &json!({"runAsUser": 1}), Err("runAsGroup"));
+            check(&json!({"fsGroup": id}), &none, Err("fsGroup"));
+            check(&json!({"supplementalGroups": [1, id]}), &none, Err("supplementalGroups"));
         }
     }
 }

@@ -90,6 +90,7 @@ pub(crate) fn process(
         directory: place.home.join(container.working_dir.as_deref().unwrap_or_default()),
         user: person.user,
         group: person.group,
+        groups: person.groups,
         memory_bytes: memory.and_then(|quantity| quantity::bytes(&quantity.0)),
         mounts,
         scratch: ground.layout.scratch(uid),

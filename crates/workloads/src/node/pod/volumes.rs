@@ -94,11 +94,24 @@ fn fill(ground: &Ground, pod: &Pod, volume: &Volume, sources: &dyn Sources) -> R
         // For any user of the Pod, as in Kubernetes; the folder above is closed to everybody else.
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).map_err(failed)?;
     }
+    let group = person::volume_group(pod);
+    if group.is_some() {
+        give_to_group(&folder, group).map_err(failed)?;
+    }
     let Some((mut files, mode)) = content(pod, volume, sources)? else { return Ok(folder) };
     let kubeconfig = account::kubeconfig(ground, pod, volume);
     files.extend(kubeconfig.map(|text| ("kubeconfig".to_owned(), text.into_bytes().into())));
-    write(&folder, &files, mode).map_err(failed)?;
+    write(&folder, &files, (mode, group)).map_err(failed)?;
     Ok(folder)
+}
+
+/// What is made in the folder is the group's as well.
+fn give_to_group(folder: &Path, group: Option<u32>) -> io::Result<()> {
+    /// The group reads and enters, and hands itself on.
+    const OF_GROUP: u32 = 0o2050;
+    chown(folder, None, group)?;
+    let mode = fs::metadata(folder)?.permissions().mode();
+    fs::set_permissions(folder, fs::Permissions::from_mode(mode | OF_GROUP))
 }
 
 /// Is its content given, so that containers only read it?
@@ -250,12 +263,14 @@ fn downward(pod: &Pod, items: Option<&[DownwardAPIVolumeFile]>) -> Result<Files,
 }
 
 /// Makes the folder hold exactly these files. Each is replaced as a whole, and only when it differs.
-fn write(folder: &Path, files: &Files, mode: u32) -> io::Result<()> {
+fn write(folder: &Path, files: &Files, (mode, group): (u32, Option<u32>)) -> io::Result<()> {
     /// Without the kind of the file.
     const MODE_BITS: u32 = 0o7777;
+    /// The group reads what is given to it.
+    const OF_GROUP: u32 = 0o440;
     for (path, content) in files {
         let file = below(folder, path)?;
-        let mode = content.mode.unwrap_or(mode);
+        let mode = content.mode.unwrap_or(mode) | if group.is_some() { OF_GROUP } else { 0 };
         let has_mode = |meta: fs::Metadata| meta.permissions().mode() & MODE_BITS == mode & MODE_BITS;
         if fs::metadata(&file).is_ok_and(has_mode) && fs::read(&file).is_ok_and(|old| old == content.bytes) {
             continue;
@@ -267,10 +282,11 @@ fn write(folder: &Path, files: &Files, mode: u32) -> io::Result<()> {
         let mut options = fs::OpenOptions::new();
         let mut out = options.create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
         io::Write::write_all(&mut out, &content.bytes)?;
-        fs::set_permissions(&fresh, fs::Permissions::from_mode(mode))?;
-        if content.owner.is_some() {
-            chown(&fresh, content.owner, None)?;
+        // Before the mode, which a change of owner may cut.
+        if content.owner.is_some() || group.is_some() {
+            chown(&fresh, content.owner, group)?;
         }
+        fs::set_permissions(&fresh, fs::Permissions::from_mode(mode))?;
         fs::rename(&fresh, &file)?;
     }
     for entry in fs::read_dir(folder)?.flatten() {

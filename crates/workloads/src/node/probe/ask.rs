@@ -1,4 +1,4 @@
-//! One question to a container: a command, an HTTP request or a connection.
+//! One question to a container: a command, an HTTP request, a connection or a call by gRPC.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::time::timeout;
 
+use crate::node::grpc;
 use crate::node::http::{self, Request};
 use crate::node::keeper::protocol::{Process, RunId};
 use crate::node::link::Link;
@@ -33,7 +34,11 @@ impl Asker {
                 let port = http::port(&action.port, &self.container)?;
                 return http::connect(http::host(action.host.as_deref()), port).await.map(drop);
             }
-            Err("this node asks by exec, httpGet and tcpSocket only".to_owned())
+            if let Some(action) = &probe.grpc {
+                let port = u16::try_from(action.port).map_err(|_| format!("no such port: {}", action.port))?;
+                return grpc::check(port, action.service.as_deref().unwrap_or_default()).await;
+            }
+            Err("a probe asks by exec, httpGet, tcpSocket or grpc".to_owned())
         };
         timeout(limit, asked).await.unwrap_or_else(|_| Err(format!("no answer within {limit:?}")))
     }

@@ -174,3 +174,22 @@ async fn a_path_that_leads_out_is_refused() {
     lab.pod("out", spec("true", &json!([{"name": "empty", "mountPath": "../../../../escape"}]))).await;
     lab.until_event("out", "Failed", "leads out of the volume").await;
 }
+
+/// Volumes belong to the Pod's group, whose every container is of it.
+#[tokio::test]
+async fn volumes_are_the_groups() {
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    let lab = with_sources(|options| options).await;
+    let mounts = json!([{"name": "keys", "mountPath": "/homeostat-test/keys"},
+        {"name": "empty", "mountPath": "/homeostat-test/empty"}]);
+    let script = "id -G; cat /homeostat-test/keys/key; echo; stat -Lc '%a %g' /homeostat-test/keys/key; \
+        echo x > /homeostat-test/empty/new; stat -c '%u %g' /homeostat-test/empty/new";
+    let mut spec = spec(script, &mounts);
+    spec["securityContext"] = json!({"runAsUser": 65534, "fsGroup": 4321, "supplementalGroups": [4322]});
+    lab.pod("grouped", spec).await;
+    let pod = lab.until_phase("grouped", "Succeeded").await;
+    let said = lab.said(&pod, |_| ()).await.unwrap();
+    assert_eq!(said, "65534 4321 4322\nhush\n440 4321\n65534 4321\n");
+}
