@@ -21,7 +21,7 @@ pub fn operator(settings: Settings) -> Operator {
         .owns::<Service>()
         .owns::<Secret>()
         .owns::<Pod>()
-        .selects::<Pod>(pods_of)
+        .selects::<Pod, _>(pods_of)
         .cleanup_if(|database| database.spec.deletion_policy == DeletionPolicy::Delete, cleanup)
         .reconcile(reconcile);
     Operator::new("database.example.com").crd::<Database>().state(settings).control(databases)
