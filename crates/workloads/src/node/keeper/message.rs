@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     fn log(lines: impl Iterator<Item = String>) -> Vec<u8> {
-        lines.map(|line| format!("2026-01-01T00:00:00Z stdout F {line}\n")).collect::<String>().into_bytes()
+        lines.flat_map(|line| format!("2026-01-01T00:00:00Z stdout F {line}\n").into_bytes()).collect()
     }
 
     #[test]
@@ -103,8 +103,8 @@ mod tests {
         check(b"", false, "");
         check(b"T stdout F a b\nT stdout P c\nT stdout P d\nT stdout F e\n", false, "a b\ncde\n");
         check(b"rest of one\nT stdout F whole\n", true, "whole\n");
-        let numbers = |from: usize| (from..100).map(|n| format!("{n}\n")).collect::<String>();
-        check(&log((0..100).map(|n| n.to_string())), false, &numbers(20));
+        let last = (20..100).flat_map(|n| [n.to_string(), "\n".to_owned()]).collect::<String>();
+        check(&log((0..100).map(|n| n.to_string())), false, &last);
         let long = end_of_log(&log((0..100).map(|n| format!("{n:099}"))), false);
         assert_eq!((long.len(), &long[long.len() - 3..]), (LOG_BYTES_MAX, "99\n"));
     }

@@ -35,7 +35,8 @@ impl Asker {
                 return http::connect(http::host(action.host.as_deref()), port).await.map(drop);
             }
             if let Some(action) = &probe.grpc {
-                let port = u16::try_from(action.port).map_err(|_| format!("no such port: {}", action.port))?;
+                let port =
+                    u16::try_from(action.port).map_err(|_| format!("no such port: {}", action.port))?;
                 return grpc::check(port, action.service.as_deref().unwrap_or_default()).await;
             }
             Err("a probe asks by exec, httpGet, tcpSocket or grpc".to_owned())

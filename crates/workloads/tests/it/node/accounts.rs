@@ -33,7 +33,7 @@ async fn allow(lab: &Lab) {
     lab.create::<ConfigMap>(json!({"metadata": {"name": "greeting"}, "data": {"text": "hello"}})).await;
 }
 
-fn spec(script: &str, more: Value) -> Value {
+fn spec(script: &str, more: &Value) -> Value {
     let container = json!({"name": "main", "image": "none", "command": ["sh", "-c", script]});
     let mut spec =
         json!({"restartPolicy": "Never", "serviceAccountName": "robot", "containers": [container]});
@@ -58,7 +58,7 @@ async fn talks_as_its_account(change: impl FnOnce(NodeOptions) -> NodeOptions) {
     let user = rustix::process::getuid().as_raw();
     let forbidden = "User \"system:serviceaccount:default:robot\" cannot list resource \"secrets\"";
     let expected = format!("hello\n{forbidden}\n600 {user}\n127.0.0.1\n");
-    assert_eq!(said(&lab, "talks", spec(SCRIPT, json!({}))).await, expected);
+    assert_eq!(said(&lab, "talks", spec(SCRIPT, &json!({}))).await, expected);
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn the_token_is_the_pods_own() {
     let context = json!({"securityContext": {"runAsUser": 65534}});
     let folder = std::path::Path::new("/var/run/secrets");
     let was_there = folder.exists();
-    let told = said(&lab, "other", spec(SCRIPT, context)).await;
+    let told = said(&lab, "other", spec(SCRIPT, &context)).await;
     assert_eq!(folder.exists(), was_there, "the host's folders stay as they are");
     assert!(told.starts_with("hello\n") && told.contains("\n600 65534\n"), "{told}");
 }
@@ -99,7 +99,7 @@ async fn who_refuses_the_account_gets_none() {
         ("by-pod-again", "shy", json!(true), "ca.crt\nnamespace\ntoken\n"),
     ] {
         let more = json!({"serviceAccountName": account, "automountServiceAccountToken": own});
-        let told = said(&lab, name, spec(script, more)).await;
+        let told = said(&lab, name, spec(script, &more)).await;
         assert_eq!(told.trim_end_matches(['x', '\n']).to_owned(), expected.trim_end(), "{name}");
         assert!(told.ends_with("x\n"), "where the server is, everybody may know: {told}");
     }
@@ -112,7 +112,7 @@ async fn projected_tokens_are_volumes() {
     let source =
         json!({"serviceAccountToken": {"path": "vault", "audience": "vault", "expirationSeconds": 600}});
     let script = "cut -d. -f2 $HOMEOSTAT_VOLUMES/own/vault | tr '_-' '/+' | { base64 -d 2>/dev/null; true; }";
-    let mut wanted = spec(script, json!({"volumes": [{"name": "own", "projected": {"sources": [source]}}]}));
+    let mut wanted = spec(script, &json!({"volumes": [{"name": "own", "projected": {"sources": [source]}}]}));
     wanted["containers"][0]["volumeMounts"] = json!([{"name": "own", "mountPath": "/homeostat-test"}]);
     lab.pod("early", wanted).await;
     lab.until_event("early", "Failed", "serviceaccounts \"robot\" not found").await;
