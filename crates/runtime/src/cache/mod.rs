@@ -259,9 +259,8 @@ impl<K: Kind> Cache<K> {
         state.revision = state.revision.max(revision);
     }
 
-    /// The watch (or a list) shows a state of an object.
-    pub(crate) fn observe(&self, object: K, is_list: bool) -> Option<Delta<K>> {
-        let key = key_of(&object);
+    /// The watch (or a list) shows a state of the object with this key.
+    pub(crate) fn observe(&self, key: Key, object: K, is_list: bool) -> Option<Delta<K>> {
         let revision = revision_of(&object);
         let delta = {
             let mut state = self.write();

@@ -46,10 +46,14 @@ fn told(cache: &Cache<ConfigMap>) -> Arc<Mutex<Vec<String>>> {
     told
 }
 
+fn see(cache: &Cache<ConfigMap>, object: ConfigMap, is_list: bool) {
+    cache.observe(key_of(&object), object, is_list);
+}
+
 fn listed(cache: &Cache<ConfigMap>, objects: Vec<ConfigMap>, revision: u64) {
     cache.begin_list();
     for object in objects {
-        cache.observe(object, true);
+        see(cache, object, true);
     }
     cache.end_list(Revision::new(revision));
 }
@@ -82,7 +86,7 @@ fn a_list_of_a_server_that_went_back_is_the_truth() {
     assert_eq!((now("x"), now("w"), now("v"), cache.len()), (Some(12), Some(11), None, 3));
     assert_eq!((cache.owned_by("one").len(), cache.owned_by("two").len()), (0, 1));
     assert_eq!(cache.revision(), Revision::new(13));
-    cache.observe(map("x", 14, ""), false);
+    see(&cache, map("x", 14, ""), false);
     assert_eq!(at(cache.get(&key::<ConfigMap>("a", "x"))), Some(14), "and the watch goes on from there");
 }
 
@@ -94,10 +98,10 @@ fn own_writes_are_seen_at_once_and_until_the_watch_has_them() {
     let x = key::<ConfigMap>("a", "x");
     cache.wrote(map("x", 5, ""));
     assert_eq!(at(cache.get(&x)), Some(5));
-    cache.observe(map("x", 3, ""), false);
+    see(&cache, map("x", 3, ""), false);
     assert_eq!(at(cache.get(&x)), Some(5), "the watch is behind our write");
-    cache.observe(map("x", 5, ""), false);
-    cache.observe(map("x", 6, ""), false);
+    see(&cache, map("x", 5, ""), false);
+    see(&cache, map("x", 6, ""), false);
     assert_eq!(at(cache.get(&x)), Some(6));
     cache.wrote(map("x", 5, ""));
     assert_eq!(at(cache.get(&x)), Some(6), "a late answer does not go back in time");
@@ -123,8 +127,8 @@ fn own_creations_and_deletions_are_seen_at_once() {
 #[test]
 fn the_owner_index_follows_a_change_of_owner() {
     let cache = Cache::new();
-    cache.observe(map("x", 1, "one"), false);
-    cache.observe(map("x", 2, "two"), false);
+    see(&cache, map("x", 1, "one"), false);
+    see(&cache, map("x", 2, "two"), false);
     assert!(cache.owned_by("one").is_empty());
     assert_eq!(cache.owned_by("two").len(), 1);
     cache.observe_deleted(key::<ConfigMap>("a", "x"), Revision::new(3));
@@ -134,9 +138,9 @@ fn the_owner_index_follows_a_change_of_owner() {
 #[test]
 fn a_typed_index_covers_what_was_there_before_it() {
     let cache = Cache::new();
-    cache.observe(map("x", 1, ""), false);
+    see(&cache, map("x", 1, ""), false);
     let by_length = cache.index(|map: &ConfigMap| map.metadata.name.as_ref().map(String::len));
-    cache.observe(map("long", 2, ""), false);
+    see(&cache, map("long", 2, ""), false);
     assert_eq!(at(by_length.get(&1).pop()), Some(1));
     assert_eq!(by_length.keys(&4), [key::<ConfigMap>("a", "long")]);
 }
@@ -145,12 +149,12 @@ fn a_typed_index_covers_what_was_there_before_it() {
 fn a_poison_object_is_out_of_sight_and_comes_back() {
     let cache = Cache::new();
     let told = told(&cache);
-    cache.observe(map("x", 1, "o"), false);
+    see(&cache, map("x", 1, "o"), false);
     cache.quarantine(&key::<ConfigMap>("a", "x"), "data: expected a map".into(), true);
     assert!(cache.is_empty() && cache.owned_by("o").is_empty());
     assert_eq!(cache.quarantined().len(), 1);
     assert_eq!(told.lock().unwrap().len(), 1, "it is not gone, so nobody is told so");
-    cache.observe(map("x", 3, "o"), false);
+    see(&cache, map("x", 3, "o"), false);
     assert!(cache.quarantined().is_empty());
     assert_eq!(told.lock().unwrap().last().unwrap(), "Added x 0->3");
 }

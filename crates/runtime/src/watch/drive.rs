@@ -4,7 +4,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use bytes::Bytes;
 use homeostat_core::journal::{Entry, Source, WatchState};
 use homeostat_core::{Entropy, Key};
 use http_body_util::BodyExt;
@@ -14,7 +13,7 @@ use kube::client::Body;
 use kube::core::{Request as Path, Status};
 use tokio::time::timeout;
 
-use super::lines::Lines;
+use super::ahead::{List, Reading};
 use super::machine::{Effect, Machine, Request, Signal};
 use super::wire::{self, Item, Line};
 use crate::cache::{Cache, Delta};
@@ -31,14 +30,8 @@ const WATCH_SECONDS: u32 = 290;
 /// new watch settles which.
 const SILENCE_MAX: Duration = Duration::from_secs(200);
 
-/// Between two objects of a streaming list a healthy server does not pause this long.
-const STREAM_STALL_MAX: Duration = Duration::from_secs(20);
-
 /// An answer to a request begins, and a page is read, within this time.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-
-/// The longest line held before its end: ten times the largest object a server accepts.
-const LINE_BYTES_MAX: usize = 32 << 20;
 
 /// Which objects of a kind are watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -138,37 +131,43 @@ impl<K: Kind> Feed<K> {
     }
 
     /// Reads watch lines until there are no more; returns how it ended.
-    async fn follow(&self, machine: &mut Machine, mut body: Body, mut is_list: bool) -> Signal {
-        let mut lines = Lines::default();
-        loop {
-            let patience = if is_list { STREAM_STALL_MAX } else { SILENCE_MAX };
-            let chunk = match timeout(patience, body.frame()).await {
-                Err(_) => return Signal::Silent,
-                Ok(None) => return Signal::Ended,
-                Ok(Some(Err(error))) => return failed(format!("the watch broke off: {error}")).0,
-                Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-            };
-            lines.feed(chunk);
-            while let Some(text) = lines.next() {
-                match self.read_line(&text, is_list) {
-                    Ok(signal) if machine.is_behind(&signal) => {
-                        return failed("the server sent an older revision than before").0;
-                    }
-                    Ok(signal) => {
-                        is_list &= !matches!(signal, Signal::Bookmark { ends_initial: true, .. });
-                        self.obey(machine.on(signal));
-                    }
-                    Err(Trouble(signal)) => return signal,
-                }
+    async fn follow(&self, machine: &mut Machine, body: Body, is_list: bool) -> Signal {
+        let ended = async {
+            let mut reading = Reading::new(body);
+            if is_list {
+                reading = self.follow_list(machine, reading).await?;
             }
-            if lines.pending_bytes() > LINE_BYTES_MAX {
-                return failed("the server sent a line without an end").0;
+            loop {
+                let text = reading.line(SILENCE_MAX).await.map_err(Trouble)?;
+                self.heed(machine, wire::line(&text), false)?;
             }
-        }
+        };
+        let ended: Result<std::convert::Infallible, Trouble> = ended.await;
+        let Err(Trouble(signal)) = ended;
+        signal
     }
 
-    fn read_line(&self, text: &Bytes, is_list: bool) -> Result<Signal, Trouble> {
-        match wire::line(text) {
+    async fn follow_list(&self, machine: &mut Machine, reading: Reading) -> Result<Reading, Trouble> {
+        let mut list = List::read(reading);
+        while let Some(batch) = list.next().await {
+            for line in batch {
+                self.heed(machine, line, true)?;
+            }
+        }
+        list.end().await.map_err(Trouble)
+    }
+
+    fn heed(&self, machine: &mut Machine, line: Line<K>, is_list: bool) -> Result<(), Trouble> {
+        let signal = self.read_line(line, is_list)?;
+        if machine.is_behind(&signal) {
+            return Err(failed("the server sent an older revision than before"));
+        }
+        self.obey(machine.on(signal));
+        Ok(())
+    }
+
+    fn read_line(&self, line: Line<K>, is_list: bool) -> Result<Signal, Trouble> {
+        match line {
             Line::Applied { item, revision } => {
                 self.take(item, is_list);
                 Ok(Signal::Event { revision })
@@ -191,7 +190,7 @@ impl<K: Kind> Feed<K> {
         match item {
             Item::Good(object) => {
                 let key = key_of(&object);
-                self.note(Self::guarded(&key, || self.cache.observe(object, is_list)));
+                self.note(Self::guarded(&key, || self.cache.observe(key.clone(), object, is_list)));
             }
             Item::Poison { key, error } => {
                 tracing::warn!(object = %key, %error, "object does not decode and is left out until it changes");
