@@ -143,7 +143,13 @@ impl<K: Kind> Engine<K> {
         let context = self.context(object.clone(), work);
         // The call itself may panic as well as its future.
         let run = AssertUnwindSafe(async { handler(object, context.clone()).await });
-        let result = run.catch_unwind().await.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic))));
+        let mut result =
+            run.catch_unwind().await.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic))));
+        if let Err(fault) = &mut result
+            && context.has_warned()
+        {
+            fault.set_told();
+        }
         let written = match context.status_patch(result.as_ref().err()) {
             Some(patch) => Box::pin(context.put_status(&patch)).await,
             None => Ok(()),

@@ -31,6 +31,8 @@ pub type Result<T = crate::Action, E = Fault> = std::result::Result<T, E>;
 pub struct Fault {
     class: Class,
     error: BoxError,
+    /// The reconciler left an event about it in words of its own.
+    is_told: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,17 +45,30 @@ enum Class {
 
 /// An error that only a change of the object can cure: no retry until it is edited, and its status says so.
 pub fn terminal(error: impl Into<BoxError>) -> Fault {
-    Fault { class: Class::Terminal, error: error.into() }
+    Fault::new(Class::Terminal, error)
 }
 
 /// An error that says itself when to try again.
 pub fn retry_after(after: Duration, error: impl Into<BoxError>) -> Fault {
-    Fault { class: Class::After(after), error: error.into() }
+    Fault::new(Class::After(after), error)
 }
 
 impl Fault {
+    fn new(class: Class, error: impl Into<BoxError>) -> Self {
+        Self { class, error: error.into(), is_told: false }
+    }
+
+    /// Has the reconciler warned of it itself? Then nobody else needs to.
+    pub(crate) fn is_told(&self) -> bool {
+        self.is_told
+    }
+
+    pub(crate) fn set_told(&mut self) {
+        self.is_told = true;
+    }
+
     pub(crate) fn panic(message: String) -> Self {
-        Self { class: Class::Panic, error: message.into() }
+        Self::new(Class::Panic, message)
     }
 
     /// Is a retry pointless until the object changes?
@@ -106,7 +121,7 @@ impl Fault {
 
 impl<E: Into<BoxError>> From<E> for Fault {
     fn from(error: E) -> Self {
-        Self { class: Class::Backoff, error: error.into() }
+        Self::new(Class::Backoff, error)
     }
 }
 

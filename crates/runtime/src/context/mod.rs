@@ -4,6 +4,7 @@
 //! when they change something, carry the operator's field manager and an owner reference, are journaled, and are
 //! refused when the lease is lost. Status is collected and written once, at the end.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use homeostat_core::Key;
@@ -48,19 +49,22 @@ struct Run<K: Kind> {
     /// Its status may hold our verdict on a former run.
     may_be_condemned: bool,
     draft: Mutex<Draft>,
+    /// It left a warning on the object.
+    has_warned: AtomicBool,
 }
 
 impl<K: Kind> Context<K> {
     pub(crate) fn new(engine: Arc<Engine<K>>, object: Arc<K>, work: &Work) -> Self {
         let may_be_condemned = engine.is_custom && (work.failures > 0 || work.was_listed);
         let (key, failures) = (work.key.clone(), work.failures);
-        Self(Arc::new(Run { engine, object, key, failures, may_be_condemned, draft: Mutex::default() }))
+        let (draft, has_warned) = (Mutex::default(), AtomicBool::default());
+        Self(Arc::new(Run { engine, object, key, failures, may_be_condemned, draft, has_warned }))
     }
 
     /// A context outside any reconcile.
     pub(crate) fn detached(engine: Arc<Engine<K>>, object: Arc<K>, key: Key) -> Self {
-        let draft = Mutex::default();
-        Self(Arc::new(Run { engine, object, key, failures: 0, may_be_condemned: false, draft }))
+        let (draft, has_warned) = (Mutex::default(), AtomicBool::default());
+        Self(Arc::new(Run { engine, object, key, failures: 0, may_be_condemned: false, draft, has_warned }))
     }
 
     /// The same reconcile, gone on with a newer state of the object and nothing collected.
@@ -73,6 +77,7 @@ impl<K: Kind> Context<K> {
             failures: *failures,
             may_be_condemned: *may_be_condemned,
             draft: Mutex::default(),
+            has_warned: AtomicBool::new(self.has_warned()),
         }))
     }
 

@@ -3,7 +3,7 @@
 //! rule; the event also reaches objects whose status has no place for conditions.
 //!
 //! Not told as events: what fails because the API server is away, which is not the object's fault and has nobody to
-//! keep the event, and what happens after the lease is lost.
+//! keep the event, what happens after the lease is lost, and what the reconciler warned of in its own words.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
@@ -42,6 +42,7 @@ impl<K: Kind> Engine<K> {
     /// counted on the first event. A fault that a reconcile returns is told by the engine itself.
     pub(crate) fn tell(&self, object: &K, failures: u32, fault: &Fault) {
         if let Some(name) = name(fault, failures)
+            && !fault.is_told()
             && !fault.is_cut_off()
             && self.is_admitted(&key_of(object))
         {

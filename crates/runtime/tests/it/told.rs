@@ -42,8 +42,12 @@ fn warning(reason: &str, message: &str, count: i32) -> Vec<(String, String, Stri
 #[tokio::test(start_paused = true)]
 async fn a_failing_object_carries_an_event_when_its_condition_says_so() {
     let mut lab = Lab::new().await;
-    lab.run_with(|widget, _| async move {
+    lab.run_with(|widget, cx| async move {
         match widget.metadata.name.as_deref() {
+            Some("worded") => {
+                cx.event(Severity::Warning, "TooSmall", "size is -3");
+                Err(terminal("size is negative"))
+            }
             Some("final") => Err(terminal("size is negative")),
             Some("panicking") => panic!("thirteen"),
             Some("odd") => Err("the database is odd".into()),
@@ -51,10 +55,15 @@ async fn a_failing_object_carries_an_event_when_its_condition_says_so() {
         }
     })
     .await;
-    for name in ["final", "panicking", "odd", "good"] {
+    for name in ["worded", "final", "panicking", "odd", "good"] {
         lab.widget(name).await;
     }
     assert_eq!(events(&lab, "final").await, warning("ReconcileFailed", "size is negative", 1));
+    assert_eq!(
+        events(&lab, "worded").await,
+        warning("TooSmall", "size is -3", 1),
+        "its own words are enough"
+    );
     let panicked = "the reconciler panicked: thirteen";
     assert_eq!(events(&lab, "panicking").await, warning("ReconcilePanicked", panicked, 1));
     lab.pass(2).await;
