@@ -95,7 +95,7 @@ impl Request {
     }
 }
 
-fn number(text: &str) -> Result<i64, Status> {
+pub(super) fn number(text: &str) -> Result<i64, Status> {
     if text.is_empty() {
         return Ok(0);
     }

@@ -43,6 +43,10 @@ pub(super) async fn bind_named(mut call: Call, body: &[u8]) -> Result<Answer, St
 }
 
 async fn evict(call: &Call, eviction: &Value) -> Result<(), Status> {
+    let named = meta::name(eviction);
+    if !named.is_empty() && named != &*call.path.name {
+        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+    }
     let snapshot = call.backend.store.snapshot();
     let entry = snapshot.get(&call.key()).ok_or_else(|| call.not_found())?;
     let view = View::of_entry(entry);

@@ -125,8 +125,12 @@ async fn set(
             return Err(Status::invalid("autoscaling", "Scale", &call.path.name, &errors));
         }
         let mut object = apply_scale(&call.resource, old.clone(), &scale);
+        // Only what the client names is a condition; else the number is set on whatever is stored.
         for field in ["uid", "resourceVersion"] {
-            meta::set(&mut object, field, scale["metadata"].get(field).cloned());
+            let given = scale["metadata"].get(field).filter(|value| value.as_str() != Some(""));
+            if let Some(given) = given {
+                meta::set(&mut object, field, Some(given.clone()));
+            }
         }
         Ok(Changed::new(object))
     })

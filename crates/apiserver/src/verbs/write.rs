@@ -255,8 +255,8 @@ fn prepare(call: &Call, new: &mut Value, old: &Value) -> Result<(), Status> {
     if is_definition(resource) && call.path.subresource.is_empty() {
         schema::default_definition(new);
     }
-    let is_main = call.path.subresource.is_empty() || call.path.subresource == "scale";
-    if is_main && call.strategy().generation.rises(new, old) {
+    let is_spec = matches!(&*call.path.subresource, "" | "scale" | "resize" | "ephemeralcontainers");
+    if is_spec && call.strategy().generation.rises(new, old) {
         meta::set_generation(new, meta::generation(old).saturating_add(1));
     }
     if &*resource.group == "rbac.authorization.k8s.io" {

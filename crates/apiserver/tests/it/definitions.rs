@@ -84,6 +84,11 @@ async fn status_and_scale_are_doors_of_their_own() {
     assert_eq!((&scale["kind"], &scale["spec"]["replicas"]), (&json!("Scale"), &json!(3)));
     assert_eq!(scale["status"]["replicas"], 4);
     assert_eq!(plane.get(&path).await.expect(200)["spec"]["count"], 3);
+    let blind = json!({"metadata": {"name": "a"}, "spec": {"replicas": 6}});
+    plane.put(&format!("{path}/scale"), blind).await.expect(200);
+    let late = json!({"metadata": {"name": "a", "resourceVersion": "1"}, "spec": {"replicas": 7}});
+    plane.put(&format!("{path}/scale"), late).await.expect(409);
+    assert_eq!(plane.get(&path).await.expect(200)["spec"]["count"], 6);
 }
 
 #[tokio::test]

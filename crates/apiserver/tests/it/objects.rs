@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::plane::{JSON_PATCH, MERGE, Plane};
+use crate::plane::{JSON_PATCH, MERGE, Plane, STRATEGIC};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -229,6 +229,51 @@ async fn a_binding_binds_the_pod_of_its_name() {
     let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
     plane.post("/api/v1/namespaces/default/bindings", binding).await.expect(201);
     assert_eq!(plane.get(&format!("{pods}/p")).await.expect(200)["spec"]["nodeName"], "n");
+}
+
+#[tokio::test]
+async fn an_eviction_names_its_pod_or_nobody() {
+    let plane = Plane::start().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    plane.post(pods, pod).await.expect(201);
+    let eviction = |name: &str| json!({"metadata": {"name": name}});
+    let path = format!("{pods}/p/eviction");
+    let refused = plane.post(&path, eviction("other")).await.expect(400);
+    assert_eq!(refused["message"], "name in URL does not match name in Eviction object");
+    plane.get(&format!("{pods}/p")).await.expect(200);
+    plane.post(&path, eviction("p")).await.expect(201);
+}
+
+#[tokio::test]
+async fn a_pod_is_resized_within_its_class_and_counted() {
+    let plane = Plane::start().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let wish =
+        |cpu: &str| json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}});
+    let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}});
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [container]}});
+    plane.post(pods, pod).await.expect(201);
+    let resize = format!("{pods}/p/resize");
+    let resized = plane.patch(&resize, STRATEGIC, wish("2")).await.expect(200);
+    assert_eq!(resized["metadata"]["generation"], 2);
+    let bare = json!({"metadata": {"name": "bare"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    plane.post(pods, bare).await.expect(201);
+    let refused = plane.patch(&format!("{pods}/bare/resize"), STRATEGIC, wish("1")).await.expect(422);
+    let said = refused["message"].as_str().unwrap();
+    assert!(said.contains("Pod QOS Class may not change as a result of resizing"), "{said}");
+}
+
+#[tokio::test]
+async fn a_collection_is_deleted_no_further_than_its_limit() {
+    let plane = Plane::start().await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    for name in ["a", "b", "c"] {
+        plane.post(maps, json!({"metadata": {"name": name, "labels": {"of": "three"}}})).await.expect(201);
+    }
+    plane.delete(&format!("{maps}?labelSelector=of%3Dthree&limit=2")).await.expect(200);
+    let left = plane.get(&format!("{maps}?labelSelector=of%3Dthree")).await.expect(200);
+    assert_eq!(left["items"].as_array().map(Vec::len), Some(1));
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ use crate::resource::Resource;
 use crate::status::Status;
 
 pub(crate) use self::core::now;
+pub(crate) use self::pod::quality_of_service;
 
 /// Looks up a PriorityClass by name; the empty name asks for the global default.
 pub type PriorityClasses<'a> = dyn Fn(&str) -> Option<Value> + 'a;

@@ -100,7 +100,7 @@ fn agree(spec: &mut Fields, field: &str, computed: &Value, what: &str) -> Result
 }
 
 /// The quality of service class: Guaranteed when limits and requests of cpu and memory are set and equal everywhere.
-fn quality_of_service(spec: &Value) -> &'static str {
+pub(crate) fn quality_of_service(spec: &Value) -> &'static str {
     let pod_level = at(spec, &["resources"]);
     let all: Vec<&Value> = if is_zero(Some(pod_level)) {
         let containers = items(spec, "containers").iter().chain(items(spec, "initContainers"));

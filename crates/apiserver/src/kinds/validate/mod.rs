@@ -67,7 +67,7 @@ pub fn validate_update(group: &str, kind: &str, subresource: &str, new: &Value, 
         }
         "status" => status(group, kind, &root, &mut errors),
         "ephemeralcontainers" => pod::ephemeral_update(&root, &old, &mut errors),
-        "resize" => pod::pod(&root, &mut errors),
+        "resize" => pod::resized(&root, &old, &mut errors),
         // Binding, finalizing and approving are judged where they are done.
         _ => {}
     }

@@ -9,6 +9,7 @@ use super::{container, security, volume};
 use crate::field::Error;
 use crate::kinds::fill::{items, same, text};
 use crate::kinds::names;
+use crate::kinds::prepare::quality_of_service;
 
 const DNS_POLICIES: [&str; 4] = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
 const CHANGEABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
@@ -262,6 +263,17 @@ pub(super) fn pod_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     }
 }
 
+/// A Pod with other resources keeps its class, by which it would be evicted.
+pub(super) fn resized(new: &At<'_>, old: &Value, errors: &mut Errors) {
+    pod(new, errors);
+    let spec = new.field("spec");
+    if quality_of_service(spec.value) != quality_of_service(&old["spec"]) {
+        let class = &old["status"]["qosClass"];
+        let detail = "Pod QOS Class may not change as a result of resizing";
+        errors.push(Error::invalid(&spec.path, class, detail));
+    }
+}
+
 fn deadline_update(spec: &At<'_>, old: &Value, errors: &mut Errors) {
     let deadline = spec.field("activeDeadlineSeconds");
     match (deadline.value.as_i64(), old["activeDeadlineSeconds"].as_i64()) {
@@ -330,7 +342,7 @@ pub(super) fn ephemeral_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
 fn comparable(spec: &Value, old: &Value) -> Value {
     let mut spec = spec.clone();
     let Some(fields) = spec.as_object_mut() else { return spec };
-    let mut free = vec!["activeDeadlineSeconds", "tolerations", "schedulingGates", "ephemeralContainers"];
+    let mut free = vec!["activeDeadlineSeconds", "tolerations", "schedulingGates"];
     if !items(old, "schedulingGates").is_empty() {
         // A Pod that is not yet scheduled may still be steered.
         free.extend(["nodeSelector", "affinity"]);

@@ -109,6 +109,7 @@ fn changed_pods() {
     let forbidden = &["Forbidden spec: Forbidden: pod updates may not change fields other than"];
     with(|pod| pod["spec"]["hostname"] = json!("h"), forbidden);
     with(|pod| pod["spec"]["nodeName"] = json!("h"), forbidden);
+    with(|pod| pod["spec"]["ephemeralContainers"] = json!([{"name": "e", "image": "x"}]), forbidden);
     with(
         |pod| pod["spec"]["containers"] = json!([{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]),
         &["Forbidden spec.containers: Forbidden: pod updates may not add or remove containers"],
