@@ -1,8 +1,9 @@
 //! The keys that may run now: two classes, in each a ring of namespaces, in each namespace a FIFO.
 //!
-//! Fresh work goes before background work, but background ages: after [`AGEING`] it competes by age alone. Inside a
-//! class namespaces take turns, so one tenant's thousand keys delay another's single key by one turn. A namespace at
-//! its limit leaves the ring until one of its runs ends. All operations are O(1) amortised.
+//! Fresh work goes before background work, but background ages: from [`AGEING`] on it gets one turn in [`TURNS`], so
+//! that it neither starves nor holds up what people are waiting for. Inside a class namespaces take turns, so one
+//! tenant's thousand keys delay another's single key by one turn. A namespace at its limit leaves the ring until one of
+//! its runs ends. All operations are O(1) amortised.
 //!
 //! **Invariant:** a namespace is in a class's ring exactly when its FIFO there holds a ticket and it is below its
 //! limit. A ticket whose stamp is not its slot's is dead and is skipped; that is how promotion avoids a search.
@@ -12,8 +13,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A background key this old goes before younger fresh ones: half a minute of delay is invisible in a resync.
+/// A background key this much older than the fresh ones gets turns before them: half a minute of delay is invisible in
+/// a resync.
 const AGEING: Duration = Duration::from_secs(30);
+
+/// Of so many turns aged background keys get one, as long as there are fresh ones. A list of thousands may take minutes,
+/// and an edit must not wait for all of it.
+const TURNS: u32 = 4;
 
 /// How a ready key ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,13 +30,6 @@ pub(super) enum Class {
 
 impl Class {
     const ALL: [Self; 2] = [Self::Fresh, Self::Background];
-
-    fn penalty(self) -> Duration {
-        match self {
-            Self::Fresh => Duration::ZERO,
-            Self::Background => AGEING,
-        }
-    }
 }
 
 /// One place in a FIFO.
@@ -59,11 +58,14 @@ pub(super) struct Ready {
     namespaces: Vec<Namespace>,
     rings: [VecDeque<u32>; 2],
     limit: u32,
+    /// Turns fresh keys took while aged ones waited.
+    passed_over: u32,
 }
 
 impl Ready {
     pub(super) fn new(per_namespace: Option<u32>) -> Self {
-        Self { namespaces: Vec::new(), rings: Default::default(), limit: per_namespace.unwrap_or(u32::MAX) }
+        let limit = per_namespace.unwrap_or(u32::MAX);
+        Self { namespaces: Vec::new(), rings: Default::default(), limit, passed_over: 0 }
     }
 
     pub(super) fn push(&mut self, namespace: u32, class: Class, ticket: Ticket) {
@@ -77,11 +79,7 @@ impl Ready {
 
     /// Takes the key that should run next. `is_alive` tells whether a ticket still stands for its slot.
     pub(super) fn pop(&mut self, is_alive: impl Fn(Ticket) -> bool) -> Option<Ticket> {
-        let class = Class::ALL
-            .into_iter()
-            .filter_map(|class| Some((self.head(class, &is_alive)?.since + class.penalty(), class)))
-            .min_by_key(|(rank, _)| *rank)?
-            .1;
+        let class = self.turn(&is_alive)?;
         let namespace = self.rings[class as usize].pop_front().expect("head found a namespace in this ring");
         let state = &mut self.namespaces[namespace as usize];
         let lane = &mut state.lanes[class as usize];
@@ -90,6 +88,22 @@ impl Ready {
         state.running += 1;
         self.enter_ring(namespace, class);
         Some(ticket)
+    }
+
+    /// Whose turn it is.
+    fn turn(&mut self, is_alive: &impl Fn(Ticket) -> bool) -> Option<Class> {
+        let (fresh, background) = (self.head(Class::Fresh, is_alive), self.head(Class::Background, is_alive));
+        let (Some(fresh), Some(background)) = (fresh, background) else {
+            return fresh.map(|_| Class::Fresh).or(background.map(|_| Class::Background));
+        };
+        if background.since + AGEING >= fresh.since {
+            self.passed_over = 0;
+            return Some(Class::Fresh);
+        }
+        // The first of them goes at once.
+        let is_passed_over = self.passed_over > 0 && self.passed_over < TURNS;
+        self.passed_over = if is_passed_over { self.passed_over + 1 } else { 1 };
+        Some(if is_passed_over { Class::Fresh } else { Class::Background })
     }
 
     /// A run in this namespace ended.

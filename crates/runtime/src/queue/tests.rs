@@ -94,6 +94,20 @@ fn fresh_goes_before_background_until_background_has_aged() {
 }
 
 #[test]
+fn a_long_list_that_has_aged_does_not_hold_up_what_is_fresh() {
+    let mut bench = Bench::plain();
+    let listed: Vec<String> = (0..100).map(|at| format!("listed-{at}")).collect();
+    listed.iter().for_each(|name| bench.add(name, Urgency::Background));
+    bench.pass(31);
+    for name in ["one", "two", "three", "four"] {
+        bench.add(name, Urgency::Event);
+    }
+    let order = bench.drain();
+    assert_eq!(order[..6], ["listed-0", "one", "two", "three", "listed-1", "four"]);
+    assert_eq!(order.len(), 104, "and nothing is lost");
+}
+
+#[test]
 fn a_background_key_is_promoted_by_a_fresh_trigger() {
     let mut bench = Bench::plain();
     for name in ["a", "b", "c"] {

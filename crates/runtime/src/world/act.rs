@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use homeostat_core::journal::{Entry, Verb};
 
-use super::attempts::Tried;
+use super::attempts::{Print, Tried};
 use super::contract::{Change, World};
 use super::decide::Step;
 use super::desk::Desk;
@@ -31,7 +31,7 @@ pub(super) struct Thing<'a, W: World> {
     pub(super) have: Option<&'a W::Have>,
     pub(super) differences: &'a [Difference],
     /// The differences as a number.
-    pub(super) print: u64,
+    pub(super) print: Print,
 }
 
 impl<W: World> Thing<'_, W> {

@@ -2,8 +2,8 @@
 //! it ignores, a value it writes its own way), or another owner may put the old value back each time. Either way the same
 //! difference comes again, and writing at every pass for ever would help nobody.
 //!
-//! **Invariant:** a difference that is new, by what is wanted or by what is there, is put right at once; only one that was
-//! put right before waits. Nothing here outlives the process: a restart tries anew.
+//! **Invariant:** a new wish is carried out at once. So is a difference that was not there before, unless what we put right was
+//! undone again and again, whatever it was changed to. Nothing here outlives the process: a restart tries anew.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,6 +19,9 @@ const NOT_TAKEN_AFTER: u32 = 3;
 
 /// Updates that took and were undone until the object says so. People at play undo something a few times, too.
 const CONTESTED_AFTER: u32 = 5;
+
+/// The same, when it was changed to something else than the last time: that may be several people with several reasons.
+const CONTESTED_VARIED_AFTER: u32 = 10;
 
 /// Something undone later than this after we put it right is drift as any other, and the count begins anew.
 const PEACE: Duration = Duration::from_secs(15 * 60);
@@ -38,13 +41,22 @@ pub(super) struct Attempts {
 }
 
 struct Attempt {
-    difference: u64,
+    print: Print,
     /// Updates in a row after which nobody saw the thing as wanted.
     in_vain: u32,
     /// Updates before those that took and were undone.
     undone: u32,
     at: Instant,
     has_taken: bool,
+}
+
+/// What is to be put right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Print {
+    /// Which wish: another one has nothing to do with what became of the last.
+    wish: i64,
+    /// What differs from it, as a number.
+    difference: u64,
 }
 
 /// How often a difference was put right before, in vain or to be undone.
@@ -55,6 +67,8 @@ pub(super) struct Tried {
     pub(super) since: Duration,
     /// The thing was seen as wanted after that: somebody undid it.
     pub(super) has_taken: bool,
+    /// It is the same difference as then.
+    pub(super) is_same: bool,
     pub(super) settle: Duration,
 }
 
@@ -64,25 +78,26 @@ impl Attempts {
     }
 
     /// An update for this difference was accepted. Tells how it stands with it now.
-    pub(super) fn sent(&mut self, key: &Key, name: &str, difference: u64) -> Tried {
+    pub(super) fn sent(&mut self, key: &Key, name: &str, print: Print) -> Tried {
         let settle = self.settle;
         let things = self.sent.entry(key.clone()).or_default();
-        let before = things.get(name).filter(|attempt| attempt.is_about(difference, settle));
+        let before = things.get(name).filter(|attempt| attempt.is_about(print, settle));
         let (in_vain, undone) = match before {
             Some(attempt) if attempt.has_taken => (1, attempt.undone.saturating_add(1)),
             Some(attempt) => (attempt.in_vain.saturating_add(1), attempt.undone),
             None => (1, 0),
         };
-        let attempt = Attempt { difference, in_vain, undone, at: Instant::now(), has_taken: false };
+        let attempt = Attempt { print, in_vain, undone, at: Instant::now(), has_taken: false };
         let tried = attempt.tried(settle);
         things.insert(name.to_owned(), attempt);
         tried
     }
 
-    /// What is known of this difference; nothing when it is another than the one before, or long ago.
-    pub(super) fn tried(&self, key: &Key, name: &str, difference: u64) -> Option<Tried> {
+    /// What is known of this difference; nothing when it has nothing to do with the one before, or that is long ago.
+    pub(super) fn tried(&self, key: &Key, name: &str, print: Print) -> Option<Tried> {
         let attempt = self.sent.get(key)?.get(name)?;
-        attempt.is_about(difference, self.settle).then(|| attempt.tried(self.settle))
+        let is_same = attempt.print.difference == print.difference;
+        attempt.is_about(print, self.settle).then(|| Tried { is_same, ..attempt.tried(self.settle) })
     }
 
     /// The thing was seen as wanted; without a name, all things of the object were.
@@ -103,14 +118,17 @@ impl Attempts {
 }
 
 impl Attempt {
-    fn is_about(&self, difference: u64, settle: Duration) -> bool {
-        self.difference == difference && !self.tried(settle).is_past()
+    /// Is this what was put right before? What took and was changed to anything else since was undone.
+    fn is_about(&self, print: Print, settle: Duration) -> bool {
+        self.print.wish == print.wish
+            && (self.has_taken || self.print.difference == print.difference)
+            && !self.tried(settle).is_past()
     }
 
     fn tried(&self, settle: Duration) -> Tried {
         let count = if self.has_taken { self.undone.saturating_add(1) } else { self.in_vain };
         let (since, settle) = (self.at.elapsed(), settle.max(PAUSE_MIN));
-        Tried { count, since, has_taken: self.has_taken, settle }
+        Tried { count, since, has_taken: self.has_taken, is_same: true, settle }
     }
 }
 
@@ -138,7 +156,11 @@ impl Tried {
     }
 
     fn limit(&self) -> u32 {
-        if self.has_taken { CONTESTED_AFTER } else { NOT_TAKEN_AFTER }
+        match (self.has_taken, self.is_same) {
+            (false, _) => NOT_TAKEN_AFTER,
+            (true, true) => CONTESTED_AFTER,
+            (true, false) => CONTESTED_VARIED_AFTER,
+        }
     }
 
     /// It held for long enough: longer, too, than our own pauses, or those would pass for peace.
@@ -147,11 +169,14 @@ impl Tried {
     }
 }
 
-/// A difference as a number: what is wanted and what is there, field by field, and whose the thing is.
-pub(super) fn print(differences: &[Difference], is_marked: bool) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (differences, is_marked).hash(&mut hasher);
-    hasher.finish()
+impl Print {
+    /// Of a wish (the generation of its object), what differs from it, field by field, and whose the thing is. The words of
+    /// a difference may be short ("9 bytes"), so they alone do not tell one wish from another.
+    pub(super) fn new(wish: i64, differences: &[Difference], is_marked: bool) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (differences, is_marked).hash(&mut hasher);
+        Self { wish, difference: hasher.finish() }
+    }
 }
 
 #[cfg(test)]
@@ -159,6 +184,10 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    fn print(difference: u64) -> Print {
+        Print { wish: 1, difference }
+    }
 
     fn lab() -> (Attempts, Key) {
         (Attempts::new(30 * SECOND), Key::new("demo.dev", "shapes", "a", "x"))
@@ -170,44 +199,60 @@ mod tests {
         let mut pauses = vec![];
         for _ in 0..12 {
             let sent = Instant::now();
-            let mut tried = attempts.sent(&key, "x", 1);
+            let mut tried = attempts.sent(&key, "x", print(1));
             while let Some(left) = tried.left() {
                 tokio::time::advance(left).await;
-                tried = attempts.tried(&key, "x", 1).unwrap();
+                tried = attempts.tried(&key, "x", print(1)).unwrap();
             }
             pauses.push(sent.elapsed().as_secs());
         }
         assert_eq!(pauses, [30, 30, 60, 120, 240, 480, 960, 1920, 3600, 3600, 3600, 3600]);
-        assert_eq!(attempts.tried(&key, "x", 2), None, "another difference is put right at once");
-        assert_eq!(attempts.tried(&key, "y", 1), None);
-        assert_eq!(attempts.sent(&key, "x", 2).count, 1);
+        assert_eq!(attempts.tried(&key, "x", print(2)), None, "another difference is put right at once");
+        assert_eq!(attempts.tried(&key, "y", print(1)), None);
+        assert_eq!(attempts.sent(&key, "x", print(2)).count, 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_is_hopeless_when_the_third_had_time_to_show() {
         let (mut attempts, key) = lab();
         for is_hopeless in [false, false, true, true] {
-            attempts.sent(&key, "x", 1);
+            attempts.sent(&key, "x", print(1));
             tokio::time::advance(30 * SECOND).await;
-            assert_eq!(attempts.tried(&key, "x", 1).unwrap().is_hopeless(), is_hopeless);
+            assert_eq!(attempts.tried(&key, "x", print(1)).unwrap().is_hopeless(), is_hopeless);
         }
-        assert!(attempts.sent(&key, "x", 1).is_hopeless(), "and stays so, or the word would flap");
+        assert!(attempts.sent(&key, "x", print(1)).is_hopeless(), "and stays so, or the word would flap");
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_undone_is_put_right_at_once_a_few_times() {
         let (mut attempts, key) = lab();
         for round in 1..=5 {
-            attempts.sent(&key, "x", 1);
+            attempts.sent(&key, "x", print(1));
             attempts.took(&key, Some("other"));
-            assert!(!attempts.tried(&key, "x", 1).unwrap().has_taken);
+            assert!(!attempts.tried(&key, "x", print(1)).unwrap().has_taken);
             attempts.took(&key, Some("x"));
-            let tried = attempts.tried(&key, "x", 1).unwrap();
+            let tried = attempts.tried(&key, "x", print(1)).unwrap();
             assert_eq!((tried.count, tried.is_hopeless()), (round, round == 5));
             assert_eq!(tried.left(), (round == 5).then_some(60 * SECOND));
         }
-        tokio::time::advance(PEACE + SECOND).await;
-        assert_eq!(attempts.tried(&key, "x", 1), None, "long ago");
+        let varied = attempts.tried(&key, "x", print(2)).unwrap();
+        assert_eq!(
+            (varied.count, varied.left()),
+            (5, None),
+            "another value is put right longer, but it counts"
+        );
+        for value in 2..=6 {
+            attempts.sent(&key, "x", print(value));
+            attempts.took(&key, Some("x"));
+        }
+        assert!(attempts.tried(&key, "x", print(7)).unwrap().is_hopeless());
+        assert_eq!(
+            attempts.tried(&key, "x", Print { wish: 2, difference: 1 }),
+            None,
+            "another wish is carried out"
+        );
+        tokio::time::advance(2 * PAUSE_MAX + SECOND).await;
+        assert_eq!(attempts.tried(&key, "x", print(1)), None, "long ago");
         attempts.took(&key, None);
         assert!(attempts.sent.is_empty(), "and forgotten");
     }

@@ -241,7 +241,7 @@ mod tests {
     fn what_was_put_right_before_is_given_time_and_then_endured() {
         let second = Duration::from_secs(1);
         let tried = |count, seconds: u32, has_taken| {
-            let tried = Tried { count, since: seconds * second, has_taken, settle: SETTLE };
+            let tried = Tried { count, since: seconds * second, has_taken, is_same: true, settle: SETTLE };
             Situation { tried: Some(tried), was_synced: true, ..wanted(there(Whose::Own, false)) }
         };
         let endure = |is_contested, left: u32| Step::Endure { is_contested, left: left * second };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use homeostat_core::{Key, Revision};
 use tokio::time::Instant;
 
-use super::attempts::{Attempts, Tried};
+use super::attempts::{Attempts, Print, Tried};
 
 /// The books of one world. All methods are quick and never wait for the outside.
 #[derive(Default)]
@@ -167,13 +167,13 @@ impl Ledger {
     }
 
     /// An update of a thing that showed this difference was accepted.
-    pub(super) fn sent(&self, key: &Key, name: &str, difference: u64) -> Tried {
-        self.books().attempts.sent(key, name, difference)
+    pub(super) fn sent(&self, key: &Key, name: &str, print: Print) -> Tried {
+        self.books().attempts.sent(key, name, print)
     }
 
     /// How often this difference of a thing was put right before.
-    pub(super) fn tried(&self, key: &Key, name: &str, difference: u64) -> Option<Tried> {
-        self.books().attempts.tried(key, name, difference)
+    pub(super) fn tried(&self, key: &Key, name: &str, print: Print) -> Option<Tried> {
+        self.books().attempts.tried(key, name, print)
     }
 
     /// The thing, or without a name all things of the object, were seen as wanted.

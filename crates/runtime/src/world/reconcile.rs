@@ -14,7 +14,7 @@ use homeostat_core::Key;
 use kube::Resource;
 
 use super::act::Thing;
-use super::attempts;
+use super::attempts::Print;
 use super::contract::World;
 use super::decide::{Claim, Seen, Situation, Whose, decide};
 use super::desk::{Desk, fingerprint, is_owner};
@@ -172,7 +172,8 @@ impl<W: World> Hand<W> {
         };
         let intent = outset.inventory.get(name).copied();
         let is_ours = matches!(&seen, Seen::Present { whose: Whose::Own | Whose::Common, .. });
-        let print = attempts::print(&differences, is_ours);
+        let wish = self.object.meta().generation.unwrap_or_default();
+        let print = Print::new(wish, &differences, is_ours);
         let tried = desk.ledger.tried(&self.key, name, print);
         let situation = Situation {
             seen,
