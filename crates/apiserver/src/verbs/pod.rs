@@ -1,6 +1,7 @@
 //! What is done to a Pod rather than changed in it: binding it to a node, evicting it.
 
-use std::sync::Arc;
+use std::slice;
+use std::sync::{Arc, OnceLock};
 
 use homeostat_core::Prefix;
 use homeostat_core::selector::LabelSelector;
@@ -57,14 +58,26 @@ async fn evict(call: &Call, eviction: &Value) -> Result<(), Status> {
             .is_ok_and(|selector| selector.matches(|key| view.label(key)))
     });
     let (keys, budgets): (Vec<_>, Vec<_>) = selecting.unzip();
-    let spent = subresource::evicted(&encode::decode(entry), &budgets)?;
+    let (pod, clock) = (encode::decode(entry), call.backend.clock);
+    let is_budgeted = subresource::evicted(&pod, &budgets, &clock)?.is_some();
     let options = DeleteOptions::parse(&eviction["deleteOptions"])?;
     if !options.is_dry_run
-        && let (Some(spent), Some(key)) = (spent, keys.first())
+        && is_budgeted
+        && let Some(key) = keys.first()
     {
         let table = call.backend.registry.table();
         let resource = table.get("policy", "v1", "poddisruptionbudgets").expect("a built-in kind");
-        rewrite(&call.backend, resource, key, |budget| budget["status"] = spent["status"].clone()).await?;
+        // Somebody else may have spent it since: it is asked again under the write.
+        let refusal = OnceLock::new();
+        let spend = |budget: &mut Value| match subresource::evicted(&pod, slice::from_ref(budget), &clock) {
+            Ok(Some(spent)) => *budget = spent,
+            Ok(None) => {}
+            Err(status) => refusal.set(status).unwrap_or_default(),
+        };
+        rewrite(&call.backend, resource, key, spend).await?;
+        if let Some(refusal) = refusal.into_inner() {
+            return Err(refusal);
+        }
     }
     remove(&call.backend, &call.resource, &call.path.namespace, &call.path.name, &options).await.map(|_| ())
 }

@@ -8,6 +8,11 @@ use crate::kinds::fill::{Fields, at, is_zero, items, made, text};
 use crate::kinds::prepare::{keep, now};
 use crate::status::{About, Status};
 
+/// What a refused eviction is told.
+const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+/// When to ask again about a budget whose controller has not seen it yet: Kubernetes' own.
+const UNOBSERVED_RETRY_S: u32 = 10;
+
 /// The Pod after `pods/binding`: assigned to a node, once.
 pub fn bind(stored: &Value, binding: &Value, clock: &Clock) -> Result<Value, Status> {
     let name = text(at(stored, &["metadata"]), "name");
@@ -61,7 +66,7 @@ fn assign(pod: &mut Fields, binding: &Value, node: &str, clock: &Clock) {
 
 /// The budget after an eviction, or the refusal. `budgets` are those that select the Pod; without any the Pod may go.
 /// A Pod that is not running does not count and may always go.
-pub fn evicted(pod: &Value, budgets: &[Value]) -> Result<Option<Value>, Status> {
+pub fn evicted(pod: &Value, budgets: &[Value], clock: &Clock) -> Result<Option<Value>, Status> {
     let phase = text(at(pod, &["status"]), "phase");
     if matches!(phase, "Pending" | "Succeeded" | "Failed")
         || !at(pod, &["metadata", "deletionTimestamp"]).is_null()
@@ -77,13 +82,25 @@ pub fn evicted(pod: &Value, budgets: &[Value]) -> Result<Option<Value>, Status> 
             ));
         }
     };
-    let allowed = at(budget, &["status", "disruptionsAllowed"]).as_i64().unwrap_or(0);
+    let number = |path: &[&str]| at(budget, path).as_i64().unwrap_or(0);
+    if number(&["status", "observedGeneration"]) < number(&["metadata", "generation"]) {
+        return Err(unobserved(budget));
+    }
+    let allowed = number(&["status", "disruptionsAllowed"]);
     if allowed < 1 {
         return Err(exhausted(budget));
     }
     let mut changed = budget.clone();
     changed["status"]["disruptionsAllowed"] = json!(allowed - 1);
+    // Until its deletion is seen, the Pod must not be counted as healthy.
+    changed["status"]["disruptedPods"][text(at(pod, &["metadata"]), "name")] = now(clock);
     Ok(Some(changed))
+}
+
+fn unobserved(budget: &Value) -> Status {
+    let name = text(at(budget, &["metadata"]), "name");
+    let cause = format!("The disruption budget {name} is still being processed by the server.");
+    Status::too_many_requests(VIOLATION, UNOBSERVED_RETRY_S).caused("DisruptionBudget", cause, "")
 }
 
 fn exhausted(budget: &Value) -> Status {
@@ -94,8 +111,7 @@ fn exhausted(budget: &Value) -> Status {
         number("desiredHealthy"),
         number("currentHealthy")
     );
-    let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-    Status::too_many_requests(message, 0).caused("DisruptionBudget", cause, "")
+    Status::too_many_requests(VIOLATION, 0).caused("DisruptionBudget", cause, "")
 }
 
 /// The Pod after `pods/ephemeralcontainers`: only those of the body.
@@ -153,12 +169,20 @@ mod tests {
 
     #[test]
     fn an_eviction_spends_the_budget() {
-        let pod = json!({"status": {"phase": "Running"}});
-        assert_eq!(evicted(&pod, &[]), Ok(None));
+        let pod = json!({"metadata": {"name": "p"}, "status": {"phase": "Running"}});
+        let evicted = |budgets: &[Value]| evicted(&pod, budgets, &Clock::system());
+        let wait = |refusal: &Status| refusal.details.as_ref().expect("details").retry_after_s;
+        assert_eq!(evicted(&[]), Ok(None));
         let budget = json!({"metadata": {"name": "b"}, "status": {"disruptionsAllowed": 1}});
-        let spent = evicted(&pod, &[budget]).expect("allowed").expect("a budget");
+        let spent = evicted(&[budget]).expect("allowed").expect("a budget");
         assert_eq!(spent["status"]["disruptionsAllowed"], json!(0));
-        assert_eq!(evicted(&pod, &[spent]).expect_err("spent").code, 429);
+        assert!(spent["status"]["disruptedPods"]["p"].is_string());
+        let refusal = evicted(&[spent]).expect_err("spent");
+        assert_eq!((refusal.code, wait(&refusal)), (429, 0));
+        let unseen = json!({"metadata": {"name": "b", "generation": 2},
+            "status": {"disruptionsAllowed": 1, "observedGeneration": 1}});
+        let refusal = evicted(&[unseen]).expect_err("not seen yet");
+        assert_eq!((refusal.code, wait(&refusal)), (429, 10));
     }
 
     #[test]
