@@ -20,6 +20,7 @@ const KINDS: &[(&str, &str)] = &[
     ("apps", "statefulsets"),
     ("batch", "cronjobs"),
     ("batch", "jobs"),
+    ("policy", "poddisruptionbudgets"),
     ("", "pods"),
     ("", "services"),
 ];

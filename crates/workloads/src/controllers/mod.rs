@@ -1,5 +1,5 @@
-//! The built-in controllers: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, endpoints, Nodes that fall silent,
-//! Pods whose Node is gone and Pods that find none.
+//! The built-in controllers: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, endpoints, disruption
+//! budgets, Nodes that fall silent, Pods whose Node is gone and Pods that find none.
 //!
 //! Ordinary controllers on the runtime: they know a `kube::Client` and nothing else, and behave as Kubernetes' own do,
 //! down to reasons, events and names, so that kubectl and people find what they expect. One file or folder per kind;
@@ -14,6 +14,7 @@ mod crew;
 mod cron_job;
 mod daemon_set;
 mod deployment;
+mod disruption_budget;
 mod endpoint_slice;
 mod job;
 mod node_health;
@@ -42,6 +43,7 @@ pub fn operator() -> Operator {
         .control(daemon_set::control())
         .control(cron_job::control())
         .control(endpoint_slice::control())
+        .control(disruption_budget::control())
         .control(node_health::control())
         .control(pod_collector::control())
         .control(unscheduled::control());

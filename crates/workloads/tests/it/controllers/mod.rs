@@ -5,6 +5,7 @@
 mod cron_jobs;
 mod daemon_sets;
 mod deployments;
+mod disruption_budgets;
 mod endpoint_slices;
 mod jobs;
 mod kubelet;

@@ -4,6 +4,7 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::json;
 
 use super::lab::{Lab, Namespaced, template};
@@ -22,6 +23,7 @@ async fn everything(lab: &Lab) -> Vec<Vec<(Option<String>, Option<String>)>> {
         versions::<Job>(lab).await,
         versions::<EndpointSlice>(lab).await,
         versions::<Pod>(lab).await,
+        versions::<PodDisruptionBudget>(lab).await,
     ]
 }
 
@@ -41,6 +43,9 @@ async fn a_restart_changes_nothing() {
         .await;
     lab.create::<Service>(json!({"metadata": {"name": "web"}, "spec": {
         "selector": {"app": "web"}, "ports": [{"port": 80}]}}))
+        .await;
+    lab.create::<PodDisruptionBudget>(json!({"metadata": {"name": "web"}, "spec": {
+        "maxUnavailable": "30%", "selector": selected("web")}}))
         .await;
     lab.pass(60).await;
     let before = everything(&lab).await;

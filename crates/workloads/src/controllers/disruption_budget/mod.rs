@@ -1,0 +1,133 @@
+//! PodDisruptionBudgets: how many of their Pods may be evicted now. The decisions are in `plan`; evictions themselves are the
+//! API server's.
+//!
+//! **Invariant:** a status is written over the very version it was computed from. The server spends the budget in the same
+//! status, and a late write of ours would give back what is spent.
+
+mod plan;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use homeostat_core::selector::LabelSelector;
+use homeostat_runtime::{Action, Context, Control, Controller, Error, Kind, Result};
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::{Value, json};
+
+use self::plan::Basis;
+use super::claim::{controller_of, matches, selector};
+use super::number::count;
+use super::pod::{Pod, PodsIn};
+
+/// How many replicas an owner that does not say wants.
+const REPLICAS: i32 = 1;
+
+pub(super) fn control() -> Control {
+    Controller::<PodDisruptionBudget>::new()
+        .named("disruption-controller")
+        .selects::<Pod, _>(pod_selector)
+        .reads::<Deployment>()
+        .reads::<ReplicaSet>()
+        .reads::<StatefulSet>()
+        .reads::<Job>()
+        .reconcile(reconcile)
+}
+
+/// The Pods of a budget: all of the namespace with an empty selector, none without one.
+fn pod_selector(budget: &PodDisruptionBudget) -> Option<LabelSelector> {
+    Some(selector(budget.spec.as_ref()?.selector.as_ref()?))
+}
+
+async fn reconcile(budget: Arc<PodDisruptionBudget>, cx: Context<PodDisruptionBudget>) -> Result {
+    let pods = pods(&cx, &budget)?;
+    let expected = match plan::basis(&budget) {
+        Basis::Nothing => 0,
+        Basis::Pods => count(pods.len()),
+        Basis::Scale => scale(&cx, &pods)?,
+    };
+    let status = plan::status(&budget, &pods, expected, cx.now());
+    if budget.status.as_ref() != Some(&status) {
+        write(&cx, &budget, &status).await?;
+    }
+    Ok(plan::next_expiry(&status, cx.now()).map_or_else(Action::await_change, Action::requeue))
+}
+
+fn pods(cx: &Context<PodDisruptionBudget>, budget: &PodDisruptionBudget) -> Result<Vec<Arc<Pod>>, Error> {
+    let Some(selector) = pod_selector(budget) else { return Ok(Vec::new()) };
+    let mut pods = cx.indexed::<Pod, _>(&PodsIn::of(&budget.metadata))?;
+    pods.retain(|pod| matches(&selector, &pod.metadata));
+    Ok(pods)
+}
+
+/// How many Pods their owners want together. Where one has no owner that could say, as many as there are.
+fn scale(cx: &Context<PodDisruptionBudget>, pods: &[Arc<Pod>]) -> Result<i32, Error> {
+    let mut owners = BTreeMap::new();
+    for pod in pods {
+        let Some(owner) = controller_of(&pod.metadata) else { return Ok(count(pods.len())) };
+        owners.insert(owner.uid.as_str(), owner);
+    }
+    let mut sizes = BTreeMap::new();
+    for owner in owners.into_values() {
+        let Some((uid, size)) = size_of(cx, owner)? else { return Ok(count(pods.len())) };
+        sizes.insert(uid, size);
+    }
+    Ok(sizes.into_values().fold(0, i32::saturating_add))
+}
+
+/// The uid of the object that decides how many Pods there are, and its decision.
+fn size_of(
+    cx: &Context<PodDisruptionBudget>,
+    owner: &OwnerReference,
+) -> Result<Option<(String, i32)>, Error> {
+    let replicas = match (owner.api_version.as_str(), owner.kind.as_str()) {
+        ("apps/v1", "ReplicaSet") => {
+            let Some(set) = referenced::<ReplicaSet>(cx, owner)? else { return Ok(None) };
+            match controller_of(&set.metadata) {
+                Some(above) => return size_of(cx, above),
+                None => set.spec.as_ref().map(|spec| spec.replicas),
+            }
+        }
+        ("apps/v1", "Deployment") => {
+            referenced::<Deployment>(cx, owner)?.and_then(|one| Some(one.spec.as_ref()?.replicas))
+        }
+        ("apps/v1", "StatefulSet") => {
+            referenced::<StatefulSet>(cx, owner)?.and_then(|one| Some(one.spec.as_ref()?.replicas))
+        }
+        ("batch/v1", "Job") => {
+            referenced::<Job>(cx, owner)?.and_then(|one| Some(one.spec.as_ref()?.parallelism))
+        }
+        _ => None,
+    };
+    Ok(replicas.map(|replicas| (owner.uid.clone(), replicas.unwrap_or(REPLICAS))))
+}
+
+/// The very object that is meant, not another of its name.
+fn referenced<T: Kind>(
+    cx: &Context<PodDisruptionBudget>,
+    owner: &OwnerReference,
+) -> Result<Option<Arc<T>>, Error> {
+    Ok(cx.get::<T>(&owner.name)?.filter(|found| found.meta().uid.as_ref() == Some(&owner.uid)))
+}
+
+async fn write(
+    cx: &Context<PodDisruptionBudget>,
+    budget: &PodDisruptionBudget,
+    status: &PodDisruptionBudgetStatus,
+) -> Result<(), Error> {
+    let mut patch =
+        json!({"metadata": {"resourceVersion": budget.metadata.resource_version}, "status": status});
+    let before = budget.status.as_ref().and_then(|status| status.disrupted_pods.as_ref());
+    for name in before.into_iter().flat_map(BTreeMap::keys) {
+        if status.disrupted_pods.as_ref().is_none_or(|kept| !kept.contains_key(name)) {
+            patch["status"]["disruptedPods"][name] = Value::Null;
+        }
+    }
+    match cx.patch_status(budget, patch).await {
+        // Gone, or spent meanwhile: that event brings us back.
+        Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
+        outcome => outcome.map(drop),
+    }
+}

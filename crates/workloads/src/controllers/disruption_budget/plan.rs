@@ -1,0 +1,211 @@
+//! What a PodDisruptionBudget's status says, from its Pods and how many there should be. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use crate::controllers::number::{Rounding, count, scaled};
+use crate::controllers::pod::Pod;
+use crate::controllers::time::whole_second;
+
+/// How long an eviction that was granted may take to become a deletion: Kubernetes' own.
+const EVICTION: Duration = Duration::from_secs(2 * 60);
+const CONDITION: &str = "DisruptionAllowed";
+
+/// What the number of expected Pods is taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Basis {
+    /// The budget asks for nothing.
+    Nothing,
+    /// The Pods that are there.
+    Pods,
+    /// What their owners want.
+    Scale,
+}
+
+pub(super) fn basis(budget: &PodDisruptionBudget) -> Basis {
+    let asked = budget.spec.as_ref().map(|spec| (&spec.max_unavailable, &spec.min_available));
+    match asked {
+        Some((Some(_), _) | (None, Some(IntOrString::String(_)))) => Basis::Scale,
+        Some((None, Some(IntOrString::Int(_)))) => Basis::Pods,
+        Some((None, None)) | None => Basis::Nothing,
+    }
+}
+
+/// The status of a budget over these Pods, of which `expected` should be there.
+pub(super) fn status(
+    budget: &PodDisruptionBudget,
+    pods: &[Arc<Pod>],
+    expected: i32,
+    now: Timestamp,
+) -> PodDisruptionBudgetStatus {
+    let before = budget.status.as_ref();
+    let leaving = before.and_then(|status| status.disrupted_pods.as_ref());
+    let leaving = leaving.map(|noted| still_leaving(noted, pods, now)).unwrap_or_default();
+    let is_healthy = |pod: &Pod| pod.is_ready() && !pod.is_dying() && !leaving.contains_key(pod.name());
+    let healthy = count(pods.iter().filter(|pod| is_healthy(pod)).count());
+    let desired = budget.spec.as_ref().map(|spec| desired(spec, expected)).unwrap_or_default();
+    // Without Pods nothing is allowed, so that the first ones are safe before we see them.
+    let allowed = if expected > 0 { healthy.saturating_sub(desired).max(0) } else { 0 };
+    let said = before.and_then(|status| status.conditions.clone()).unwrap_or_default();
+    PodDisruptionBudgetStatus {
+        conditions: Some(conditions(said, allowed > 0, budget.metadata.generation, now)),
+        current_healthy: Some(healthy),
+        desired_healthy: Some(desired),
+        disrupted_pods: (!leaving.is_empty()).then_some(leaving),
+        disruptions_allowed: Some(allowed),
+        expected_pods: Some(expected),
+        observed_generation: budget.metadata.generation,
+    }
+}
+
+fn desired(spec: &PodDisruptionBudgetSpec, expected: i32) -> i32 {
+    match &spec.max_unavailable {
+        Some(most) => expected.saturating_sub(scaled(Some(most), expected, Rounding::Up)).max(0),
+        None => scaled(spec.min_available.as_ref(), expected, Rounding::Up),
+    }
+}
+
+/// Of the Pods whose eviction was granted those that are still there as if nothing had happened, and not for too long.
+fn still_leaving(
+    noted: &BTreeMap<String, Time>,
+    pods: &[Arc<Pod>],
+    now: Timestamp,
+) -> BTreeMap<String, Time> {
+    let here = pods.iter().filter(|pod| !pod.is_dying());
+    let noted = here.filter_map(|pod| noted.get_key_value(pod.name()));
+    let fresh = noted.filter(|(_, since)| !left(since, now).is_zero());
+    fresh.map(|(name, since)| (name.clone(), since.clone())).collect()
+}
+
+/// How long an eviction granted then counts as under way.
+fn left(since: &Time, now: Timestamp) -> Duration {
+    EVICTION.saturating_sub(Duration::try_from(now.duration_since(since.0)).unwrap_or_default())
+}
+
+/// When the first of the evictions under way is given up.
+pub(super) fn next_expiry(status: &PodDisruptionBudgetStatus, now: Timestamp) -> Option<Duration> {
+    status.disrupted_pods.as_ref()?.values().map(|since| left(since, now)).min()
+}
+
+fn conditions(
+    mut all: Vec<Condition>,
+    is_allowed: bool,
+    observed_generation: Option<i64>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let (status, reason) =
+        if is_allowed { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+    let place = all.iter().position(|one| one.type_ == CONDITION);
+    let before = place.map(|place| all.remove(place)).filter(|one| one.status == status);
+    let condition = Condition {
+        type_: CONDITION.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: String::new(),
+        last_transition_time: before.map_or_else(|| whole_second(now), |one| one.last_transition_time),
+        observed_generation,
+    };
+    all.insert(place.unwrap_or(all.len()), condition);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000;
+
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
+    fn budget(spec: Value, disrupted: Value) -> PodDisruptionBudget {
+        let status = json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0,
+            "disruptedPods": disrupted});
+        serde_json::from_value(json!({"metadata": {"generation": 3}, "spec": spec, "status": status}))
+            .unwrap()
+    }
+
+    /// `r` is a ready Pod, `u` one that is not, `d` a ready one in deletion; they are named by their place.
+    fn pods(told: &str) -> Vec<Arc<Pod>> {
+        let pod = |(place, told): (usize, char)| {
+            let ready = if told == 'u' { "False" } else { "True" };
+            let deleted = (told == 'd').then_some("2027-01-15T08:00:00Z");
+            let pod = json!({"metadata": {"name": place.to_string(), "deletionTimestamp": deleted},
+                "status": {"conditions": [{"type": "Ready", "status": ready}]}});
+            Arc::new(serde_json::from_value(pod).unwrap())
+        };
+        told.chars().enumerate().map(pod).collect()
+    }
+
+    /// `numbers` are healthy, desired and allowed.
+    #[track_caller]
+    fn check(spec: Value, told: &str, expected: i32, numbers: [i32; 3]) {
+        let now = Timestamp::from_second(NOW).unwrap();
+        let status = status(&budget(spec, json!({})), &pods(told), expected, now);
+        let found = [status.current_healthy, status.desired_healthy, status.disruptions_allowed];
+        assert_eq!(found, numbers.map(Some));
+        assert_eq!((status.expected_pods, status.observed_generation), (Some(expected), Some(3)));
+        let condition = &status.conditions.unwrap()[0];
+        let allowed = ("True", "SufficientPods");
+        let expected = if numbers[2] > 0 { allowed } else { ("False", "InsufficientPods") };
+        assert_eq!((condition.status.as_str(), condition.reason.as_str()), expected);
+    }
+
+    #[test]
+    fn numbers() {
+        check(json!({"minAvailable": 1}), "rr", 2, [2, 1, 1]);
+        check(json!({"minAvailable": 1}), "ru", 2, [1, 1, 0]);
+        check(json!({"minAvailable": 1}), "rd", 2, [1, 1, 0]);
+        check(json!({"minAvailable": 5}), "rr", 2, [2, 5, 0]);
+        check(json!({"minAvailable": 0}), "", 0, [0, 0, 0]);
+        check(json!({"minAvailable": "50%"}), "rrr", 3, [3, 2, 1]);
+        check(json!({"minAvailable": "100%"}), "rrr", 3, [3, 3, 0]);
+        check(json!({"minAvailable": "0%"}), "rru", 3, [2, 0, 2]);
+        check(json!({"maxUnavailable": 1}), "rrr", 3, [3, 2, 1]);
+        check(json!({"maxUnavailable": 1}), "rru", 3, [2, 2, 0]);
+        check(json!({"maxUnavailable": 9}), "rr", 2, [2, 0, 2]);
+        check(json!({"maxUnavailable": 0}), "rr", 2, [2, 2, 0]);
+        check(json!({"maxUnavailable": "30%"}), "rrrr", 4, [4, 2, 2]);
+        // More than the owner wants, in a rollout.
+        check(json!({"maxUnavailable": 1}), "rrrr", 3, [4, 2, 2]);
+        check(json!({}), "rr", 0, [2, 0, 0]);
+    }
+
+    #[test]
+    fn bases() {
+        let check = |spec, expected| assert_eq!(basis(&budget(spec, json!({}))), expected);
+        check(json!({}), Basis::Nothing);
+        check(json!({"minAvailable": 1}), Basis::Pods);
+        check(json!({"minAvailable": "10%"}), Basis::Scale);
+        check(json!({"maxUnavailable": 1}), Basis::Scale);
+        check(json!({"maxUnavailable": "10%"}), Basis::Scale);
+    }
+
+    #[test]
+    fn evictions_under_way_do_not_count_for_two_minutes() {
+        let now = Timestamp::from_second(NOW).unwrap();
+        let noted = json!({"0": "2027-01-15T07:59:00Z", "1": "2027-01-15T07:58:00Z", "2": "2027-01-15T08:00:00Z",
+            "gone": "2027-01-15T08:00:00Z"});
+        let status = status(&budget(json!({"minAvailable": 1}), noted), &pods("rrdr"), 4, now);
+        assert_eq!((status.current_healthy, status.disruptions_allowed), (Some(2), Some(1)));
+        assert_eq!(status.disrupted_pods.as_ref().unwrap().keys().collect::<Vec<_>>(), ["0"]);
+        assert_eq!(next_expiry(&status, now), Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn what_is_true_already_is_not_said_again() {
+        let at = |second| Timestamp::from_second(NOW + second).unwrap();
+        let mut budget = budget(json!({"minAvailable": 1}), json!({}));
+        let first = status(&budget, &pods("rr"), 2, at(0));
+        budget.status = Some(first.clone());
+        assert_eq!(status(&budget, &pods("rr"), 2, at(9)), first);
+        let then = status(&budget, &pods("ru"), 2, at(9)).conditions.unwrap();
+        assert_eq!((then.len(), then[0].last_transition_time.0), (1, at(9)));
+    }
+}
