@@ -5,6 +5,7 @@ use std::error::Error;
 use std::io::IsTerminal as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::pin::pin;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use homeostat::embedded::ControlPlane;
@@ -107,9 +108,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let (client, stop) = (connect(kubeconfig).await?, CancellationToken::new());
             let running = operator(&cloud, &options).run_on(client, stop.clone());
             println!("ready {:?} {:?}", options.ownership, options.share);
+            let mut running = pin!(running);
             tokio::select! {
-                ended = running => ended?,
-                stopped = stopped() => stopped?,
+                ended = &mut running => ended?,
+                told = stopped() => {
+                    told?;
+                    // It finishes what it is doing outside.
+                    stop.cancel();
+                    running.await?;
+                }
             }
         }
         Command::Make { name, form, color, kubeconfig } => {
