@@ -113,6 +113,11 @@ impl Error {
         Self::new(Kind::Invalid, path, format!("Invalid value: {}", shown(value)), detail)
     }
 
+    /// The value is not acceptable; it is not repeated.
+    pub fn invalid_unshown(path: &Path<'_>, detail: &str) -> Self {
+        Self::new(Kind::Invalid, path, "Invalid value".into(), detail)
+    }
+
     /// The value has the wrong type.
     pub fn type_invalid(path: &Path<'_>, value: &Value, detail: &str) -> Self {
         Self::new(Kind::TypeInvalid, path, format!("Invalid value: {}", shown(value)), detail)

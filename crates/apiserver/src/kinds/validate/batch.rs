@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::at::{At, Errors};
 use super::schedule;
-use super::{pod, selector};
+use super::{failure_policy, pod, selector};
 use crate::field::Error;
 
 /// A CronJob leaves room for the eleven characters its Jobs add to the name.
@@ -143,7 +143,8 @@ fn job_spec(spec: &At<'_>, errors: &mut Errors) {
             }
         }
     }
-    spec.field("podReplacementPolicy").must_be_one_of(&["Failed", "TerminatingOrFailed"], errors);
+    failure_policy::check(spec, errors);
+    failure_policy::policies(spec, errors);
     let template = spec.field("template");
     pod::template(&template, errors);
     ends(&template, errors);

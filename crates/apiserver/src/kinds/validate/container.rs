@@ -1,13 +1,13 @@
-//! Containers: names, images, ports, environment, mounts, probes, resources.
+//! Containers: names, images, ports, environment, mounts, probes.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
 use super::at::{At, Errors};
-use super::security;
+use super::{downward, resources, security};
 use crate::field::Error;
-use crate::kinds::{names, quantity};
+use crate::kinds::names;
 
 pub(super) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
@@ -70,7 +70,7 @@ fn any<'a>(container: &At<'a>, pod: &mut Pod<'a>, errors: &mut Errors) {
     ports(&container.field("ports"), errors);
     environment(container, errors);
     mounts(&container.field("volumeMounts"), pod, errors);
-    resources(&container.field("resources"), errors);
+    resources::of_container(&container.field("resources"), errors);
     security::of_container(container, errors);
 }
 
@@ -150,9 +150,7 @@ fn variable_source(variable: &At<'_>, source: &At<'_>, errors: &mut Errors) {
     } else if count > 1 {
         empty_invalid(source, "may not have more than one field specified at a time", errors);
     }
-    if source.field("fieldRef").is_set() {
-        source.field("fieldRef").field("fieldPath").must_be_set(errors);
-    }
+    downward::variable(source, errors);
     for name in ["configMapKeyRef", "secretKeyRef"] {
         let reference = source.field(name);
         if reference.is_set() {
@@ -239,57 +237,5 @@ fn check_handler(handler: &At<'_>, errors: &mut Errors) {
     }
     if seen == 0 {
         handler.required("must specify a handler type", errors);
-    }
-}
-
-/// Requests and limits: well-named, not negative, and no request above its limit.
-pub(super) fn resources(resources: &At<'_>, errors: &mut Errors) {
-    for list in ["limits", "requests"] {
-        for (name, amount) in resources.field(list).entries() {
-            resource_name(name, &amount, errors);
-            if nanos(amount.value).is_some_and(|nanos| nanos < 0) {
-                amount.invalid("must be greater than or equal to 0", errors);
-            }
-        }
-    }
-    let limits = resources.field("limits");
-    let requests = resources.field("requests");
-    for (name, request) in requests.entries() {
-        let limit = limits.key(name);
-        if !limit.is_set() && !may_overcommit(name) {
-            limits.required("Limit must be set for non overcommitable resources", errors);
-        }
-        let (Some(wanted), Some(allowed)) = (nanos(request.value), nanos(limit.value)) else { continue };
-        let detail = if wanted != allowed && !may_overcommit(name) {
-            format!("must be equal to {name} limit of {}", limit.text())
-        } else if wanted > allowed {
-            format!("must be less than or equal to {name} limit of {}", limit.text())
-        } else {
-            continue;
-        };
-        errors.push(Error::invalid(&requests.path, request.value, &detail));
-    }
-}
-
-fn nanos(amount: &Value) -> Option<i128> {
-    match amount {
-        Value::String(text) => quantity::parse(text),
-        Value::Number(number) => quantity::parse(&number.to_string()),
-        _ => None,
-    }
-}
-
-fn may_overcommit(name: &str) -> bool {
-    !name.starts_with("hugepages-") && (!name.contains('/') || name.contains("kubernetes.io/"))
-}
-
-fn resource_name(name: &str, amount: &At<'_>, errors: &mut Errors) {
-    for complaint in names::qualified(name) {
-        errors.push(Error::invalid(&amount.path, &json!(name), &complaint));
-    }
-    let is_standard =
-        matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
-    if !name.contains('/') && !is_standard {
-        errors.push(Error::invalid(&amount.path, &json!(name), "must be a standard resource for containers"));
     }
 }

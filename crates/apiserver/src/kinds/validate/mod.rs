@@ -2,17 +2,23 @@
 //!
 //! **Invariant:** runs on defaulted and prepared objects and changes nothing. Metadata every kind has is judged
 //! elsewhere, and so are types and unknown fields; what is here is what Kubernetes writes as code. Rare corners
-//! (Windows, affinity terms, most volume sources) are deliberately not judged.
+//! (Windows, profiles, most volume sources) are deliberately not judged.
 
+mod affinity;
 mod at;
 mod batch;
+mod certificates;
 mod cluster;
 mod config;
 mod container;
 mod control;
+mod downward;
 mod event;
+mod failure_policy;
 mod network;
 mod pod;
+mod quota;
+mod resources;
 mod schedule;
 mod security;
 mod selector;
@@ -40,6 +46,7 @@ pub fn validate_create(group: &str, kind: &str, object: &Value) -> Vec<Error> {
         ("", "Pod") => Some(pod::pod_create as Check),
         ("batch", "CronJob") => Some(batch::cron_job_create as Check),
         ("discovery.k8s.io", "EndpointSlice") => Some(network::endpoint_slice_create as Check),
+        ("certificates.k8s.io", "CertificateSigningRequest") => Some(certificates::request as Check),
         (events::GROUP, "Event") => Some(event::newer_create as Check),
         _ => always(group, kind),
     };
@@ -101,6 +108,8 @@ fn always(group: &str, kind: &str) -> Option<Check> {
         ("", "Node") => cluster::node,
         ("", "Event") => event::core,
         ("", "Endpoints") => network::endpoints,
+        ("", "LimitRange") => quota::limit_range,
+        ("", "ResourceQuota") => quota::quota,
         ("", "PersistentVolume") => storage::volume,
         ("", "PersistentVolumeClaim") => storage::claim,
         ("", "PodTemplate") => workload::pod_template,
@@ -139,6 +148,7 @@ fn on_change(group: &str, kind: &str) -> Option<ChangeCheck> {
         ("", "ConfigMap") => config::config_map_update,
         ("", "Secret") => config::secret_update,
         ("", "Service") => service::service_update,
+        ("", "ResourceQuota") => quota::quota_update,
         ("", "PersistentVolume") => storage::volume_update,
         ("", "PersistentVolumeClaim") => storage::claim_update,
         ("apps", "Deployment" | "ReplicaSet" | "DaemonSet") => workload::selector_stays,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::at::{At, Errors};
-use super::{container, security, volume};
+use super::{affinity, container, resources, security, volume};
 use crate::field::Error;
 use crate::kinds::fill::{items, same, text};
 use crate::kinds::names;
@@ -88,12 +88,13 @@ fn pod_spec(spec: &At<'_>, errors: &mut Errors) {
     if spec.field("hostNetwork").value == true {
         host_network(&containers, errors);
     }
-    container::resources(&spec.field("resources"), errors);
+    resources::of_container(&spec.field("resources"), errors);
     policies(spec, errors);
     security::of_pod(spec, errors);
     names_in(spec, errors);
     resolving(spec, errors);
     tolerations(&spec.field("tolerations"), errors);
+    affinity::check(&spec.field("affinity"), errors);
     spread(&spec.field("topologySpreadConstraints"), errors);
 }
 

@@ -1,5 +1,6 @@
 //! What the real server refused, and the causes it gave: field and reason, in any order.
 
+mod limits;
 mod pods;
 mod workloads;
 

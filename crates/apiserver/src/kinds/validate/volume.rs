@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::at::{At, Errors};
+use super::downward;
 use crate::kinds::names;
 
 /// Where a volume comes from. The order decides which of two sources is one too many.
@@ -42,6 +43,9 @@ const VOLUME_SOURCES: [&str; 30] = [
     "ephemeral",
     "image",
 ];
+
+const HOST_PATH_TYPES: [&str; 8] =
+    ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 
 /// Checks the volumes and returns the names of the good ones.
 pub(super) fn all<'a>(list: &At<'a>, errors: &mut Errors) -> BTreeSet<&'a str> {
@@ -96,4 +100,17 @@ fn source(volume: &At<'_>, errors: &mut Errors) {
             mode.invalid("must be a number between 0 and 0777 (octal), both inclusive", errors);
         }
     }
+    host_path(&volume.field("hostPath"), errors);
+    downward::files(&volume.field("downwardAPI"), errors);
+    for source in volume.field("projected").field("sources").items() {
+        downward::files(&source.field("downwardAPI"), errors);
+    }
+}
+
+fn host_path(source: &At<'_>, errors: &mut Errors) {
+    let path = source.field("path");
+    if path.text().split('/').any(|step| step == "..") {
+        path.invalid("must not contain '..'", errors);
+    }
+    source.field("type").must_be_one_of(&HOST_PATH_TYPES, errors);
 }

@@ -279,3 +279,165 @@ fn gates_are_named_once_and_only_leave() {
         ],
     );
 }
+
+#[test]
+fn variables_and_files_show_known_fields() {
+    let shows = |source: Value, expected: &[&str]| {
+        let containers = json!([{"name": "a", "image": "i", "env": [{"name": "N", "valueFrom": source}]}]);
+        create("", "Pod", pod(&containers), expected);
+    };
+    let field = |path: &str| json!({"fieldRef": {"fieldPath": path}});
+    for good in
+        ["metadata.uid", "status.podIPs", "spec.host", "metadata.labels['a/b']", "metadata.annotations['A']"]
+    {
+        shows(field(good), &[]);
+    }
+    let place = "spec.containers[0].env[0].valueFrom";
+    let text = format!(
+        "Invalid {place}.fieldRef.fieldPath: Invalid value: \"metadata.foo\": error converting fieldPath: field label not supported: metadata.foo"
+    );
+    shows(field("metadata.foo"), &[&text]);
+    let text = format!(
+        "NotSupported {place}.fieldRef.fieldPath: Unsupported value: \"status.phase\": supported values: \"metadata.name\""
+    );
+    shows(field("status.phase"), &[&text]);
+    let text = format!("Invalid {place}.fieldRef: Invalid value: \"/\": prefix part must be non-empty");
+    let others = format!("Invalid {place}.fieldRef: Invalid value: \"/\": name part must");
+    shows(field("metadata.labels['/']"), &[&text, &others, &others]);
+    let text = format!(
+        "Invalid {place}.fieldRef.fieldPath: Invalid value: \"spec.x['y']\": error converting fieldPath: field label does not support subscript: spec.x['y']"
+    );
+    shows(field("spec.x['y']"), &[&text]);
+    let resource =
+        |name: &str, divisor: &str| json!({"resourceFieldRef": {"resource": name, "divisor": divisor}});
+    shows(resource("limits.memory", "1Mi"), &[]);
+    shows(resource("requests.hugepages-2Mi", "0"), &[]);
+    let text = format!(
+        "NotSupported {place}.resourceFieldRef.resource: Unsupported value: \"limits.gpu\": supported values: \"limits.cpu\", \"limits.ephemeral-storage\""
+    );
+    shows(resource("limits.gpu", "0"), &[&text]);
+    let text = format!(
+        "Invalid {place}.resourceFieldRef.divisor: Invalid value: \"limits.cpu\": only divisor's values 1m and 1 are supported with the cpu resource"
+    );
+    shows(resource("limits.cpu", "1Ki"), &[&text]);
+    let items = json!([{"path": "n", "fieldRef": {"fieldPath": "metadata.labels"}},
+        {"path": "m", "fieldRef": {"fieldPath": "spec.nodeName"}}, {"path": "r", "resourceFieldRef": {"resource": "limits.cpu"}}]);
+    create(
+        "",
+        "Pod",
+        pod_with(&json!({"volumes": [{"name": "d", "downwardAPI": {"items": items}}]})),
+        &[
+            "NotSupported spec.volumes[0].downwardAPI.fieldRef.fieldPath: Unsupported value: \"spec.nodeName\": supported values: \"metadata.annotations\"",
+            "Required spec.volumes[0].downwardAPI.resourceFieldRef.containerName: Required value",
+        ],
+    );
+}
+
+#[test]
+fn affinity_terms_are_well_formed() {
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let node = |expressions: Value, expected: &[&str]| {
+        let affinity =
+            json!({"nodeAffinity": {required: {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}});
+        create("", "Pod", pod_with(&json!({"affinity": affinity})), expected);
+    };
+    node(
+        json!([{"key": "a", "operator": "In", "values": ["b"]}, {"key": "a", "operator": "Gt", "values": ["1"]},
+        {"key": "a", "operator": "Exists"}]),
+        &[],
+    );
+    let place = format!("spec.affinity.nodeAffinity.{required}.nodeSelectorTerms[0].matchExpressions");
+    let expected = [
+        format!("Invalid {place}[0].operator: Invalid value: \"Has\": not a valid selector operator"),
+        format!(
+            "Required {place}[1].values: Required value: must be specified when `operator` is 'In' or 'NotIn'"
+        ),
+        format!(
+            "Forbidden {place}[2].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        ),
+        format!(
+            "Required {place}[3].values: Required value: must be specified single value when `operator` is 'Lt' or 'Gt'"
+        ),
+        format!(
+            "Invalid {place}[4].values[0]: Invalid value: \"a b\": a valid label must be an empty string"
+        ),
+    ];
+    node(
+        json!([{"key": "a", "operator": "Has"}, {"key": "a", "operator": "NotIn"},
+            {"key": "a", "operator": "Exists", "values": ["b"]}, {"key": "a", "operator": "Lt", "values": ["1", "2"]},
+            {"key": "a", "operator": "In", "values": ["a b"]}]),
+        &expected.each_ref().map(|text| &**text),
+    );
+    let affinity = json!({"nodeAffinity": {required: {"nodeSelectorTerms": []}}, "podAffinity": {required: [{}]},
+        "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 101,
+            "podAffinityTerm": {"topologyKey": "zone"}}]}});
+    let key = format!("spec.affinity.podAffinity.{required}[0].topologyKey");
+    let expected = [
+        format!("Required spec.affinity.nodeAffinity.{required}.nodeSelectorTerms: Required value: must have at least one node selector term"),
+        format!("Required {key}: Required value: can not be empty"),
+        format!("Invalid {key}: Invalid value: \"\": name part must be non-empty"),
+        format!("Invalid {key}: Invalid value: \"\": name part must consist of"),
+        "Invalid spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight: Invalid value: 101: must be in the range 1-100".into(),
+    ];
+    create("", "Pod", pod_with(&json!({"affinity": affinity})), &expected.each_ref().map(|text| &**text));
+}
+
+#[test]
+fn what_others_define_comes_in_whole_pieces() {
+    let asks = |limits: Value, requests: Value, expected: &[&str]| {
+        let containers =
+            json!([{"name": "a", "image": "i", "resources": {"limits": limits, "requests": requests}}]);
+        create("", "Pod", pod(&containers), expected);
+    };
+    let place = "spec.containers[0].resources";
+    let card = |amount: &str| json!({"example.com/x": amount});
+    asks(card("2"), card("2"), &[]);
+    let text = format!("Invalid {place}.limits[example.com/x]: Invalid value: \"1500m\": must be an integer");
+    let other = text.replace("limits", "requests");
+    asks(card("1500m"), card("1500m"), &[&text, &other]);
+    let text =
+        format!("Invalid {place}.requests: Invalid value: \"1\": must be equal to example.com/x limit of 2");
+    asks(card("2"), card("1"), &[&text]);
+    let text = format!("Invalid {place}.limits[pigs]: Invalid value: \"pigs\": must be a standard resource");
+    asks(
+        json!({"pigs": "1"}),
+        json!({"pigs": "1"}),
+        &[&text, &text, &text.replace("limits", "requests"), &text.replace("limits", "requests")],
+    );
+    let text = format!("Forbidden {place}: Forbidden: HugePages require cpu or memory");
+    asks(json!({"hugepages-2Mi": "2Mi"}), json!({"hugepages-2Mi": "2Mi"}), &[&text]);
+}
+
+#[test]
+fn kernel_settings_and_host_paths() {
+    let sysctls = json!([{"name": "net.core.somaxconn", "value": "1"}, {"name": "Kernel", "value": "1"},
+        {"name": "a..b", "value": "1"}, {"name": "kernel/shm_rmid_forced", "value": "1"},
+        {"name": "kernel/shm_rmid_forced", "value": "1"}]);
+    let place = "spec.securityContext.sysctls";
+    let format_text = "must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+    let expected = [
+        format!(
+            "Invalid {place}[0].name: Invalid value: \"net.core.somaxconn\": may not be specified when 'hostNetwork' is true"
+        ),
+        format!("Invalid {place}[1].name: Invalid value: \"Kernel\": {format_text}"),
+        format!("Invalid {place}[2].name: Invalid value: \"a..b\": {format_text}"),
+        format!("Duplicate {place}[4].name: Duplicate value: \"kernel/shm_rmid_forced\""),
+    ];
+    create(
+        "",
+        "Pod",
+        pod_with(&json!({"hostNetwork": true, "securityContext": {"sysctls": sysctls}})),
+        &expected.each_ref().map(|text| &**text),
+    );
+    let volumes = json!([{"name": "a", "hostPath": {"path": "/a/../b"}}, {"name": "b", "hostPath": {"path": "/b", "type": "Dir"}},
+        {"name": "c", "hostPath": {"path": "/..c", "type": "Directory"}}]);
+    create(
+        "",
+        "Pod",
+        pod_with(&json!({"volumes": volumes})),
+        &[
+            "Invalid spec.volumes[0].hostPath.path: Invalid value: \"/a/../b\": must not contain '..'",
+            "NotSupported spec.volumes[1].hostPath.type: Unsupported value: \"Dir\": supported values: \"\", \"BlockDevice\"",
+        ],
+    );
+}

@@ -156,3 +156,79 @@ fn cron_jobs() {
     );
     with(|new| new["spec"]["timeZone"] = json!("Europe/Berlin"), &[]);
 }
+
+#[test]
+fn failure_policies() {
+    let with = |rules: Value, restart: &str, expected: &[&str]| {
+        let mut object = job();
+        object["spec"]["podFailurePolicy"] = json!({"rules": rules});
+        object["spec"]["template"]["spec"]["restartPolicy"] = json!(restart);
+        create("batch", "Job", object, expected);
+    };
+    let codes = json!({"operator": "In", "values": [1, 42]});
+    let good = json!([{"action": "FailJob", "onExitCodes": codes},
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]);
+    with(good.clone(), "Never", &[]);
+    let only = "Invalid spec.template.spec.restartPolicy: Invalid value: \"OnFailure\": only \"Never\" is supported when podFailurePolicy is specified";
+    with(good, "OnFailure", &[only]);
+    let rule = "spec.podFailurePolicy.rules[0]";
+    let one = |rule: Value, expected: &[String]| {
+        with(json!([rule]), "Never", &expected.iter().map(|text| &**text).collect::<Vec<_>>());
+    };
+    one(
+        json!({"action": "Panic", "onExitCodes": codes}),
+        &[format!(
+            "NotSupported {rule}.action: Unsupported value: \"Panic\": supported values: \"Count\", \"FailIndex\", \"FailJob\", \"Ignore\""
+        )],
+    );
+    one(
+        json!({"action": "FailIndex", "onExitCodes": codes}),
+        &[format!(
+            "Invalid {rule}.action: Invalid value: \"FailIndex\": requires the backoffLimitPerIndex to be set"
+        )],
+    );
+    one(
+        json!({}),
+        &[
+            format!(
+                "Required {rule}.action: Required value: valid values: [\"Count\" \"FailIndex\" \"FailJob\" \"Ignore\"]"
+            ),
+            format!(
+                "Invalid {rule}: Invalid value: specifying one of OnExitCodes and OnPodConditions is required"
+            ),
+        ],
+    );
+    one(
+        json!({"action": "Count", "onExitCodes": codes, "onPodConditions": [{"type": "Ready", "status": "No"}]}),
+        &[
+            format!(
+                "Invalid {rule}: Invalid value: specifying both OnExitCodes and OnPodConditions is not supported"
+            ),
+            format!(
+                "NotSupported {rule}.onPodConditions[0].status: Unsupported value: \"No\": supported values: \"False\", \"True\", \"Unknown\""
+            ),
+        ],
+    );
+    one(
+        json!({"action": "Count", "onExitCodes": {"operator": "In", "containerName": "x", "values": [2, 0, 2]}}),
+        &[
+            format!(
+                "Invalid {rule}.onExitCodes.containerName: Invalid value: \"x\": must be one of the container or"
+            ),
+            format!(
+                "Invalid {rule}.onExitCodes.values[1]: Invalid value: 0: must not be 0 for the In operator"
+            ),
+            format!("Duplicate {rule}.onExitCodes.values[2]: Duplicate value: 2"),
+            format!("Invalid {rule}.onExitCodes.values: Invalid value: [2,0,2]: must be ordered"),
+        ],
+    );
+    one(
+        json!({"action": "Count", "onExitCodes": {"operator": "Is", "values": []}}),
+        &[
+            format!(
+                "NotSupported {rule}.onExitCodes.operator: Unsupported value: \"Is\": supported values: \"In\", \"NotIn\""
+            ),
+            format!("Invalid {rule}.onExitCodes.values: Invalid value: []: at least one value is required"),
+        ],
+    );
+}
