@@ -192,7 +192,11 @@ const ROWS: &[(&str, &str, Strategy)] = &[
     ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", POLICY),
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations", POLICY),
     ("apiextensions.k8s.io", "customresourcedefinitions", CUSTOM_WITH_STATUS),
-    ("apiregistration.k8s.io", "apiservices", PLAIN.conditional().with_status(ALL_BUT_STATUS)),
+    (
+        "apiregistration.k8s.io",
+        "apiservices",
+        PLAIN.conditional().named(NameRule::PathSegment).with_status(ALL_BUT_STATUS),
+    ),
     ("apps", "daemonsets", WORKLOAD),
     ("apps", "deployments", DEPLOYMENT),
     ("apps", "replicasets", WORKLOAD),

@@ -150,19 +150,24 @@ async fn no_patch_nests_an_object_too_deep() {
         }
         Value::Array(operations)
     };
+    let refused_for_depth = |refused: Value| {
+        // Data never changes either, but that is judged only when there is an object to judge.
+        assert!(!refused["message"].as_str().unwrap().contains("field is immutable"), "{refused}");
+    };
     for times in [7, 14] {
-        plane.patch(revision, JSON_PATCH, doubling(times)).await.expect(422);
+        refused_for_depth(plane.patch(revision, JSON_PATCH, doubling(times)).await.expect(422));
     }
     let adding =
         (0..300).map(|at| json!({"op": "add", "path": format!("/data{}", "/x".repeat(at + 1)), "value": {}}));
-    plane.patch(revision, JSON_PATCH, adding.collect()).await.expect(422);
+    refused_for_depth(plane.patch(revision, JSON_PATCH, adding.collect()).await.expect(422));
     let mut deep = json!(1);
     for _ in 0..124 {
         deep = json!({ "x": deep });
     }
-    let mut replaced = body;
-    replaced["data"] = deep;
-    plane.put(revision, replaced).await.expect(400);
+    let mut other = body;
+    other["metadata"]["name"] = json!("b");
+    other["data"] = deep;
+    plane.post(revision.strip_suffix("/a").unwrap(), other).await.expect(400);
     plane.get(revision).await.expect(200);
     plane.delete(revision).await.expect(200);
 }

@@ -1,13 +1,19 @@
-//! Kinds that steer others from outside: autoscalers and webhook configurations.
+//! Kinds that steer others from outside: autoscalers, webhook configurations and the APIs other servers answer.
+
+use serde_json::json;
 
 use super::at::{At, Errors};
 use super::selector;
+use crate::field::Error;
 use crate::kinds::names;
 
 const METRIC_TYPES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 /// A webhook must answer within the time a request may take.
 const WEBHOOK_TIMEOUT_S_MAX: i64 = 30;
+/// How far up an API can be in the order clients prefer: among groups, and among the versions of one.
+const GROUP_PRIORITY_MAX: i64 = 20_000;
+const VERSION_PRIORITY_MAX: i64 = 1_000;
 
 /// A HorizontalPodAutoscaler.
 pub(super) fn autoscaler(object: &At<'_>, errors: &mut Errors) {
@@ -119,4 +125,60 @@ fn check_rule(rule: &At<'_>, errors: &mut Errors) {
         operation.must_be_one_of(&OPERATIONS, errors);
     }
     rule.field("scope").must_be_one_of(&["*", "Cluster", "Namespaced"], errors);
+}
+
+/// An APIService: named after the version it is, and answered here or by a Service.
+pub(super) fn api_service(object: &At<'_>, errors: &mut Errors) {
+    let (metadata, spec) = (object.field("metadata"), object.field("spec"));
+    let (group, version) = (spec.field("group"), spec.field("version"));
+    let expected = format!("{}.{}", version.text(), group.text());
+    if metadata.field("name").text() != expected {
+        let detail = format!("must be `spec.version+\".\"+spec.group`: {expected:?}");
+        metadata.field("name").invalid(&detail, errors);
+    }
+    if group.is_zero() && version.text() != "v1" {
+        group.required("only v1 may have an empty group and it better be legacy kube", errors);
+    }
+    group.must_pass(names::subdomain, errors);
+    for complaint in names::dns1035_label(version.text()) {
+        errors.push(Error::invalid(&version.path, &json!(version.text()), &complaint));
+    }
+    for (name, max) in
+        [("groupPriorityMinimum", GROUP_PRIORITY_MAX), ("versionPriority", VERSION_PRIORITY_MAX)]
+    {
+        let priority = spec.field(name);
+        if !(1..=max).contains(&priority.number()) {
+            let shown = json!(priority.number());
+            let detail = format!("must be positive and less than {max}");
+            errors.push(Error::invalid(&priority.path, &shown, &detail));
+        }
+    }
+    reached_by(&spec, errors);
+}
+
+fn reached_by(spec: &At<'_>, errors: &mut Errors) {
+    let (service, trusted) = (spec.field("service"), spec.field("caBundle"));
+    let careless = spec.field("insecureSkipTLSVerify");
+    if service.is_set() {
+        for name in ["namespace", "name"] {
+            service.field(name).must_be_set(errors);
+        }
+        let port = service.field("port");
+        if port.is_set() && !(1..=i64::from(u16::MAX)).contains(&port.number()) {
+            port.invalid("port is not valid: must be between 1 and 65535, inclusive", errors);
+        }
+        if careless.value == true && !trusted.is_zero() {
+            careless.invalid("may not be true if caBundle is present", errors);
+        }
+        return;
+    }
+    if !trusted.is_zero() {
+        // Four letters of base64 stand for three bytes.
+        let shown = format!("{} bytes", trusted.text().trim_end_matches('=').len() * 3 / 4);
+        let detail = "local APIServices may not have a caBundle";
+        errors.push(Error::invalid(&trusted.path, &json!(shown), detail));
+    }
+    if careless.value == true {
+        careless.invalid("local APIServices may not have insecureSkipTLSVerify", errors);
+    }
 }

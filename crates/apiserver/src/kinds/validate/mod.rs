@@ -4,6 +4,7 @@
 //! elsewhere, and so are types and unknown fields; what is here is what Kubernetes writes as code. Rare corners
 //! (Windows, profiles, most volume sources) are deliberately not judged.
 
+mod address;
 mod affinity;
 mod at;
 mod batch;
@@ -15,6 +16,8 @@ mod control;
 mod downward;
 mod event;
 mod failure_policy;
+mod flow;
+mod ingress_class;
 mod network;
 mod pod;
 mod quota;
@@ -47,6 +50,9 @@ pub fn validate_create(group: &str, kind: &str, object: &Value) -> Vec<Error> {
         ("batch", "CronJob") => Some(batch::cron_job_create as Check),
         ("discovery.k8s.io", "EndpointSlice") => Some(network::endpoint_slice_create as Check),
         ("certificates.k8s.io", "CertificateSigningRequest") => Some(certificates::request as Check),
+        ("apps", "ControllerRevision") => Some(workload::revision_create as Check),
+        ("networking.k8s.io", "IPAddress") => Some(address::address_create as Check),
+        ("networking.k8s.io", "ServiceCIDR") => Some(address::ranges_create as Check),
         (events::GROUP, "Event") => Some(event::newer_create as Check),
         _ => always(group, kind),
     };
@@ -118,6 +124,7 @@ fn always(group: &str, kind: &str) -> Option<Check> {
         ("apps", "ReplicaSet") => workload::replica_set,
         ("apps", "StatefulSet") => workload::stateful_set,
         ("apps", "DaemonSet") => workload::daemon_set,
+        ("apps", "ControllerRevision") => workload::revision,
         ("batch", "Job") => batch::job,
         ("batch", "CronJob") => batch::cron_job,
         ("coordination.k8s.io", "Lease") => cluster::lease,
@@ -129,9 +136,14 @@ fn always(group: &str, kind: &str) -> Option<Check> {
         ("scheduling.k8s.io", "PriorityClass") => cluster::priority_class,
         ("node.k8s.io", "RuntimeClass") => cluster::runtime_class,
         ("storage.k8s.io", "StorageClass") => storage::class,
+        ("storage.k8s.io", "VolumeAttachment") => storage::attachment,
+        ("networking.k8s.io", "IngressClass") => ingress_class::class,
         ("networking.k8s.io", "Ingress") => network::ingress,
         ("networking.k8s.io", "NetworkPolicy") => network::policy,
         ("discovery.k8s.io", "EndpointSlice") => network::endpoint_slice,
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => flow::schema,
+        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => flow::level,
+        ("apiregistration.k8s.io", "APIService") => control::api_service,
         ("autoscaling", "HorizontalPodAutoscaler") => control::autoscaler,
         (
             "admissionregistration.k8s.io",
@@ -153,11 +165,16 @@ fn on_change(group: &str, kind: &str) -> Option<ChangeCheck> {
         ("", "PersistentVolumeClaim") => storage::claim_update,
         ("apps", "Deployment" | "ReplicaSet" | "DaemonSet") => workload::selector_stays,
         ("apps", "StatefulSet") => workload::stateful_set_update,
+        ("apps", "ControllerRevision") => workload::revision_update,
         ("batch", "Job") => batch::job_update,
         (RBAC, "RoleBinding" | "ClusterRoleBinding") => cluster::binding_update,
         ("scheduling.k8s.io", "PriorityClass") => cluster::priority_class_update,
         ("node.k8s.io", "RuntimeClass") => cluster::runtime_class_update,
         ("storage.k8s.io", "StorageClass") => storage::class_update,
+        ("storage.k8s.io", "VolumeAttachment") => storage::attachment_update,
+        ("networking.k8s.io", "IngressClass") => ingress_class::class_update,
+        ("networking.k8s.io", "IPAddress") => address::address_update,
+        ("networking.k8s.io", "ServiceCIDR") => address::ranges_update,
         ("discovery.k8s.io", "EndpointSlice") => network::endpoint_slice_update,
         (events::GROUP, "Event") => event::newer_update,
         _ => return None,

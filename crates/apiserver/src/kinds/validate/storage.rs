@@ -1,15 +1,19 @@
-//! PersistentVolumes, their claims and classes.
+//! PersistentVolumes, their claims, classes and attachments.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::at::{At, Errors};
 use super::selector;
+use crate::field::Error;
 use crate::kinds::fill::is_zero;
 use crate::kinds::{names, quantity};
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
 const RECLAIM_POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
+const ATTACHMENT_TEXT: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+/// The longest name of a driver.
+const DRIVER_BYTES_MAX: usize = 63;
 const CLAIM_TEXT: &str = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
 
 fn access_modes(spec: &At<'_>, errors: &mut Errors) {
@@ -19,7 +23,7 @@ fn access_modes(spec: &At<'_>, errors: &mut Errors) {
         modes.required(detail, errors);
     }
     for mode in modes.items().filter(|mode| !ACCESS_MODES.contains(&mode.text())) {
-        errors.push(crate::field::Error::not_supported(&modes.path, mode.value, &ACCESS_MODES));
+        errors.push(Error::not_supported(&modes.path, mode.value, &ACCESS_MODES));
     }
     if modes.len() > 1 && modes.items().any(|mode| mode.text() == "ReadWriteOncePod") {
         modes.forbidden("may not use ReadWriteOncePod with other access modes", errors);
@@ -133,7 +137,7 @@ pub(super) fn volume_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     };
     if source(spec.value) != source(&old["spec"]) {
         let detail = "spec.persistentvolumesource is immutable after creation";
-        errors.push(crate::field::Error::forbidden(&spec.field("persistentvolumesource").path, detail));
+        errors.push(Error::forbidden(&spec.field("persistentvolumesource").path, detail));
     }
 }
 
@@ -149,4 +153,35 @@ pub(super) fn class_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     for name in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
         new.field(name).must_stay(&old[name], errors);
     }
+}
+
+/// A VolumeAttachment.
+pub(super) fn attachment(object: &At<'_>, errors: &mut Errors) {
+    let spec = object.field("spec");
+    let attacher = spec.field("attacher");
+    if attacher.must_be_set(errors) {
+        if attacher.text().len() > DRIVER_BYTES_MAX {
+            errors.push(Error::too_long(&attacher.path, DRIVER_BYTES_MAX));
+        }
+        attacher.must_pass(|name| names::subdomain(&name.to_lowercase()), errors);
+    }
+    let source = spec.field("source");
+    let (inline, name) = (source.field("inlineVolumeSpec"), source.field("persistentVolumeName"));
+    match (inline.is_set(), name.is_set()) {
+        (false, false) => source.required(ATTACHMENT_TEXT, errors),
+        (true, true) => source.forbidden(ATTACHMENT_TEXT, errors),
+        (false, true) if name.is_zero() => {
+            name.required("must specify non empty persistentVolumeName", errors);
+        }
+        _ => name.must_pass(names::subdomain, errors),
+    }
+    let node = spec.field("nodeName");
+    for complaint in names::subdomain(node.text()) {
+        errors.push(Error::invalid(&node.path, &json!(node.text()), &complaint));
+    }
+}
+
+/// A changed VolumeAttachment: what is attached where stays.
+pub(super) fn attachment_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+    new.field("spec").must_stay(&old["spec"], errors);
 }

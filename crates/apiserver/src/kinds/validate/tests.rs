@@ -1,6 +1,7 @@
 //! What the real server refused, and the causes it gave: field and reason, in any order.
 
 mod limits;
+mod machinery;
 mod pods;
 mod workloads;
 

@@ -242,3 +242,24 @@ pub(super) fn stateful_set_update(new: &At<'_>, old: &Value, errors: &mut Errors
         spec.forbidden(STATEFUL_SET_FIELDS, errors);
     }
 }
+
+/// A ControllerRevision.
+pub(super) fn revision(object: &At<'_>, errors: &mut Errors) {
+    object.field("revision").must_not_be_negative(errors);
+}
+
+/// A new ControllerRevision: it keeps some object.
+pub(super) fn revision_create(object: &At<'_>, errors: &mut Errors) {
+    revision(object, errors);
+    let data = object.field("data");
+    if !data.is_set() {
+        data.required("data is mandatory", errors);
+    } else if !data.value.is_object() {
+        data.required("data must be a valid JSON object", errors);
+    }
+}
+
+/// A changed ControllerRevision: what it keeps stays.
+pub(super) fn revision_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+    new.field("data").must_stay(&old["data"], errors);
+}
