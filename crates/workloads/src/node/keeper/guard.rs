@@ -4,16 +4,33 @@
 //! what those leave behind to the guard, which kills it. **Invariant:** when a guard has ended, nothing of its keeper's
 //! containers runs. It does nothing else, so that nothing else can end it; if somebody kills both, the next keeper cleans
 //! up (see `leftovers`).
+//!
+//! It starts itself anew first: what whoever started the server left open (a lock, a pipe, a socket) closes with that, for
+//! neither the keeper nor a container may hold it.
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
 use rustix::process::WaitOptions;
 
 use super::process::children;
 use super::strays::kill_families;
-use super::{KEEP, system};
+use super::{GUARD_ALONE, KEEP, system};
+
+/// Becomes a guard with nothing open but stdin, stdout and stderr; returns only if it cannot.
+pub(super) fn begin(arguments: &[OsString]) -> ExitCode {
+    /// Beyond stdin, stdout and stderr.
+    const FIRST_INHERITED: i32 = 3;
+    close_fds::set_fds_cloexec(FIRST_INHERITED, &[]);
+    let error = match system::this_program() {
+        Ok(program) => Command::new(program).arg(GUARD_ALONE).args(arguments).exec(),
+        Err(error) => error,
+    };
+    eprintln!("error: {error}");
+    ExitCode::FAILURE
+}
 
 /// Runs a keeper with these arguments and ends as it does, with nothing left.
 pub(super) fn main(arguments: &[OsString]) -> ExitCode {

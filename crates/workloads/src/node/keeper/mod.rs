@@ -38,6 +38,8 @@ use std::process::ExitCode;
 
 /// First argument of a guard; then what its keeper gets.
 pub(crate) const GUARD: &str = "homeostat-node-guard";
+/// First argument of a guard that has closed what it inherited; the rest as before.
+const GUARD_ALONE: &str = "homeostat-node-guard-alone";
 /// First argument of a keeper; then the folder, the milliseconds it outlives its node, and `keep` or `remove`.
 const KEEP: &str = "homeostat-node-keeper";
 /// First argument of a launcher.
@@ -58,7 +60,8 @@ pub fn act_if_asked() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let word = arguments.next()?;
     match word.to_str()? {
-        GUARD => Some(guard::main(&arguments.collect::<Vec<_>>())),
+        GUARD => Some(guard::begin(&arguments.collect::<Vec<_>>())),
+        GUARD_ALONE => Some(guard::main(&arguments.collect::<Vec<_>>())),
         KEEP => Some(serve::main(&arguments.collect::<Vec<_>>())),
         LAUNCH => Some(launch::main()),
         _ => None,
@@ -67,5 +70,6 @@ pub fn act_if_asked() -> Option<ExitCode> {
 
 /// Was this process started as a keeper and did not act as one? Then it must not start another.
 pub(crate) fn is_mistaken() -> bool {
-    std::env::args_os().nth(1).is_some_and(|word| word == GUARD || word == KEEP || word == LAUNCH)
+    let words = [GUARD, GUARD_ALONE, KEEP, LAUNCH];
+    std::env::args_os().nth(1).is_some_and(|first| words.iter().any(|word| first == *word))
 }
