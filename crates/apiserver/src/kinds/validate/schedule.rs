@@ -52,13 +52,47 @@ fn descriptor(name: &str) -> Result<(), String> {
     let Some(duration) = name.strip_prefix("@every ") else {
         return Err(format!("unrecognized descriptor: {name}"));
     };
-    let is_duration =
-        duration.ends_with(['h', 'm', 's']) && duration.starts_with(|first: char| first.is_ascii_digit());
-    if is_duration {
+    if is_duration(duration) {
         Ok(())
     } else {
         Err(format!("failed to parse duration {name}: time: invalid duration {duration:?}"))
     }
+}
+
+/// Does Go read it as a duration: `1h30m`, `1.5h`, `-3ns`? The controller reads the same.
+fn is_duration(text: &str) -> bool {
+    /// Go counts nanoseconds in 63 bits: 292 years.
+    const SECONDS_MAX: f64 = 9_223_372_036.0;
+    let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if rest == "0" {
+        return true;
+    }
+    let (is_something, mut seconds) = (!rest.is_empty(), 0.0);
+    while !rest.is_empty() {
+        let is_number = |letter: char| letter.is_ascii_digit() || letter == '.';
+        let Some(unit_at) = rest.find(|letter| !is_number(letter)) else { return false };
+        let (number, after) = rest.split_at(unit_at);
+        let (unit, after) = after.split_at(after.find(is_number).unwrap_or(after.len()));
+        let (Ok(number), Some(factor)) = (number.parse::<f64>(), unit_seconds(unit)) else { return false };
+        seconds += number * factor;
+        rest = after;
+    }
+    is_something && seconds <= SECONDS_MAX
+}
+
+fn unit_seconds(unit: &str) -> Option<f64> {
+    // The two micros look the same: the sign and the Greek letter.
+    let units = [
+        ("ns", 1e-9),
+        ("us", 1e-6),
+        ("\u{b5}s", 1e-6),
+        ("\u{3bc}s", 1e-6),
+        ("ms", 1e-3),
+        ("s", 1.0),
+        ("m", 60.0),
+        ("h", 3600.0),
+    ];
+    units.into_iter().find(|(name, _)| *name == unit).map(|(_, seconds)| seconds)
 }
 
 fn check_range(text: &str, field: &Field) -> Result<(), String> {
@@ -115,6 +149,10 @@ mod tests {
             "1-5/2,10 0 ? * *",
             "@hourly",
             "@every 1h30m",
+            "@every 1ns",
+            "@every -1.5h",
+            "@every 0",
+            "@every .5s",
             "59 23 31 12 6",
         ] {
             assert_eq!(check(good), Ok(()), "{good}");
@@ -125,6 +163,9 @@ mod tests {
             ("5-1 * * * *", "beginning of range (5) beyond end of range (1): 5-1"),
             ("* * 0 * *", "beginning of range (0) below minimum (1): 0"),
             ("*/0 * * * *", "step of range should be a positive number: */0"),
+            ("@every 1d", "failed to parse duration @every 1d: time: invalid duration \"1d\""),
+            ("@every 1hs", "failed to parse duration @every 1hs: time: invalid duration \"1hs\""),
+            ("@every 5", "failed to parse duration @every 5: time: invalid duration \"5\""),
             ("@often", "unrecognized descriptor: @often"),
         ];
         for (schedule, expected) in bad {

@@ -180,30 +180,42 @@ fn number(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("failed to parse int from {text:?}"))
 }
 
-/// A duration as Go writes it: `1h30m`, `90s`, `1.5h`.
+/// A duration as Go writes it: `1h30m`, `90s`, `1.5h`, `100ns`. One below zero is none. What the server accepts as a schedule
+/// is read here: the grammar is that of its validation.
 fn go_duration(text: &str) -> Option<Duration> {
-    let mut total = Duration::ZERO;
-    let mut rest = text.trim();
+    let is_negative = text.starts_with('-');
+    let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if rest == "0" {
+        return Some(Duration::ZERO);
+    }
     if rest.is_empty() {
         return None;
     }
+    let mut total = Duration::ZERO;
     while !rest.is_empty() {
         let digits = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
         let amount: f64 = rest[..digits].parse().ok()?;
         rest = &rest[digits..];
-        let letters = rest.find(|letter: char| letter.is_ascii_digit()).unwrap_or(rest.len());
-        let unit = match &rest[..letters] {
-            "h" => 3600.0,
-            "m" => 60.0,
-            "s" => 1.0,
-            "ms" => 0.001,
-            "us" | "µs" => 0.000_001,
-            _ => return None,
-        };
-        total += Duration::try_from_secs_f64(amount * unit).ok()?;
+        let letters =
+            rest.find(|letter: char| letter.is_ascii_digit() || letter == '.').unwrap_or(rest.len());
+        total =
+            total.checked_add(Duration::try_from_secs_f64(amount * unit_seconds(&rest[..letters])?).ok()?)?;
         rest = &rest[letters..];
     }
-    Some(total)
+    Some(if is_negative { Duration::ZERO } else { total })
+}
+
+fn unit_seconds(unit: &str) -> Option<f64> {
+    Some(match unit {
+        "h" => 3600.0,
+        "m" => 60.0,
+        "s" => 1.0,
+        "ms" => 1e-3,
+        // Two letters that look the same: micro and mu.
+        "us" | "\u{b5}s" | "\u{3bc}s" => 1e-6,
+        "ns" => 1e-9,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -245,6 +257,10 @@ mod tests {
         check("0 0 29 feb *", "UTC", "2026-01-01T00:00:00Z", &["2028-02-29T00:00:00Z"]);
         check("@daily", "UTC", "2026-12-31T00:00:00Z", &["2027-01-01T00:00:00Z"]);
         check("@every 1h30m", "UTC", "2026-01-01T00:00:00.7Z", &["2026-01-01T01:30:00Z"]);
+        for brief in ["@every 1ns", "@every -1h", "@every 0", "@every 500ms", "@every 1\u{b5}s", "@every .5s"]
+        {
+            check(brief, "UTC", "2026-01-01T00:00:00Z", &["2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z"]);
+        }
         check("59 23 31 12 *", "UTC", "2026-12-31T23:59:00Z", &["2027-12-31T23:59:00Z"]);
     }
 
@@ -280,6 +296,9 @@ mod tests {
             "@often",
             "a * * * *",
             "@every x",
+            "@every ",
+            "@every 1d",
+            "@every 5",
         ] {
             assert!(Schedule::parse(text).is_err(), "{text}");
         }
