@@ -20,6 +20,9 @@ const KEPT: &str = "alloc build core deps examples incremental it proc_macro std
 /// What the project depends on.
 const DEPENDENCIES: &str = "homeostat k8s_openapi kube schemars serde serde_json tokio";
 
+/// How the packages begin that `homeostat` brings along: cargo takes two of one name for a mistake.
+const OURS: &str = "homeostat-";
+
 /// What the sources of a project name without a path: a kind of that name would hide it.
 const USED: &str = "Action Api Arc AsMut AsRef Backoff Box CancellationToken Client Clone ConfigMap Context Control ControlPlane
     Controller Copy CronJob CustomResource CustomResourceExt DaemonSet Debug Default DeleteParams Deployment Deserialize Diff
@@ -40,8 +43,8 @@ impl FromStr for Name {
             format!("{text} is a word of Rust itself")
         } else if has(KEPT, &library) {
             format!("Rust or cargo keep {text} for themselves")
-        } else if has(DEPENDENCIES, &library) {
-            format!("the project will use a package {text} itself")
+        } else if has(DEPENDENCIES, &library) || text.starts_with(OURS) {
+            format!("the project will use a package {text} itself, or may")
         } else if has(USED, &kind) {
             format!("its kind would be {kind}, which its source uses for something else")
         } else {
@@ -144,7 +147,9 @@ mod tests {
         for name in ["test", "core", "std", "proc-macro", "build"] {
             check_refused(name, "Rust or cargo keep");
         }
-        check_refused("serde-json", "will use a package serde-json itself");
+        for name in ["serde-json", "homeostat-core", "homeostat-example-at", "homeostat-of-mine"] {
+            check_refused(name, &format!("will use a package {name} itself"));
+        }
         check_refused("result-operator", "its kind would be Result");
         check_refused("self-operator", "its kind would be Self");
     }
