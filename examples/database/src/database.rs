@@ -16,13 +16,17 @@ use homeostat::prelude::*;
 #[kube(printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#)]
 #[serde(rename_all = "camelCase")]
 pub struct DatabaseSpec {
-    /// The database that is made in it.
+    /// The database that is made in it; for good, as the data is made with it.
     #[serde(default = "app")]
     #[schemars(length(max = 63), regex(pattern = r"^[a-z_][a-z0-9_]*$"))]
+    #[schemars(extend("x-kubernetes-validations" = [{"rule": "self == oldSelf",
+        "message": "cannot be changed: the data was made with it; make another Database"}]))]
     pub database_name: String,
-    /// The role that owns it.
+    /// The role that owns it; for good, too.
     #[serde(default = "app")]
     #[schemars(length(max = 63), regex(pattern = r"^[a-z_][a-z0-9_]*$"))]
+    #[schemars(extend("x-kubernetes-validations" = [{"rule": "self == oldSelf",
+        "message": "cannot be changed: the data was made with it; make another Database"}]))]
     pub username: String,
     /// The port; without it a free one is chosen and kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
