@@ -1,7 +1,7 @@
 //! Nodes that fall silent, and what that means for their Pods.
 //!
 //! A Node whose lease is not renewed becomes `Unknown`, and the Pods of a Node that is not ready are not ready either: nobody
-//! sees how they are. **Invariant:** only Nodes with a lease, or that say themselves that they are not ready, are judged. Pods
+//! sees how they are. (Those of our own that are told to end go after a while: see `pod_collector`.) **Invariant:** only Nodes with a lease, or that say themselves that they are not ready, are judged. Pods
 //! are not evicted: there is nowhere to go.
 
 use std::sync::Arc;
@@ -24,6 +24,12 @@ const LEASES: &str = "kube-node-lease";
 const LEASE: Duration = Duration::from_secs(40);
 /// The reason by which our own node says that it was stopped well, with nothing left running.
 const STOPPED: &str = "NodeStopped";
+
+/// The label of Nodes whose Pods are processes of a server: they end by themselves soon after it, and a server that comes back
+/// ends what has no Pod.
+const PROCESSES: &str = "homeostat.dev/processes";
+/// A Node of processes that was silent for so long has ended: ten times what its processes outlive their server by.
+const LOST_AFTER: Duration = Duration::from_secs(300);
 
 /// The index of Pods by the Node they are bound to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -80,6 +86,15 @@ pub(super) fn is_stopped(node: &Node) -> bool {
     ready(node).is_some_and(|ready| ready.status == "False" && ready.reason.as_deref() == Some(STOPPED))
 }
 
+/// How long until a silent Node counts as ended, with all that ran there. None if it is not silent, or nobody can know: what
+/// other kubelets run goes on without us.
+pub(super) fn lost_in(node: &Node, now: jiff::Timestamp) -> Option<Duration> {
+    let labels = node.metadata.labels.as_ref()?;
+    let since = ready(node).filter(|ready| ready.status == "Unknown")?.last_transition_time.as_ref()?.0;
+    let silent = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+    labels.contains_key(PROCESSES).then(|| LOST_AFTER.saturating_sub(silent))
+}
+
 async fn give_up(cx: &Context<Node>, name: &str) -> Result<(), kube::Error> {
     let condition = json!({"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown",
         "message": "Kubelet stopped posting node status.", "lastTransitionTime": written(cx)});
@@ -92,7 +107,8 @@ async fn give_up(cx: &Context<Node>, name: &str) -> Result<(), kube::Error> {
 async fn doubt(cx: &Context<Node>, pod: &Pod) -> Result<(), kube::Error> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let pods: Api<core::Pod> = Api::namespaced(cx.client().clone(), namespace);
-    let condition = json!({"type": "Ready", "status": "False", "lastTransitionTime": written(cx)});
+    let condition = json!({"type": "Ready", "status": "False", "reason": "NodeLost",
+        "message": "the Node is not ready: nobody sees how its Pods are", "lastTransitionTime": written(cx)});
     let patch =
         Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}}));
     match pods.patch_status(pod.name(), &PatchParams::default(), &patch).await {

@@ -87,6 +87,8 @@ pub(crate) struct Condition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_transition_time: Option<Time>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
 }
 
@@ -170,6 +172,15 @@ impl Pod {
 
     pub(crate) fn is_ready(&self) -> bool {
         self.ready_condition().is_some()
+    }
+
+    /// Did it fail only because its node was stopped?
+    pub(crate) fn is_disrupted_by_node(&self) -> bool {
+        self.status.conditions.iter().any(|one| {
+            one.r#type == "DisruptionTarget"
+                && one.status == "True"
+                && one.reason.as_deref() == Some("TerminationByKubelet")
+        })
     }
 
     /// Since when it is ready, as far as it says.

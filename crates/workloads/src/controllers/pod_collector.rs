@@ -1,5 +1,5 @@
 //! Pods that nobody runs any more: those of Nodes that are gone, and those that wait for their end on a Node that said it
-//! was stopped. Nobody else would ever let them go, and their Namespaces with them.
+//! was stopped, or on one of processes that was silent for too long. Nobody else would ever let them go, and their Namespaces with them.
 //!
 //! A Node counts as gone when it was missing for a while and the server confirms it, as in Kubernetes. Pods that ended are
 //! not counted or thinned out here.
@@ -15,7 +15,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::json;
 
-use super::node_health::is_stopped;
+use super::node_health::{is_stopped, lost_in};
 use super::pod::Pod;
 
 /// A Node that is missing may be about to come: Kubernetes' own patience.
@@ -40,10 +40,11 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>, missing: Arc<Missing>) -> Re
     }
     if let Some(node) = cx.get::<core::Node>(name)? {
         missing.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
-        if pod.is_dying() && is_stopped(&node) {
+        let left = release_in(&pod, &node, cx.now());
+        if left == Some(Duration::ZERO) {
             remove(&cx, &pod).await?;
         }
-        return Ok(Action::await_change());
+        return Ok(left.filter(|left| !left.is_zero()).map_or_else(Action::await_change, Action::requeue));
     }
     let left = left(&missing, name, cx.now());
     if !left.is_zero() {
@@ -55,6 +56,16 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>, missing: Arc<Missing>) -> Re
         remove(&cx, &pod).await?;
     }
     Ok(Action::await_change())
+}
+
+/// How long until the Pod may go though its Node says nothing of its end; none while that is not in sight.
+fn release_in(pod: &Pod, node: &core::Node, now: Timestamp) -> Option<Duration> {
+    let deadline = pod.metadata.deletion_timestamp.as_ref()?.0;
+    if is_stopped(node) {
+        return Some(Duration::ZERO);
+    }
+    let grace = Duration::try_from(deadline.duration_since(now)).unwrap_or_default();
+    Some(lost_in(node, now)?.max(grace))
 }
 
 /// How much longer to wait for a Node.

@@ -96,6 +96,7 @@ mod tests {
         pod.spec.node_name = given(words[1]);
         pod.status.phase = given(words[2]);
         pod.status.conditions.extend(words[3].parse::<i64>().ok().map(|age| Condition {
+            reason: None,
             message: None,
             r#type: "Ready".into(),
             status: "True".into(),

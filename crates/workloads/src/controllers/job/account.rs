@@ -318,7 +318,7 @@ impl<'a> Account<'a> {
     }
 
     /// How long to wait before the next Pod is made: longer with every failure since the last success. Pods in deletion
-    /// that are counted or were dismissed say nothing about the next one.
+    /// that are counted or were dismissed, and those whose node was stopped, say nothing about the next one.
     pub(super) fn backoff(&self) -> Duration {
         let successes = self.pods.iter().filter(|pod| pod.is_succeeded());
         let last_success = successes.filter_map(|pod| finished(pod)).max();
@@ -326,6 +326,7 @@ impl<'a> Account<'a> {
             .pods
             .iter()
             .filter(|pod| self.is_failed(pod) && (is_tracked(pod) || !pod.is_dying()))
+            .filter(|pod| !pod.is_disrupted_by_node())
             .filter_map(|pod| finished(pod))
             .filter(|at| last_success.is_none_or(|success| *at > success))
             .collect();

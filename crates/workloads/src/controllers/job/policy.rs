@@ -20,9 +20,11 @@ pub(super) enum Consequence {
     FailJob(String),
 }
 
-/// What the first rule that matches says; without one, it counts.
+/// What the first rule that matches says. Without one it counts, unless its node was stopped: where the only node is a
+/// process that people stop, that is no failure of the Job's. (Kubernetes counts it, having other nodes to drain to.)
 pub(super) fn consequence(spec: &JobSpec, pod: &Pod) -> Consequence {
-    let Some(PodFailurePolicy { rules }) = &spec.pod_failure_policy else { return Consequence::Count };
+    let otherwise = if pod.is_disrupted_by_node() { Consequence::Ignore } else { Consequence::Count };
+    let Some(PodFailurePolicy { rules }) = &spec.pod_failure_policy else { return otherwise };
     let told = rules.iter().enumerate().find_map(|(index, rule)| {
         let what = matched(rule, pod)?;
         Some(match rule.action.as_str() {
@@ -32,7 +34,7 @@ pub(super) fn consequence(spec: &JobSpec, pod: &Pod) -> Consequence {
             _ => Consequence::Count,
         })
     });
-    told.unwrap_or(Consequence::Count)
+    told.unwrap_or(otherwise)
 }
 
 /// What about the Pod matches the rule, in words.
@@ -115,7 +117,12 @@ mod tests {
         check_failure(rules.clone(), exited(7), Consequence::FailIndex);
         check_failure(rules.clone(), exited(0), Consequence::Count);
         let disrupted = json!({"conditions": [{"type": "DisruptionTarget", "status": "True"}]});
-        check_failure(rules, disrupted, Consequence::Ignore);
+        check_failure(rules, disrupted.clone(), Consequence::Ignore);
+        check_failure(json!([]), disrupted, Consequence::Count);
+        let stopped = json!({"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}]});
+        check_failure(json!([]), stopped.clone(), Consequence::Ignore);
+        let counts = json!([{"action": "Count", "onPodConditions": [{"type": "DisruptionTarget"}]}]);
+        check_failure(counts, stopped, Consequence::Count);
     }
 
     #[track_caller]

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::parts::{Part, Role, first, mains};
+use super::parts::{Part, Role, all, first, mains};
 use super::phase::{Phase, phase};
 use super::plan::{After, Situation};
 use crate::node::keeper::protocol::{Exit, Run, State};
@@ -214,12 +214,25 @@ fn conditions(
             format!("the status of pod readiness gates {gates} is not \"True\""),
         )),
     };
-    let all = status.conditions.get_or_insert_default();
+    let known = status.conditions.get_or_insert_default();
     let now = whole(situation.now);
-    set(all, "Initialized", initialized, now);
-    set(all, "Ready", pod_ready, now);
-    set(all, "ContainersReady", ready, now);
-    set(all, "PodScheduled", Ok(None), now);
+    set(known, "Initialized", initialized, now);
+    set(known, "Ready", pod_ready, now);
+    set(known, "ContainersReady", ready, now);
+    set(known, "PodScheduled", Ok(None), now);
+    if phase == Phase::Failed && is_disrupted(situation) {
+        set(known, "DisruptionTarget", Ok(Some("TerminationByKubelet")), now);
+    }
+}
+
+/// Does the Pod fail now, and only because the node was stopped?
+fn is_disrupted(situation: &Situation<'_>) -> bool {
+    let mut failed = all(situation.spec)
+        .filter(|part| situation.has_failed(*part))
+        .filter_map(|part| situation.run(part)?.exit())
+        .peekable();
+    let is_news = !situation.is_terminal() && !situation.is_expired();
+    is_news && failed.peek().is_some() && failed.all(|exit| *exit == Exit::NodeStopped)
 }
 
 fn names<'a>(statuses: impl Iterator<Item = &'a ContainerStatus>) -> String {

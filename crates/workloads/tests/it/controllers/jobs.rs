@@ -211,3 +211,16 @@ async fn a_pod_deleted_by_hand_counts_and_is_replaced() {
     finish(&lab, "Succeeded").await;
     assert_eq!(counts(&lab.get::<Job>("one").await), [0, 1, 1]);
 }
+
+/// Whoever stops the node has not failed the Job, even one that may not fail at all.
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_node_was_stopped_is_replaced_and_does_not_count() {
+    let lab = Lab::new().await;
+    lab.create::<Job>(job("one", "wait", json!({"backoffLimit": 0}))).await;
+    let first = lab.names::<Pod>().await.remove(0);
+    let stopped = json!({"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"});
+    lab.say(&first, json!({"phase": "Failed", "conditions": [stopped]})).await;
+    assert_eq!(counts(&lab.get::<Job>("one").await), [1, 0, 0], "replaced at once");
+    finish(&lab, "Succeeded").await;
+    assert_eq!(counts(&lab.get::<Job>("one").await), [0, 1, 0]);
+}

@@ -63,7 +63,7 @@ async fn a_silent_node_is_doubted_and_its_pods_are() {
     lab.pass(30).await;
     let node = Api::<Node>::all(lab.client.clone()).get("silent").await.unwrap();
     assert_eq!(condition(&json!(node), "Ready"), "Unknown NodeStatusUnknown");
-    assert_eq!(condition(&lab.get::<Pod>("one").await, "Ready"), "False ");
+    assert_eq!(condition(&lab.get::<Pod>("one").await, "Ready"), "False NodeLost");
 }
 
 /// A Node that was stopped well runs nothing: what waits for its end there may go.
@@ -80,6 +80,35 @@ async fn dying_pods_of_a_stopped_node_go() {
     assert_eq!(lab.names::<Pod>().await, ["dies", "waits"], "who knows what runs there");
     say_of_node(&lab, "here", "False", "NodeStopped").await;
     assert_eq!(lab.names::<Pod>().await, ["waits"]);
+}
+
+/// A node of processes that was killed and does not come back: its processes ended long ago, so nothing holds the Pods.
+#[tokio::test(start_paused = true)]
+async fn dying_pods_of_a_lost_node_go() {
+    let lab = Lab::without_kubelet().await;
+    let nodes: Api<Node> = Api::all(lab.client.clone());
+    for (node, labels) in [("ours", json!({"homeostat.dev/processes": "true"})), ("theirs", json!({}))] {
+        lab.add_node(node).await;
+        let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
+        nodes.patch(node, &PatchParams::default(), &patch).await.unwrap();
+        let silent =
+            json!({"type": "Ready", "status": "Unknown", "lastTransitionTime": "2027-01-15T08:00:00Z"});
+        let patch = Patch::Merge(json!({"status": {"conditions": [silent]}}));
+        nodes.patch_status(node, &PatchParams::default(), &patch).await.unwrap();
+        for (name, grace) in [("dies", 30), ("dies-slowly", 600)] {
+            let name = format!("{node}-{name}");
+            lab.create::<Pod>(pod(&name, node)).await;
+            lab.delete::<Pod>(&name, &DeleteParams::default().grace_period(grace)).await;
+        }
+        lab.create::<Pod>(pod(&format!("{node}-waits"), node)).await;
+    }
+    lab.pass(290).await;
+    assert_eq!(lab.names::<Pod>().await.len(), 6, "it may come back");
+    lab.pass(20).await;
+    let left = ["ours-dies-slowly", "ours-waits", "theirs-dies", "theirs-dies-slowly", "theirs-waits"];
+    assert_eq!(lab.names::<Pod>().await, left);
+    lab.pass(300).await;
+    assert_eq!(lab.names::<Pod>().await.len(), 4, "its grace is over");
 }
 
 /// Who waits for a Node that is not there is told once, and what to do.
