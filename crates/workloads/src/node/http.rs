@@ -68,7 +68,10 @@ pub(crate) fn port(port: &IntOrString, container: &Container) -> Result<u16, Str
             ports.find(|one| one.name.as_deref() == Some(name)).map(|one| one.container_port)
         }
     };
-    number.and_then(|number| u16::try_from(number).ok()).ok_or_else(|| format!("no such port: {port:?}"))
+    number.and_then(|number| u16::try_from(number).ok()).ok_or_else(|| match port {
+        IntOrString::Int(number) => format!("no such port: {number}"),
+        IntOrString::String(name) => format!("container {} has no port named {name:?}", container.name),
+    })
 }
 
 pub(crate) async fn connect(host: &str, port: u16) -> Result<TcpStream, String> {

@@ -116,6 +116,7 @@ impl Running<'_> {
         stop: &mut watch::Receiver<Deadline>,
     ) -> Option<Exit> {
         let hook = hook?;
+        let is_command = matches!(hook.hook, Hook::Execute(_));
         let executed = tokio::select! {
             executed = hook.run(keeper, AFTER_START_LIMIT) => executed,
             status = self.child.wait() => return Some(exit_of(&status)),
@@ -130,7 +131,11 @@ impl Running<'_> {
         }
         signal_group(self.pid, Signal::KILL);
         let _ = self.child.wait().await;
-        Some(Exit::HookFailed(executed.output))
+        let said = executed.output.trim_end();
+        Some(Exit::HookFailed(match executed.exit {
+            Exit::Code(code) if is_command => format!("command exited with {code}: {said}"),
+            _ => said.to_owned(),
+        }))
     }
 
     async fn watch(

@@ -72,10 +72,7 @@ fn obey(orders: Orders) -> String {
     }
     // The new user may not be able to walk to the directory, but it can be there. A change of user clears the death signal.
     if let Err(error) = change_user(&orders.process).and_then(|()| system::die_with_parent()) {
-        return format!(
-            "cannot run as user {:?}, group {:?}: {error}",
-            orders.process.user, orders.process.group
-        );
+        return not_them(&orders.process, &error);
     }
     let error = Command::new(program)
         .args(arguments)
@@ -86,6 +83,20 @@ fn obey(orders: Orders) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => format!("exec: {program:?}: executable file not found in $PATH"),
         _ => format!("exec: {program:?}: {error}"),
+    }
+}
+
+/// Why it cannot be who it should be.
+fn not_them(process: &Process, error: &io::Error) -> String {
+    let who = [("user", process.user), ("group", process.group)];
+    let who = who.iter().filter_map(|(what, number)| Some(format!("{what} {}", (*number)?)));
+    let who = who.collect::<Vec<_>>().join(", ");
+    let who = if who.is_empty() { "with these groups" } else { &format!("as {who}") };
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("cannot run {who}: {error}: the server must run as root to run containers as others")
+        }
+        _ => format!("cannot run {who}: {error}"),
     }
 }
 

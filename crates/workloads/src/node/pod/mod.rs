@@ -5,6 +5,7 @@
 
 pub(crate) mod account;
 mod environment;
+mod events;
 mod expand;
 mod fields;
 pub(crate) mod parts;
@@ -27,15 +28,14 @@ use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 
 use super::Ground;
-use super::keeper::protocol::{Ask, Exit, RunId, State};
+use super::keeper::protocol::{Ask, RunId};
 use super::link::PodRuns;
 use super::options::RestartBackoff;
 use super::probe::Health;
 use super::tokens::Supply;
-use parts::Part;
 use plan::{Plan, Situation};
 use sources::Supplies;
-use status::{Refusal, Refusals};
+use status::Refusals;
 
 /// Pods reconciled at a time. Each is a few requests to the keeper and one write.
 const CONCURRENCY: usize = 16;
@@ -77,7 +77,7 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     };
     let supplies = Supplies { cx: &cx, tokens: supply.tokens };
     let refusals = carry_out(&ground, &supplies, &situation, &plan)?;
-    tell_starts(&ground, &cx, &situation);
+    events::tell(&ground, &cx, &situation);
     for complaint in ground.prober.take_complaints(uid) {
         cx.event(Severity::Warning, "Unhealthy", complaint);
     }
@@ -133,7 +133,7 @@ fn carry_out(
                 ground.link.ask(Ask::Start(Box::new(launch)))?;
             }
             Err(refusal) => {
-                tell_refusal(cx, start.part, &refusal);
+                events::refused(cx, start.part, &refusal);
                 refusals.insert(start.part.container.name.clone(), refusal);
             }
         }
@@ -142,59 +142,13 @@ fn carry_out(
         let id = RunId { pod: situation.uid().to_owned(), container: stop.container.clone() };
         let grace_ms = u64::try_from(stop.grace.as_millis()).unwrap_or(u64::MAX);
         ground.link.ask(Ask::Stop { id, grace_ms })?;
-        let why = if stop.is_unhealthy { " failed its probe, will be restarted" } else { "" };
-        cx.event(Severity::Normal, "Killing", format!("Stopping container {}{why}", stop.container));
+        let message = match stop.unhealthy {
+            Some(probe) => format!("Container {} failed {probe} probe, will be restarted", stop.container),
+            None => format!("Stopping container {}", stop.container),
+        };
+        cx.event(Severity::Normal, "Killing", message);
     }
     Ok(refusals)
-}
-
-/// Events for containers that were started and whose status does not say so yet; they may have ended already.
-fn tell_starts(ground: &Ground, cx: &Context<Pod>, situation: &Situation<'_>) {
-    for part in parts::all(situation.spec) {
-        let Some(run) = situation.run(part) else { continue };
-        let was_started = match &run.state {
-            State::Starting => false,
-            State::Running { .. } => true,
-            State::Ended { exit, .. } => !matches!(exit, Exit::NotStarted(_)),
-        };
-        if was_started && !is_told(situation, part, run.attempt) {
-            tell_start(ground, cx, part);
-        }
-    }
-}
-
-/// Does the Pod's status know of this run?
-fn is_told(situation: &Situation<'_>, part: Part<'_>, attempt: u32) -> bool {
-    let status = situation.pod.status.as_ref();
-    let mut all = status
-        .into_iter()
-        .flat_map(|status| status.container_statuses.iter().chain(&status.init_container_statuses).flatten());
-    all.any(|one| {
-        let is_this = one.name == part.container.name && u32::try_from(one.restart_count) == Ok(attempt);
-        is_this && one.container_id.is_some()
-    })
-}
-
-fn tell_start(ground: &Ground, cx: &Context<Pod>, part: Part<'_>) {
-    let container = part.container;
-    cx.event(Severity::Normal, "Started", format!("Started container {}", container.name));
-    for mount in volumes::unhonoured(ground, container) {
-        let message = format!(
-            "mountPath {} of container {} is not visible at that path: this system gives no mount namespaces. \
-             Its files are in $HOMEOSTAT_VOLUMES/{} and $HOME{}",
-            mount.mount_path, container.name, mount.name, mount.mount_path
-        );
-        cx.event(Severity::Warning, "MountPathNotHonoured", message);
-    }
-}
-
-fn tell_refusal(cx: &Context<Pod>, part: Part<'_>, refusal: &Refusal) {
-    let message = format!("Error: container {}: {}", part.container.name, refusal.message);
-    cx.event(
-        Severity::Warning,
-        if refusal.reason.starts_with("ErrImage") { refusal.reason } else { "Failed" },
-        message,
-    );
 }
 
 /// All processes ended and the status says so: the Pod may go.

@@ -32,12 +32,12 @@ pub(crate) struct Start<'a> {
     pub(crate) strikes: u32,
 }
 
-/// A container to end, and why in a word for the event.
+/// A container to end, and the probe that failed if it is for that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stop {
     pub(crate) container: String,
     pub(crate) grace: Duration,
-    pub(crate) is_unhealthy: bool,
+    pub(crate) unhealthy: Option<&'static str>,
 }
 
 /// What to do now, and when to look again without a cause.
@@ -144,7 +144,8 @@ impl<'a> Situation<'a> {
                 if !verdict.is_live {
                     let grace = self.grace_of_probe(part.container, verdict.is_started);
                     let container = part.container.name.clone();
-                    plan.stops.push(Stop { container, grace, is_unhealthy: true });
+                    let probe = if verdict.is_started { "liveness" } else { "startup" };
+                    plan.stops.push(Stop { container, grace, unhealthy: Some(probe) });
                 }
             }
             State::Ended { .. } => match self.after(part, run) {
@@ -222,7 +223,7 @@ impl<'a> Situation<'a> {
         plan.stops.extend(ended.map(|part| Stop {
             container: part.container.name.clone(),
             grace,
-            is_unhealthy: false,
+            unhealthy: None,
         }));
     }
 

@@ -63,6 +63,8 @@ async fn crashes_are_backed_off_and_counted() {
         message.starts_with("back-off 300ms restarting failed container=main pod=crash_default("),
         "{message}"
     );
+    lab.until_event("crash", "BackOff", "Back-off restarting failed container main in pod crash_default(")
+        .await;
     assert_eq!(pod.status.as_ref().unwrap().phase.as_deref(), Some("Running"));
     lab.until("crash", "three restarts", |pod| main_status(pod).is_some_and(|one| one.restart_count >= 3))
         .await;
@@ -177,7 +179,11 @@ async fn a_container_runs_as_the_user_it_names() {
         assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "65534\n", "anybody but root");
     } else {
         let ended = main_status(&pod).unwrap().state.clone().unwrap().terminated.unwrap();
-        assert!(ended.message.unwrap().contains("cannot run as user Some(65534)"));
+        let message = ended.message.unwrap();
+        assert!(
+            message.contains("cannot run as user 65534") && message.contains("must run as root"),
+            "{message}"
+        );
     }
 }
 
@@ -285,6 +291,8 @@ async fn a_failed_hook_ends_the_container() {
     let ended = main_status(&pod).unwrap().state.clone().unwrap().terminated.unwrap();
     assert_eq!(
         (ended.reason.as_deref(), ended.message.as_deref()),
-        (Some("PostStartHookError"), Some("no\n"))
+        (Some("PostStartHookError"), Some("command exited with 1: no"))
     );
+    let words = "PostStartHook of container main failed: command exited with 1: no";
+    lab.until_event("hooked", "FailedPostStartHook", words).await;
 }

@@ -149,6 +149,35 @@ async fn a_stopped_node_ends_everything_and_goes_on_later() {
     assert!(is_alive(pid(&pod.await)));
 }
 
+/// What runs once fails with the node, and says that it was not its own fault.
+#[tokio::test]
+async fn what_runs_once_is_disrupted_by_a_stop() {
+    let mut lab = Lab::new().await;
+    lab.shell("once", "exec sleep 1000", "Never").await;
+    lab.until_ready("once").await;
+    lab.shell("bad", "exit 1", "Never").await;
+    lab.until_phase("bad", "Failed").await;
+    lab.stop_node().await;
+    for (name, expected) in [("once", "True"), ("bad", "")] {
+        let pod = lab.until_phase(name, "Failed").await;
+        assert_eq!(condition(&pod, "DisruptionTarget"), expected, "{name}");
+    }
+}
+
+/// What whoever started the server left open is neither the keeper's nor a container's.
+#[tokio::test]
+async fn open_files_are_not_inherited() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    // A duplicate is inherited, unlike what Rust opens.
+    let _inherited = rustix::io::dup(&file).unwrap();
+    let lab = Lab::new().await;
+    let script = "ls -l /proc/$PPID/fd /proc/$$/fd; echo done; sleep 1000";
+    let pod = lab.shell("looks", script, "Never").await;
+    let said = lab.until_said(&pod, "done").await;
+    let name = file.path().file_name().unwrap().to_str().unwrap();
+    assert!(said.contains("/dev/null") && !said.contains(name), "{said}");
+}
+
 /// A probe that takes its time ends with its container: a stop does not wait for it.
 #[tokio::test]
 async fn a_long_probe_does_not_outlive_its_container() {

@@ -39,7 +39,7 @@ async fn a_failed_liveness_probe_restarts() {
         .await;
     let last = main_status(&pod).unwrap().last_state.clone().unwrap().terminated.unwrap();
     assert_eq!(last.exit_code, 143, "it was told to end");
-    lab.until_event("sick", "Killing", "failed its probe, will be restarted").await;
+    lab.until_event("sick", "Killing", "Container main failed liveness probe, will be restarted").await;
 }
 
 /// A probe may give less time than the Pod does.
