@@ -129,3 +129,20 @@ async fn transient_time_may_help() {
     assert_eq!(lab.pod_names().await, ["second-0"]);
     assert_eq!(lab.reason("second").await, "Starting");
 }
+
+/// The data is made with them.
+#[tokio::test(start_paused = true)]
+async fn database_and_role_stay_what_they_are() {
+    let lab = Lab::start().await;
+    lab.create("orders", json!({"username": "shop"})).await;
+    let databases = lab.api::<Database>();
+    let edit = |spec: serde_json::Value| {
+        let (databases, patch) = (databases.clone(), Patch::Merge(json!({"spec": spec})));
+        async move { databases.patch("orders", &PatchParams::default(), &patch).await }
+    };
+    for spec in [json!({"username": "other"}), json!({"databaseName": "other"})] {
+        let error = edit(spec).await.unwrap_err().to_string();
+        assert!(error.contains("cannot be changed: the data was made with it"), "{error}");
+    }
+    edit(json!({"username": "shop", "maxConnections": 7})).await.unwrap();
+}
