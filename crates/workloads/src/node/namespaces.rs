@@ -1,5 +1,6 @@
 //! Does this system give mount namespaces? Asked once at the start, by starting a process with a mount.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::keeper::layout::Layout;
@@ -15,12 +16,18 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Starts a test with folders mounted at paths that do not exist, in the places where every container gets something.
 pub(super) async fn are_possible(link: &Link, layout: &Layout) -> bool {
     let folder = layout.root().join("mount-check");
-    let (source, scratch) = (folder.join("source"), folder.join("scratch"));
+    let source = folder.join("source");
     if let Err(error) = std::fs::create_dir_all(&source) {
         tracing::warn!(%error, "cannot find out whether volumes can be mounted");
         return false;
     }
-    let mount = |target: &&str| Mount { source: source.clone(), target: target.into(), is_read_only: true };
+    let mount = |target: &&str| Mount {
+        source: source.clone(),
+        part: PathBuf::new(),
+        target: target.into(),
+        is_read_only: true,
+        is_own: true,
+    };
     let process = Process {
         command: ["ls"].iter().chain(&PLACES).map(|&word| word.to_owned()).collect(),
         environment: std::env::var("PATH").map(|path| ("PATH".to_owned(), path)).into_iter().collect(),
@@ -30,7 +37,6 @@ pub(super) async fn are_possible(link: &Link, layout: &Layout) -> bool {
         groups: Vec::new(),
         memory_bytes: None,
         mounts: PLACES.iter().map(mount).collect(),
-        scratch,
     };
     let id = RunId { pod: String::new(), container: String::new() };
     let executed = link.execute(id, process, LIMIT).await;

@@ -60,7 +60,7 @@ fn obey(orders: Orders) -> String {
     if let Err(error) = limit(&orders) {
         return format!("cannot set its limits: {error}");
     }
-    if let Err(error) = mount::all(&orders.process.mounts, &orders.process.scratch) {
+    if let Err(error) = mount::all(&orders.process.mounts) {
         return error.to_string();
     }
     let Some((program, arguments)) = orders.process.command.split_first() else {

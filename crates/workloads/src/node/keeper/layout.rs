@@ -4,7 +4,7 @@
 //! keeper.lock keeper.sock keeper.log      of the keeper
 //! pods/UID/work                           the working directory of the Pod's processes
 //! pods/UID/volumes/VOLUME                 its volumes
-//! pods/UID/mounts                         empty; where mounts are made
+//! pods/UID/homes/USER                     that of another user, where its containers have several
 //! pods/UID/containers/NAME/runs.json      what became of the last two runs
 //! pods/UID/containers/NAME/ATTEMPT.log    what each of them said
 //! pods/UID/containers/NAME/termination-log  the last words of the current one
@@ -61,9 +61,9 @@ impl Layout {
         self.pod(uid).join("volumes")
     }
 
-    /// Where the launcher makes mounts.
-    pub(crate) fn scratch(&self, uid: &str) -> PathBuf {
-        self.pod(uid).join("mounts")
+    /// The home of one of several users.
+    pub(crate) fn home(&self, uid: &str, user: u32) -> PathBuf {
+        self.pod(uid).join("homes").join(user.to_string())
     }
 
     pub(crate) fn container(&self, id: &RunId) -> PathBuf {

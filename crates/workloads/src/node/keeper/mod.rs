@@ -33,6 +33,7 @@ pub(crate) mod system;
 #[path = "system_elsewhere.rs"]
 pub(crate) mod system;
 mod table;
+pub(crate) mod walk;
 
 use std::process::ExitCode;
 

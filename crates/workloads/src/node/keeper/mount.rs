@@ -2,47 +2,62 @@
 //!
 //! A path that exists is covered by the volume. One that does not is made without touching the host: the deepest folder
 //! that exists is covered by a small file system in memory whose entries lead to the originals, and the path is made there.
-//! For the root folder that is a new root. **Invariant:** the host's mounts and folders never change; everything here is
-//! seen by the container's processes only and ends with them.
+//! For the root folder that is a new root. **Invariants:** the host's mounts and folders never change; everything here is
+//! seen by the container's processes only and ends with them. Paths are made in mounts of our own only, told by their
+//! numbers and not by their names, and never by way of a link in a volume.
+//!
+//! All sources are opened before the first mount, which may cover them. Linux 5.8 or later.
 
+use std::ffi::CStr;
 use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::Path;
 
-use rustix::fs::StatVfsMountFlags;
-use rustix::mount::{MountFlags, MountPropagationFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, StatVfsMountFlags, StatxFlags, Uid};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags,
+};
 use rustix::thread::UnshareFlags;
 
 use super::protocol::Mount;
+use super::walk::{self, Reached};
 
 /// A folder with more entries is not mirrored: each entry is a mount.
 const ENTRIES_MAX: usize = 4096;
+/// What containers see a view of, whether or not something is put there.
+const ALWAYS_MIRRORED: [&str; 2] = ["/dev", "/run"];
 
-/// Makes the mounts, after which this process sees them. `scratch` is an empty folder for the making.
-pub(super) fn all(mounts: &[Mount], scratch: &Path) -> io::Result<()> {
+/// Makes the mounts, after which this process sees them.
+pub(super) fn all(mounts: &[Mount]) -> io::Result<()> {
     if mounts.is_empty() {
         return Ok(());
     }
-    let said = |what: &str| {
-        let what = what.to_owned();
-        move |error: io::Error| io::Error::other(format!("{what}: {error}"))
+    let said = |what: String| move |error: io::Error| io::Error::other(format!("{what}: {error}"));
+    let at = |mount: &Mount| said(format!("cannot mount at {}", mount.target.display()));
+    enter_namespace().map_err(said("this system gives no mount namespace".to_owned()))?;
+    let mut maker = Maker {
+        descriptors: rustix::fs::open("/proc/self/fd", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?,
+        mirrors: Vec::new(),
+        volumes: Vec::new(),
     };
-    enter_namespace().map_err(said("this system gives no mount namespace"))?;
-    fs::create_dir_all(scratch)?;
-    mount_memory(scratch).map_err(said("cannot make a file system in memory"))?;
-    let mut maker = Maker { scratch, mirrors: 0, volumes: Vec::new(), folders: Vec::new() };
-    let mut mounts: Vec<&Mount> = mounts.iter().collect();
+    let opened = mounts.iter().map(|mount| Volume::open(mount).map_err(at(mount)));
+    let mut volumes = opened.collect::<io::Result<Vec<_>>>()?;
     // Outer paths first, so that inner ones lie on top.
-    mounts.sort_by_key(|mount| mount.target.components().count());
-    for mount in &mounts {
-        maker.make(mount).map_err(said(&format!("cannot mount at {}", mount.target.display())))?;
+    volumes.sort_by_key(|volume| volume.mount.target.components().count());
+    for folder in ALWAYS_MIRRORED {
+        maker.cover(Path::new(folder)).map_err(said(format!("cannot make a view of {folder}")))?;
+    }
+    for volume in &volumes {
+        maker.put(volume).map_err(at(volume.mount))?;
     }
     // At the end: paths inside of others may have to be made.
-    for mount in mounts.iter().filter(|mount| mount.is_read_only) {
-        close(&mount.target).map_err(said(&format!("cannot make {} read-only", mount.target.display())))?;
+    for volume in volumes.iter().filter(|volume| volume.mount.is_read_only) {
+        maker.close(&volume.tree).map_err(at(volume.mount))?;
     }
-    Ok(())
+    std::env::set_current_dir("/")
 }
 
 #[expect(deprecated, reason = "unshare_unsafe is about shared descriptor tables, which we do not ask for")]
@@ -59,108 +74,193 @@ fn enter_namespace() -> io::Result<()> {
     Ok(rustix::mount::mount_change("/", slave)?)
 }
 
-fn mount_memory(folder: &Path) -> io::Result<()> {
-    Ok(rustix::mount::mount(
-        "homeostat",
-        folder,
-        "tmpfs",
-        MountFlags::NODEV | MountFlags::NOSUID,
-        c"mode=0755",
-    )?)
+/// What is mounted, as a tree that is nowhere yet.
+struct Volume<'a> {
+    mount: &'a Mount,
+    tree: OwnedFd,
+    is_folder: bool,
 }
 
-struct Maker<'a> {
-    scratch: &'a Path,
-    mirrors: u32,
-    /// Where volumes of the Pod lie already: anywhere below them folders may be made.
-    volumes: Vec<PathBuf>,
-    /// Mirrors and folders made in them. What lies in a mirror is the host's own again.
-    folders: Vec<PathBuf>,
-}
-
-impl Maker<'_> {
-    fn make(&mut self, mount: &Mount) -> io::Result<()> {
-        let is_folder = fs::metadata(&mount.source)?.is_dir();
-        if !mount.target.exists() {
-            self.make_path(&mount.target, is_folder)?;
+impl<'a> Volume<'a> {
+    fn open(mount: &'a Mount) -> io::Result<Self> {
+        // The path of a folder of the Pod is the node's own; that of the host is what somebody asked for.
+        let base = walk::look(&mount.source, !mount.is_own)?;
+        let Reached { at, missing } = walk::beneath(base, &mount.part)?;
+        if !missing.is_empty() {
+            return Err(io::ErrorKind::NotFound.into());
         }
-        rustix::mount::mount_bind_recursive(&mount.source, &mount.target)?;
-        if self.scratch.parent().is_some_and(|pod| mount.source.starts_with(pod)) {
-            self.volumes.push(mount.target.clone());
-        } else if mount.is_read_only {
+        let is_folder = FileType::from_raw_mode(rustix::fs::fstat(&at)?.st_mode).is_dir();
+        let tree = rustix::mount::open_tree(&at, c"", tree_flags() | OpenTreeFlags::AT_EMPTY_PATH)?;
+        Ok(Self { mount, tree, is_folder })
+    }
+}
+
+/// A copy of what is there, with all that is mounted in it.
+fn tree_flags() -> OpenTreeFlags {
+    OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE
+}
+
+fn attach(tree: &OwnedFd, point: &OwnedFd) -> io::Result<()> {
+    let both = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(rustix::mount::move_mount(tree, c"", point, c"", both)?)
+}
+
+/// A file system in memory that is nowhere yet, its root like this folder.
+fn memory(like: &OwnedFd) -> io::Result<OwnedFd> {
+    /// Without the kind of the file.
+    const MODE_BITS: u32 = 0o7777;
+    let stat = rustix::fs::fstat(like)?;
+    let system = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_set_string(&system, "mode", format!("{:o}", stat.st_mode & MODE_BITS))?;
+    rustix::mount::fsconfig_create(&system)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
+    let tree = rustix::mount::fsmount(&system, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+    // Without rights there are no other users here.
+    let _ = rustix::fs::chownat(&tree, c"", Some(user), Some(group), AtFlags::EMPTY_PATH);
+    Ok(tree)
+}
+
+/// The number of a mount and of a file in it: the same for the same place only.
+fn place(of: &OwnedFd) -> io::Result<(u64, u64)> {
+    let wanted = StatxFlags::MNT_ID | StatxFlags::INO;
+    let told = rustix::fs::statx(of, c"", AtFlags::EMPTY_PATH, wanted)?;
+    if told.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
+        return Err(io::Error::other("the kernel does not tell mounts apart: Linux 5.8 does"));
+    }
+    Ok((told.stx_mnt_id, told.stx_ino))
+}
+
+fn is_root(place_of_it: (u64, u64)) -> io::Result<bool> {
+    Ok(place(&walk::look(Path::new("/"), false)?)? == place_of_it)
+}
+
+struct Maker {
+    /// `/proc/self/fd`, wherever that is by now: what takes only a path is told a descriptor's number from here.
+    descriptors: OwnedFd,
+    /// The mounts that cover folders of the host. Each entry is another mount.
+    mirrors: Vec<u64>,
+    /// The mounts of the Pod's own volumes: anywhere in them folders may be made.
+    volumes: Vec<u64>,
+}
+
+impl Maker {
+    fn reach(&self, path: &Path) -> io::Result<Reached> {
+        walk::from_root(path, |folder| {
+            let (mount, _) = place(folder)?;
+            if self.volumes.contains(&mount) {
+                return Err(io::Error::other("the path leads through a symbolic link in a volume"));
+            }
+            Ok(())
+        })
+    }
+
+    fn put(&mut self, volume: &Volume<'_>) -> io::Result<()> {
+        let Reached { at, missing } = self.reach(&volume.mount.target)?;
+        let point = if missing.is_empty() { at } else { self.make_point(at, &missing, volume.is_folder)? };
+        if is_root(place(&point)?)? {
+            return Err(io::Error::other("the root cannot be covered"));
+        }
+        attach(&volume.tree, &point)?;
+        if volume.mount.is_own {
+            self.volumes.push(place(&volume.tree)?.0);
+        } else if volume.mount.is_read_only {
             // A folder of the host: what lies inside of it is put on a mirror, whose entries are as closed as this.
-            close(&mount.target)?;
+            self.close(&volume.tree)?;
         }
         Ok(())
     }
 
-    fn make_path(&mut self, target: &Path, is_folder: bool) -> io::Result<()> {
-        let existing = target.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
-        let is_ours = self.folders.iter().any(|folder| folder == existing)
-            || self.volumes.iter().any(|volume| existing.starts_with(volume));
-        if !is_ours {
-            self.mirror(existing)?;
-        }
-        let made = target.ancestors().skip(1).take_while(|path| *path != existing);
-        self.folders.extend(made.map(Path::to_owned));
+    fn make_point(
+        &mut self,
+        existing: OwnedFd,
+        missing: &[std::ffi::OsString],
+        is_folder: bool,
+    ) -> io::Result<OwnedFd> {
+        let (mount, _) = place(&existing)?;
+        let is_ours = self.mirrors.contains(&mount) || self.volumes.contains(&mount);
+        let existing = if is_ours { existing } else { self.mirror(&existing)? };
         if is_folder {
-            return fs::create_dir_all(target);
+            return walk::make_folders(existing, missing, walk::open_to_all);
         }
-        if let Some(parent) = target.parent() {
-            fs::create_dir_all(parent)?;
+        let (name, folders) = missing.split_last().expect("something is missing");
+        let folder = walk::make_folders(existing, folders, walk::open_to_all)?;
+        make_file(&folder, name.as_os_str())
+    }
+
+    /// Makes a mirror of a folder, if there is one.
+    fn cover(&mut self, path: &Path) -> io::Result<()> {
+        let Reached { at, missing } = self.reach(path)?;
+        let is_folder = FileType::from_raw_mode(rustix::fs::fstat(&at)?.st_mode).is_dir();
+        if missing.is_empty() && is_folder && !self.mirrors.contains(&place(&at)?.0) {
+            self.mirror(&at)?;
         }
-        fs::write(target, "")
+        Ok(())
     }
 
     /// Covers the folder by one of our own that shows the same.
-    fn mirror(&mut self, folder: &Path) -> io::Result<()> {
-        let mirror = self.scratch.join(self.mirrors.to_string());
-        self.mirrors += 1;
-        fs::create_dir(&mirror)?;
-        let entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
+    fn mirror(&mut self, folder: &OwnedFd) -> io::Result<OwnedFd> {
+        let is_root = is_root(place(folder)?)?;
+        let entries = Dir::read_from(folder)?.collect::<Result<Vec<_>, Errno>>()?;
         if entries.len() > ENTRIES_MAX {
-            return Err(io::Error::other(format!("{} has too many entries", folder.display())));
+            return Err(io::Error::other(format!("its folder has more than {ENTRIES_MAX} entries")));
         }
-        for entry in entries {
-            match show(&entry, &mirror.join(entry.file_name())) {
+        let tree = memory(folder)?;
+        attach(&tree, folder)?;
+        for entry in entries.iter().filter(|entry| ![c".", c".."].contains(&entry.file_name())) {
+            match show(folder, (entry.file_name(), entry.file_type()), &tree) {
                 // It went while we looked: folders like these are busy.
-                Err(_) if fs::symlink_metadata(entry.path()).is_err() => {}
+                Err(_) if kind(folder, entry.file_name()).is_err() => {}
                 shown => shown?,
             }
         }
-        self.folders.push(folder.to_owned());
-        if folder == Path::new("/") {
-            rustix::process::chroot(&mirror)?;
-            return std::env::set_current_dir("/");
+        self.mirrors.push(place(&tree)?.0);
+        if is_root {
+            rustix::process::fchdir(&tree)?;
+            rustix::process::chroot(".")?;
         }
-        Ok(rustix::mount::mount_bind_recursive(&mirror, folder)?)
+        Ok(tree)
+    }
+
+    /// Makes a mount read-only. What the file system forbids already stays forbidden: without rights it may not be allowed
+    /// again.
+    fn close(&self, tree: &OwnedFd) -> io::Result<()> {
+        let held = rustix::fs::fstatvfs(tree)?.f_flag;
+        let mut flags = MountFlags::BIND | MountFlags::RDONLY;
+        for (is_held, flag) in [
+            (held.contains(StatVfsMountFlags::NOSUID), MountFlags::NOSUID),
+            (held.contains(StatVfsMountFlags::NODEV), MountFlags::NODEV),
+            (held.contains(StatVfsMountFlags::NOEXEC), MountFlags::NOEXEC),
+        ] {
+            flags.set(flag, is_held);
+        }
+        rustix::process::fchdir(&self.descriptors)?;
+        Ok(rustix::mount::mount_remount(tree.as_raw_fd().to_string(), flags, c"")?)
     }
 }
 
-/// Makes a mount read-only. What the file system forbids already stays forbidden: without rights it may not be allowed again.
-fn close(target: &Path) -> io::Result<()> {
-    let held = rustix::fs::statvfs(target)?.f_flag;
-    let mut flags = MountFlags::BIND | MountFlags::RDONLY;
-    for (is_held, flag) in [
-        (held.contains(StatVfsMountFlags::NOSUID), MountFlags::NOSUID),
-        (held.contains(StatVfsMountFlags::NODEV), MountFlags::NODEV),
-        (held.contains(StatVfsMountFlags::NOEXEC), MountFlags::NOEXEC),
-    ] {
-        flags.set(flag, is_held);
-    }
-    Ok(rustix::mount::mount_remount(target, flags, c"")?)
+fn make_file(folder: &OwnedFd, name: impl rustix::path::Arg + Copy) -> io::Result<OwnedFd> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(0o644))?)
 }
 
-/// Shows an entry of the host at another place.
-fn show(entry: &fs::DirEntry, place: &Path) -> io::Result<()> {
-    let kind = entry.file_type()?;
+fn kind(folder: &OwnedFd, name: &CStr) -> io::Result<FileType> {
+    let stat = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(FileType::from_raw_mode(stat.st_mode))
+}
+
+/// Shows an entry of the host in another folder.
+fn show(folder: &OwnedFd, (name, told): (&CStr, FileType), mirror: &OwnedFd) -> io::Result<()> {
+    let kind = if told == FileType::Unknown { kind(folder, name)? } else { told };
     if kind.is_symlink() {
-        return symlink(fs::read_link(entry.path())?, place);
+        let target = rustix::fs::readlinkat(folder, name, Vec::new())?;
+        return Ok(rustix::fs::symlinkat(target, mirror, name)?);
     }
     if kind.is_dir() {
-        fs::create_dir(place)?;
+        rustix::fs::mkdirat(mirror, name, Mode::from_raw_mode(0o755))?;
     } else {
-        fs::write(place, "")?;
+        make_file(mirror, name)?;
     }
-    Ok(rustix::mount::mount_bind_recursive(entry.path(), place)?)
+    let tree = rustix::mount::open_tree(folder, name, tree_flags() | OpenTreeFlags::AT_SYMLINK_NOFOLLOW)?;
+    Ok(rustix::mount::move_mount(&tree, c"", mirror, name, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }

@@ -40,16 +40,20 @@ pub(crate) struct Process {
     /// No process of the container may have more data than this.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) mounts: Vec<Mount>,
-    /// An empty folder for making the mounts.
-    pub(crate) scratch: PathBuf,
 }
 
 /// A folder or file seen at another path by one container only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mount {
     pub(crate) source: PathBuf,
+    /// What of the source is wanted. No link leads out of it.
+    #[serde(default)]
+    pub(crate) part: PathBuf,
     pub(crate) target: PathBuf,
     pub(crate) is_read_only: bool,
+    /// The Pod's own: paths for other mounts may be made in it.
+    #[serde(default)]
+    pub(crate) is_own: bool,
 }
 
 /// A start of a container.

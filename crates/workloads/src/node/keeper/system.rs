@@ -5,7 +5,11 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use rustix::process::{Resource, Rlimit, Signal};
+
+/// Opens a file without touching it.
+pub(super) const LOOK: OFlags = OFlags::PATH;
 
 /// From now on this process is killed when its parent ends, whatever it becomes by exec.
 pub(super) fn die_with_parent() -> io::Result<()> {

@@ -5,6 +5,11 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+
+/// Opens a file without waiting for it.
+pub(super) const LOOK: OFlags = OFlags::NONBLOCK;
+
 #[expect(clippy::unnecessary_wraps, reason = "the twin of a call that can fail")]
 pub(super) fn die_with_parent() -> io::Result<()> {
     Ok(())

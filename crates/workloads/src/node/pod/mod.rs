@@ -8,6 +8,7 @@ mod environment;
 mod events;
 mod expand;
 mod fields;
+mod mount_path;
 pub(crate) mod parts;
 mod person;
 mod phase;

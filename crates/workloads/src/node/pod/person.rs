@@ -3,17 +3,19 @@
 //! The node's folder is closed to other users. A container that runs as another user gets the Pod's folders mounted where it
 //! can reach them; without mount namespaces it can use its working directory, but not walk to it by name.
 
-use std::fs;
-use std::os::unix::fs::chown;
-use std::path::PathBuf;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod};
+use rustix::fs::{Gid, Uid};
 
 use super::environment::config_error;
 use super::parts::all;
 use super::status::Refusal;
 use crate::node::Ground;
 use crate::node::keeper::protocol::Mount;
+use crate::node::keeper::walk;
 
 /// Who a container is that must not be root and names no user, when the node is root.
 const NOBODY: u32 = 65_534;
@@ -99,32 +101,50 @@ fn own_user() -> u32 {
 
 /// The Pod's folders as a container sees them.
 pub(crate) struct Place {
+    /// The home on the machine.
+    pub(crate) folder: PathBuf,
+    /// Does it see the folders elsewhere than they are?
+    pub(crate) is_apart: bool,
     pub(crate) home: PathBuf,
     pub(crate) volumes: PathBuf,
     pub(crate) mounts: Vec<Mount>,
 }
 
 impl Place {
-    /// Makes the Pod's folder, for this person.
-    pub(crate) fn make(ground: &Ground, uid: &str, person: &Person) -> Result<Self, Refusal> {
-        let (home, volumes) = (ground.layout.work(uid), ground.layout.volumes(uid));
-        for folder in [&home, &volumes] {
-            fs::create_dir_all(folder)
-                .map_err(|error| config_error(format!("cannot make {}: {error}", folder.display())))?;
+    /// Makes the Pod's folders, for this person. Where its containers are several users, each has a home of its own.
+    pub(crate) fn make(ground: &Ground, pod: &Pod, person: &Person) -> Result<Self, Refusal> {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let other = person.user.filter(|_| person.is_other());
+        let folder = match other {
+            Some(user) if only_user(pod).is_err() => ground.layout.home(uid, user),
+            _ => ground.layout.work(uid),
+        };
+        let volumes = ground.layout.volumes(uid);
+        made(&volumes)?;
+        let opened = made(&folder)?;
+        if other.is_some() {
+            // Without the right to give folders away there is none to become somebody else: the launcher will say so.
+            let group = person.group.map(Gid::from_raw);
+            let _ = rustix::fs::fchown(opened, other.map(Uid::from_raw), group);
         }
-        if !person.is_other() {
-            return Ok(Self { home, volumes, mounts: Vec::new() });
+        if other.is_none() || !ground.has_namespaces {
+            return Ok(Self { home: folder.clone(), folder, volumes, is_apart: false, mounts: Vec::new() });
         }
-        // Without the right to give folders away there is none to become somebody else: the launcher will say so.
-        let _ = chown(&home, person.user, person.group);
-        if !ground.has_namespaces {
-            return Ok(Self { home, volumes, mounts: Vec::new() });
-        }
-        let mount =
-            |source: PathBuf, target: &str| Mount { source, target: target.into(), is_read_only: false };
-        let mounts = vec![mount(home, HOME), mount(volumes, VOLUMES)];
-        Ok(Self { home: HOME.into(), volumes: VOLUMES.into(), mounts })
+        let mount = |source: &Path, target: &str| Mount {
+            source: source.to_owned(),
+            part: PathBuf::new(),
+            target: target.into(),
+            is_read_only: false,
+            is_own: true,
+        };
+        let mounts = vec![mount(&folder, HOME), mount(&volumes, VOLUMES)];
+        Ok(Self { folder, home: HOME.into(), volumes: VOLUMES.into(), is_apart: true, mounts })
     }
+}
+
+fn made(folder: &Path) -> Result<OwnedFd, Refusal> {
+    let failed = |error: io::Error| config_error(format!("cannot make {}: {error}", folder.display()));
+    walk::own_folder(folder).map_err(failed)
 }
 
 #[cfg(test)]

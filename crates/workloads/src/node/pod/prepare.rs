@@ -65,10 +65,9 @@ pub(crate) fn process(
     container: &Container,
     sources: &dyn Sources,
 ) -> Result<Process, Refusal> {
-    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let person = Person::of(pod, container)?;
-    let place = Place::make(ground, uid, &person)?;
-    let last_words = termination::Place::of(ground, pod, container);
+    let place = Place::make(ground, pod, &person)?;
+    let last_words = termination::Place::of(ground, pod, container, &place);
     let mut given = Environment::from([
         ("HOSTNAME".to_owned(), pod.metadata.name.clone().unwrap_or_default()),
         ("HOME".to_owned(), place.home.display().to_string()),
@@ -77,9 +76,9 @@ pub(crate) fn process(
     ]);
     given.extend(account::variables(ground, container, &place.volumes));
     let environment = environment(pod, container, sources, given)?;
-    let mut mounts = volumes::prepare(ground, pod, container, (sources, &environment))?;
+    let mut mounts = volumes::prepare(ground, pod, container, (sources, &environment, &place))?;
+    mounts.extend(last_words.make(ground, &place)?);
     mounts.extend(place.mounts);
-    mounts.extend(last_words.make(ground, pod)?);
     let command = command(ground, container, &environment)?;
     let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
     let memory = limits.and_then(|limits| limits.get("memory"));
@@ -93,7 +92,6 @@ pub(crate) fn process(
         groups: person.groups,
         memory_bytes: memory.and_then(|quantity| quantity::bytes(&quantity.0)),
         mounts,
-        scratch: ground.layout.scratch(uid),
     })
 }
 

@@ -11,13 +11,16 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 
 use super::environment::config_error;
+use super::mount_path;
+use super::person;
 use super::status::Refusal;
-use super::volumes;
 use crate::node::Ground;
 use crate::node::keeper::protocol::{Mount, RunId};
 
 /// Kubernetes' default.
 const PATH: &str = "/dev/termination-log";
+/// Where another user finds the file, if its own path is a link.
+const APART: &str = "/homeostat/termination-log";
 /// Names the file for the container.
 pub(crate) const VARIABLE: &str = "HOMEOSTAT_TERMINATION_LOG";
 /// The policy by which the end of the log stands in for a message.
@@ -32,26 +35,30 @@ pub(crate) fn falls_back_to_log(container: &Container) -> bool {
 pub(crate) struct Place {
     file: PathBuf,
     path: String,
-    is_mounted: bool,
+    seen: PathBuf,
 }
 
 impl Place {
-    pub(crate) fn of(ground: &Ground, pod: &Pod, container: &Container) -> Self {
+    pub(crate) fn of(ground: &Ground, pod: &Pod, container: &Container, place: &person::Place) -> Self {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let file = ground.layout.message(&RunId { pod: uid, container: container.name.clone() });
         let path = container.termination_message_path.as_deref().filter(|path| !path.is_empty());
         let path = path.unwrap_or(PATH).to_owned();
-        let is_mounted = ground.has_namespaces && path.starts_with('/');
-        Self { file, path, is_mounted }
+        let seen = match (ground.has_namespaces && path.starts_with('/'), place.is_apart) {
+            (true, _) => PathBuf::from(&path),
+            (false, true) => APART.into(),
+            (false, false) => file.clone(),
+        };
+        Self { file, path, seen }
     }
 
     /// What the container calls it.
     pub(crate) fn seen(&self) -> String {
-        if self.is_mounted { self.path.clone() } else { self.file.display().to_string() }
+        self.seen.display().to_string()
     }
 
     /// Makes the file and gives what its launcher shall mount.
-    pub(crate) fn make(self, ground: &Ground, pod: &Pod) -> Result<Option<Mount>, Refusal> {
+    pub(crate) fn make(self, ground: &Ground, place: &person::Place) -> Result<Option<Mount>, Refusal> {
         let failed = |error: io::Error| config_error(format!("cannot make {}: {error}", self.file.display()));
         make_file(&self.file).map_err(failed)?;
         let mount = VolumeMount {
@@ -59,7 +66,16 @@ impl Place {
             mount_path: self.path,
             ..VolumeMount::default()
         };
-        volumes::place(ground, pod, &mount, (self.file, false))
+        let source = |seen: PathBuf| mount_path::Source {
+            path: self.file.clone(),
+            part: PathBuf::new(),
+            seen,
+            is_read_only: false,
+            is_own: true,
+        };
+        let is_apart = self.seen == Path::new(APART);
+        let placed = mount_path::put(ground, place, &mount, source(self.seen.clone()))?;
+        Ok(placed.or_else(|| is_apart.then(|| source(PathBuf::new()).at(APART.into()))))
     }
 }
 

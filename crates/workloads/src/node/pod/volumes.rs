@@ -6,26 +6,35 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
-use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt as _, PermissionsExt as _, chown, symlink};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{
     ConfigMap, ConfigMapVolumeSource, Container, DownwardAPIVolumeFile, HostPathVolumeSource, KeyToPath, Pod,
     ProjectedVolumeSource, Secret, Volume, VolumeMount,
 };
+use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid};
 
 use super::account;
 use super::environment::{Environment, config_error, required};
 use super::expand::expand;
 use super::fields;
+use super::mount_path;
 use super::person;
 use super::sources::Sources;
 use super::status::Refusal;
 use crate::node::Ground;
 use crate::node::keeper::protocol::Mount;
+use crate::node::keeper::walk;
 use crate::node::tokens::Wish;
+
+/// A file on its way to its name.
+const FRESH: &str = "..fresh";
 
 /// Files by path.
 type Files = BTreeMap<String, Content>;
@@ -49,25 +58,33 @@ pub(crate) fn prepare(
     ground: &Ground,
     pod: &Pod,
     container: &Container,
-    (sources, environment): (&dyn Sources, &Environment),
+    (sources, environment, place): (&dyn Sources, &Environment, &person::Place),
 ) -> Result<Vec<Mount>, Refusal> {
     let spec = pod.spec.as_ref();
     let mut mounts = Vec::new();
     for mount in container.volume_mounts.iter().flatten() {
         let volume = spec.and_then(|spec| spec.volumes.iter().flatten().find(|one| one.name == mount.name));
         let volume = volume.ok_or_else(|| config_error(format!("there is no volume {}", mount.name)))?;
-        let folder = fill(ground, pod, volume, sources)?;
-        let sub_path = sub_path(mount, environment)?;
-        let source = below(&folder, &sub_path)
-            .map_err(|error| config_error(format!("the subPath of volume {}: {error}", mount.name)))?;
-        if !sub_path.is_empty() && !source.exists() {
-            fs::create_dir_all(&source)
-                .map_err(|error| config_error(format!("cannot make the subPath {sub_path}: {error}")))?;
-        }
+        let filled = fill(ground, pod, volume, sources)?;
+        let part = sub_path(mount, environment)?;
+        make_part(&filled.folder, &part)
+            .map_err(|error| config_error(format!("the subPath {part} of volume {}: {error}", mount.name)))?;
+        let is_own = volume.host_path.is_none();
+        let mut seen = if is_own { place.volumes.join(&volume.name) } else { filled.path.clone() };
+        seen.extend(Path::new(&part).components().filter(|part| matches!(part, Component::Normal(_))));
         let is_read_only = mount.read_only == Some(true) || is_given(volume);
-        mounts.extend(place(ground, pod, mount, (source, is_read_only))?);
+        let source = mount_path::Source { path: filled.path, part: part.into(), seen, is_read_only, is_own };
+        mounts.extend(mount_path::put(ground, place, mount, source)?);
     }
     Ok(mounts)
+}
+
+/// Makes the wanted part of a volume a folder as open as the whole, unless there is something.
+fn make_part(folder: &OwnedFd, part: &str) -> io::Result<()> {
+    let reached = walk::beneath(folder, Path::new(part))?;
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(folder)?.st_mode);
+    walk::make_folders(reached.at, &reached.missing, |made| Ok(rustix::fs::fchmod(made, mode)?))?;
+    Ok(())
 }
 
 /// Brings volumes that were made before up to date: ConfigMaps and Secrets change under running containers.
@@ -81,37 +98,49 @@ pub(crate) fn refresh(ground: &Ground, pod: &Pod, sources: &dyn Sources) {
     }
 }
 
+/// A volume as it is: its path, and the folder itself.
+struct Filled {
+    path: PathBuf,
+    folder: OwnedFd,
+}
+
 /// The folder of a volume, with what belongs in it.
-fn fill(ground: &Ground, pod: &Pod, volume: &Volume, sources: &dyn Sources) -> Result<PathBuf, Refusal> {
+fn fill(ground: &Ground, pod: &Pod, volume: &Volume, sources: &dyn Sources) -> Result<Filled, Refusal> {
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let failed = |error: io::Error| config_error(format!("cannot make the volume {}: {error}", volume.name));
     if let Some(host) = &volume.host_path {
-        return host_path(host).map_err(failed);
+        let path = host_path(host).map_err(failed)?;
+        let folder = walk::look(&path, true).map_err(failed)?;
+        return Ok(Filled { path, folder });
     }
-    let folder = ground.layout.volumes(uid).join(&volume.name);
-    fs::create_dir_all(&folder).map_err(failed)?;
-    if volume.empty_dir.is_some() {
-        // For any user of the Pod, as in Kubernetes; the folder above is closed to everybody else.
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).map_err(failed)?;
-    }
+    let path = ground.layout.volumes(uid).join(&volume.name);
+    let folder = walk::own_folder(&path).map_err(failed)?;
     let group = person::volume_group(pod);
-    if group.is_some() {
-        give_to_group(&folder, group).map_err(failed)?;
+    open_up(&folder, volume.empty_dir.is_some(), group).map_err(failed)?;
+    if let Some((mut files, mode)) = content(pod, volume, sources)? {
+        let kubeconfig = account::kubeconfig(ground, pod, volume);
+        files.extend(kubeconfig.map(|text| ("kubeconfig".to_owned(), text.into_bytes().into())));
+        write(&folder, &files, (mode, group)).map_err(failed)?;
     }
-    let Some((mut files, mode)) = content(pod, volume, sources)? else { return Ok(folder) };
-    let kubeconfig = account::kubeconfig(ground, pod, volume);
-    files.extend(kubeconfig.map(|text| ("kubeconfig".to_owned(), text.into_bytes().into())));
-    write(&folder, &files, (mode, group)).map_err(failed)?;
-    Ok(folder)
+    Ok(Filled { path, folder })
 }
 
-/// What is made in the folder is the group's as well.
-fn give_to_group(folder: &Path, group: Option<u32>) -> io::Result<()> {
+/// Lets the Pod's users in: all of them if it begins empty, as in Kubernetes, since the folder above is closed to everybody
+/// else; and its group, whose all that is made in it is as well.
+fn open_up(folder: &OwnedFd, is_empty: bool, group: Option<u32>) -> io::Result<()> {
+    const ALL: u32 = 0o777;
     /// The group reads and enters, and hands itself on.
     const OF_GROUP: u32 = 0o2050;
-    chown(folder, None, group)?;
-    let mode = fs::metadata(folder)?.permissions().mode();
-    fs::set_permissions(folder, fs::Permissions::from_mode(mode | OF_GROUP))
+    let mode = rustix::fs::fstat(folder)?.st_mode;
+    let mut wanted = if is_empty { ALL } else { mode };
+    if let Some(group) = group {
+        rustix::fs::fchown(folder, None, Some(Gid::from_raw(group)))?;
+        wanted |= OF_GROUP;
+    }
+    if is_empty || group.is_some() {
+        rustix::fs::fchmod(folder, Mode::from_raw_mode(wanted))?;
+    }
+    Ok(())
 }
 
 /// Is its content given, so that containers only read it?
@@ -263,53 +292,63 @@ fn downward(pod: &Pod, items: Option<&[DownwardAPIVolumeFile]>) -> Result<Files,
 }
 
 /// Makes the folder hold exactly these files. Each is replaced as a whole, and only when it differs.
-fn write(folder: &Path, files: &Files, (mode, group): (u32, Option<u32>)) -> io::Result<()> {
-    /// Without the kind of the file.
-    const MODE_BITS: u32 = 0o7777;
+fn write(folder: &OwnedFd, files: &Files, (mode, group): (u32, Option<u32>)) -> io::Result<()> {
     /// The group reads what is given to it.
     const OF_GROUP: u32 = 0o440;
     for (path, content) in files {
-        let file = below(folder, path)?;
+        let (parent, name) = walk::make_parent(folder, Path::new(path))?;
         let mode = content.mode.unwrap_or(mode) | if group.is_some() { OF_GROUP } else { 0 };
-        let has_mode = |meta: fs::Metadata| meta.permissions().mode() & MODE_BITS == mode & MODE_BITS;
-        if fs::metadata(&file).is_ok_and(has_mode) && fs::read(&file).is_ok_and(|old| old == content.bytes) {
-            continue;
+        if !is_written(&parent, name, (&content.bytes, mode)) {
+            let owner = (content.owner.map(Uid::from_raw), group.map(Gid::from_raw));
+            write_fresh(folder, &content.bytes, (mode, owner))?;
+            rustix::fs::renameat(folder, FRESH, &parent, name)?;
         }
-        if let Some(parent) = file.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        let fresh = folder.join("..fresh");
-        let mut options = fs::OpenOptions::new();
-        let mut out = options.create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
-        io::Write::write_all(&mut out, &content.bytes)?;
-        // Before the mode, which a change of owner may cut.
-        if content.owner.is_some() || group.is_some() {
-            chown(&fresh, content.owner, group)?;
-        }
-        fs::set_permissions(&fresh, fs::Permissions::from_mode(mode))?;
-        fs::rename(&fresh, &file)?;
     }
-    for entry in fs::read_dir(folder)?.flatten() {
-        let name = entry.file_name();
-        let is_wanted = files.keys().any(|path| Path::new(path).starts_with(&name));
-        if !is_wanted && entry.file_type()?.is_file() {
-            fs::remove_file(entry.path())?;
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        let is_wanted = files.keys().any(|path| Path::new(path).starts_with(name));
+        if !is_wanted && is_file(folder, name) {
+            rustix::fs::unlinkat(folder, name, AtFlags::empty())?;
         }
     }
     Ok(())
 }
 
-/// The path below the folder; nothing leads out of it.
-fn below(folder: &Path, path: &str) -> io::Result<PathBuf> {
-    let mut whole = folder.to_owned();
-    for component in Path::new(path).components() {
-        match component {
-            Component::Normal(name) => whole.push(name),
-            Component::CurDir | Component::RootDir => {}
-            _ => return Err(io::Error::other(format!("{path} leads out of the volume"))),
-        }
+fn is_file(folder: &OwnedFd, name: &OsStr) -> bool {
+    let stat = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file())
+}
+
+/// Is that in the file already?
+fn is_written(folder: &OwnedFd, name: &OsStr, (bytes, mode): (&[u8], u32)) -> bool {
+    /// Without the kind of the file.
+    const MODE_BITS: u32 = 0o7777;
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::openat(folder, name, flags, Mode::empty()) else { return false };
+    let mut file = fs::File::from(file);
+    let has_mode =
+        |meta: fs::Metadata| meta.is_file() && meta.permissions().mode() & MODE_BITS == mode & MODE_BITS;
+    let mut current = Vec::new();
+    file.metadata().is_ok_and(has_mode) && file.read_to_end(&mut current).is_ok() && current == bytes
+}
+
+/// A new file beside those that are in use.
+fn write_fresh(
+    folder: &OwnedFd,
+    bytes: &[u8],
+    (mode, (user, group)): (u32, (Option<Uid>, Option<Gid>)),
+) -> io::Result<()> {
+    // One that was left over; if it cannot go, the next line says so.
+    let _ = rustix::fs::unlinkat(folder, FRESH, AtFlags::empty());
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = fs::File::from(rustix::fs::openat(folder, FRESH, flags, Mode::RUSR | Mode::WUSR)?);
+    file.write_all(bytes)?;
+    // Before the mode, which a change of owner may cut.
+    if user.is_some() || group.is_some() {
+        rustix::fs::fchown(&file, user, group)?;
     }
-    Ok(whole)
+    file.set_permissions(fs::Permissions::from_mode(mode))
 }
 
 /// The part of the volume that is wanted; an expression must know all its variables.
@@ -330,40 +369,6 @@ fn sub_path(mount: &VolumeMount, environment: &Environment) -> Result<String, Re
         "the subPathExpr {expression} of volume {} names an unknown variable",
         mount.name
     )))
-}
-
-/// Puts a volume where the container wants it: a mount for its launcher, or a link.
-pub(crate) fn place(
-    ground: &Ground,
-    pod: &Pod,
-    mount: &VolumeMount,
-    (source, is_read_only): (PathBuf, bool),
-) -> Result<Option<Mount>, Refusal> {
-    let failed = |error: io::Error| config_error(format!("cannot place the volume {}: {error}", mount.name));
-    if ground.has_namespaces && mount.mount_path.starts_with('/') {
-        return Ok(Some(Mount { source, target: PathBuf::from(&mount.mount_path), is_read_only }));
-    }
-    let work = ground.layout.work(pod.metadata.uid.as_deref().unwrap_or_default());
-    let path = below(&work, &mount.mount_path).map_err(failed)?;
-    if path == work {
-        return Err(config_error(format!("the volume {} cannot be mounted at /", mount.name)));
-    }
-    link(&source, &path).map_err(failed)?;
-    Ok(None)
-}
-
-fn link(source: &Path, path: &Path) -> io::Result<()> {
-    if fs::read_link(path).is_ok_and(|target| target == source) {
-        return Ok(());
-    }
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    symlink(source, path)
 }
 
 /// The mount paths of a container that it does not see where it asked for them.

@@ -10,6 +10,7 @@ mod keepers;
 mod lab;
 mod logs;
 mod messages;
+mod mounts;
 mod probes;
 mod scheduling;
 mod volumes;

@@ -1,0 +1,236 @@
+//! Walking a path one name at a time, so that no symbolic link leads where it should not.
+//!
+//! Volumes and homes belong to containers, which may put links in them, and the node may be root. **Invariant:** no link is
+//! followed out of a folder that is walked [`beneath`], and nothing is made through a link. Every name is looked up from a
+//! descriptor, so that what is replaced meanwhile changes nothing. Who may do what is left to the kernel.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::system;
+
+/// As many links in one path are a circle; the kernel's own number.
+const LINKS_MAX: usize = 40;
+/// Folders that are made for somebody to pass through.
+const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
+/// How a folder is opened that must be one itself.
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// How anything is opened that is only named.
+const LOOK: OFlags = system::LOOK.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// How far a path goes: the last there is of it, and the names that are missing below.
+pub(crate) struct Reached {
+    pub(crate) at: OwnedFd,
+    pub(crate) missing: Vec<OsString>,
+}
+
+/// Walks down from a folder. Links are followed as long as they stay below it.
+pub(crate) fn beneath(base: impl AsFd, path: &Path) -> io::Result<Reached> {
+    if path.components().any(|part| part == Component::ParentDir) {
+        return Err(leads_out(path));
+    }
+    let base = base.as_fd().try_clone_to_owned()?;
+    Walk { passed: vec![base], left: names(path), is_bound: true }.walk(path, |_| Ok(()))
+}
+
+/// Walks down from the root as this process sees it. `may_follow` is asked about the folder of every link.
+#[cfg(target_os = "linux")]
+pub(super) fn from_root(path: &Path, may_follow: impl Fn(&OwnedFd) -> io::Result<()>) -> io::Result<Reached> {
+    let root = rustix::fs::open("/", LOOK, Mode::empty())?;
+    Walk { passed: vec![root], left: names(path), is_bound: false }.walk(path, may_follow)
+}
+
+/// Makes the folders, each in the one before; `finish` gets every one that was made.
+pub(crate) fn make_folders(
+    mut at: OwnedFd,
+    names: &[OsString],
+    finish: impl Fn(&OwnedFd) -> io::Result<()>,
+) -> io::Result<OwnedFd> {
+    for name in names {
+        let is_made = match rustix::fs::mkdirat(&at, name.as_os_str(), FOLDER_MODE) {
+            // Somebody was faster; the next line finds out with what.
+            Err(Errno::EXIST) => false,
+            made => made.map(|()| true)?,
+        };
+        at = rustix::fs::openat(&at, name.as_os_str(), FOLDER, Mode::empty())?;
+        if is_made {
+            finish(&at)?;
+        }
+    }
+    Ok(at)
+}
+
+/// For everybody to pass through, whatever this process' mask.
+pub(crate) fn open_to_all(folder: &OwnedFd) -> io::Result<()> {
+    Ok(rustix::fs::fchmod(folder, FOLDER_MODE)?)
+}
+
+/// The folder of a path below another, made if need be, and the last name.
+pub(crate) fn make_parent<'a>(base: impl AsFd, path: &'a Path) -> io::Result<(OwnedFd, &'a OsStr)> {
+    let name = path.file_name().ok_or_else(|| leads_out(path))?;
+    let reached = beneath(base, path.parent().unwrap_or(Path::new("")))?;
+    Ok((make_folders(reached.at, &reached.missing, open_to_all)?, name))
+}
+
+/// The folder itself, made if it is not there. What stands in its place goes: a link is not followed.
+pub(crate) fn own_folder(path: &Path) -> io::Result<OwnedFd> {
+    match rustix::fs::open(path, FOLDER, Mode::empty()) {
+        Err(Errno::NOENT) => {}
+        Err(Errno::NOTDIR | Errno::LOOP) => fs::remove_file(path)?,
+        found => return Ok(found?),
+    }
+    fs::create_dir_all(path)?;
+    Ok(rustix::fs::open(path, FOLDER, Mode::empty())?)
+}
+
+/// Something by its path; a link in its place is an error unless it is followed.
+pub(crate) fn look(path: &Path, follows: bool) -> io::Result<OwnedFd> {
+    let flags = if follows { LOOK.difference(OFlags::NOFOLLOW) } else { LOOK };
+    no_link(rustix::fs::open(path, flags, Mode::empty())?, path)
+}
+
+fn no_link(found: OwnedFd, path: &Path) -> io::Result<OwnedFd> {
+    if FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode).is_symlink() {
+        return Err(io::Error::other(format!("{} is a symbolic link", path.display())));
+    }
+    Ok(found)
+}
+
+fn leads_out(path: &Path) -> io::Error {
+    io::Error::other(format!("{} leads out of the volume", path.display()))
+}
+
+/// The names of a path, the last one first.
+fn names(path: &Path) -> Vec<OsString> {
+    let parts = path.components().rev();
+    let named = parts.filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
+    named.map(|part| part.as_os_str().to_owned()).collect()
+}
+
+struct Walk {
+    /// Where we are, and the way back; never empty.
+    passed: Vec<OwnedFd>,
+    /// What is to go, the next name last.
+    left: Vec<OsString>,
+    /// Must it stay below its beginning?
+    is_bound: bool,
+}
+
+impl Walk {
+    fn walk(mut self, path: &Path, may_follow: impl Fn(&OwnedFd) -> io::Result<()>) -> io::Result<Reached> {
+        let mut links = 0;
+        while let Some(name) = self.left.pop() {
+            if name == ".." {
+                self.go_up(path)?;
+                continue;
+            }
+            let here = self.passed.last().expect("its beginning is never left");
+            match rustix::fs::readlinkat(here, name.as_os_str(), Vec::new()) {
+                Ok(target) => {
+                    may_follow(here)?;
+                    links += 1;
+                    self.follow(&PathBuf::from(OsString::from_vec(target.into_bytes())), path)?;
+                }
+                Err(Errno::INVAL) => {
+                    let found = rustix::fs::openat(here, name.as_os_str(), LOOK, Mode::empty())?;
+                    self.passed.push(no_link(found, path)?);
+                }
+                Err(Errno::NOENT) => {
+                    self.left.push(name);
+                    return self.reached(path);
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if links > LINKS_MAX {
+                return Err(Errno::LOOP.into());
+            }
+        }
+        self.reached(path)
+    }
+
+    fn go_up(&mut self, path: &Path) -> io::Result<()> {
+        if self.passed.len() > 1 {
+            self.passed.pop();
+        } else if self.is_bound {
+            return Err(leads_out(path));
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, target: &Path, path: &Path) -> io::Result<()> {
+        if target.is_absolute() {
+            if self.is_bound {
+                return Err(leads_out(path));
+            }
+            self.passed.truncate(1);
+        }
+        self.left.extend(names(target));
+        Ok(())
+    }
+
+    fn reached(mut self, path: &Path) -> io::Result<Reached> {
+        if self.left.iter().any(|name| name == "..") {
+            return Err(io::Error::other(format!("{} goes up from what is not there", path.display())));
+        }
+        self.left.reverse();
+        let at = self.passed.pop().expect("its beginning is never left");
+        Ok(Reached { at, missing: self.left })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_stays_below_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().join("base");
+        fs::create_dir_all(base.join("a/b")).unwrap();
+        for (target, link) in
+            [("a", "in"), ("../a/b", "a/back"), ("..", "up"), ("/tmp", "away"), ("a/../../x", "far")]
+        {
+            symlink(target, base.join(link)).unwrap();
+        }
+        symlink("round", base.join("round")).unwrap();
+        let opened = look(&base, true).unwrap();
+        let check = |path: &str, expected: Result<usize, &str>| {
+            let reached = beneath(&opened, Path::new(path)).map(|reached| reached.missing.len());
+            match (reached, expected) {
+                (Ok(missing), Ok(expected)) => assert_eq!(missing, expected, "{path}"),
+                (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{path}: {error}"),
+                (reached, _) => panic!("{path}: {reached:?}"),
+            }
+        };
+        check("", Ok(0));
+        check("a/b", Ok(0));
+        check("in/b/c/d", Ok(2));
+        check("a/back/c", Ok(1));
+        for path in ["up", "up/x", "away", "away/x", "far", "a/../..", "../base"] {
+            check(path, Err("leads out of the volume"));
+        }
+        check("round", Err("symbolic links"));
+        assert!(make_parent(&opened, Path::new("away/x/y")).is_err());
+        assert!(!Path::new("/tmp/x/y").exists());
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_folder_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let (there, own) = (folder.path().join("there"), folder.path().join("own"));
+        fs::create_dir(&there).unwrap();
+        symlink(&there, &own).unwrap();
+        own_folder(&own).unwrap();
+        assert!(fs::symlink_metadata(&own).unwrap().is_dir());
+        assert!(there.is_dir());
+    }
+}

@@ -1,0 +1,116 @@
+//! A volume at the path where a container wants it: a mount for its launcher, or a link in its home.
+//!
+//! **Invariant:** nothing is made outside of the home, whatever links its owner put there. What the launcher makes is its own
+//! matter.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use k8s_openapi::api::core::v1::VolumeMount;
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
+
+use super::environment::config_error;
+use super::person;
+use super::status::Refusal;
+use crate::node::Ground;
+use crate::node::keeper::protocol::Mount;
+use crate::node::keeper::walk;
+
+/// What is put there.
+pub(crate) struct Source {
+    /// On the machine.
+    pub(crate) path: PathBuf,
+    /// What of it is wanted.
+    pub(crate) part: PathBuf,
+    /// Where the container finds that without a mount.
+    pub(crate) seen: PathBuf,
+    pub(crate) is_read_only: bool,
+    /// A folder or file of the Pod, not of the machine.
+    pub(crate) is_own: bool,
+}
+
+impl Source {
+    /// A mount of it.
+    pub(crate) fn at(self, target: PathBuf) -> Mount {
+        Mount {
+            source: self.path,
+            part: self.part,
+            target,
+            is_read_only: self.is_read_only,
+            is_own: self.is_own,
+        }
+    }
+}
+
+/// Puts it there; gives what the launcher shall mount.
+pub(crate) fn put(
+    ground: &Ground,
+    place: &person::Place,
+    mount: &VolumeMount,
+    source: Source,
+) -> Result<Option<Mount>, Refusal> {
+    let failed = |error: io::Error| config_error(format!("cannot place the volume {}: {error}", mount.name));
+    let path = clean(&mount.mount_path).map_err(failed)?;
+    if path.as_os_str().is_empty() {
+        return Err(config_error(format!(
+            "the volume {} cannot be mounted at {}: name a path below it",
+            mount.name, mount.mount_path
+        )));
+    }
+    if ground.has_namespaces && mount.mount_path.starts_with('/') {
+        return Ok(Some(source.at(Path::new("/").join(path))));
+    }
+    link(&source.seen, &place.folder, &path).map_err(failed)?;
+    Ok(None)
+}
+
+/// The path from where it begins, without detours.
+fn clean(path: &str) -> io::Result<PathBuf> {
+    let (mut clean, whole) = (PathBuf::new(), Path::new(path));
+    for component in whole.components() {
+        match component {
+            Component::Normal(name) => clean.push(name),
+            // Above the root is the root.
+            Component::ParentDir if clean.pop() || whole.is_absolute() => {}
+            Component::ParentDir => return Err(io::Error::other(format!("{path} leads out of the volume"))),
+            _ => {}
+        }
+    }
+    Ok(clean)
+}
+
+fn link(target: &Path, home: &Path, path: &Path) -> io::Result<()> {
+    let (folder, name) = walk::make_parent(walk::own_folder(home)?, path)?;
+    let current = rustix::fs::readlinkat(&folder, name, Vec::new());
+    if current.is_ok_and(|current| OsStr::from_bytes(current.as_bytes()) == target) {
+        return Ok(());
+    }
+    match rustix::fs::unlinkat(&folder, name, AtFlags::empty()) {
+        Err(Errno::NOENT) | Ok(()) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(rustix::fs::symlinkat(target, &folder, name)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_no_detours() {
+        let check = |path: &str, expected: Option<&str>| {
+            assert_eq!(clean(path).ok().as_deref(), expected.map(Path::new), "{path}");
+        };
+        for root in ["/", "/./", "//", "/a/..", "/../..", "", "."] {
+            check(root, Some(""));
+        }
+        check("/a/./b//c/", Some("a/b/c"));
+        check("/../a/../b", Some("b"));
+        check("a/../b", Some("b"));
+        check("../b", None);
+        check("a/../../b", None);
+    }
+}
