@@ -201,7 +201,9 @@ impl Maker {
     /// Covers the folder by one of our own that shows the same.
     fn mirror(&mut self, folder: &OwnedFd) -> io::Result<OwnedFd> {
         let is_root = is_root(place(folder)?)?;
-        let entries = Dir::read_from(folder)?.collect::<Result<Vec<_>, Errno>>()?;
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let listed = Dir::new(rustix::fs::openat(folder, c".", flags, Mode::empty())?)?;
+        let entries = listed.collect::<Result<Vec<_>, Errno>>()?;
         if entries.len() > ENTRIES_MAX {
             return Err(io::Error::other(format!("its folder has more than {ENTRIES_MAX} entries")));
         }
