@@ -68,7 +68,7 @@ pub(crate) fn put(
 }
 
 /// The path from where it begins, without detours.
-fn clean(path: &str) -> io::Result<PathBuf> {
+pub(crate) fn clean(path: &str) -> io::Result<PathBuf> {
     let (mut clean, whole) = (PathBuf::new(), Path::new(path));
     for component in whole.components() {
         match component {

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use rustix::fs::{Gid, Uid};
 
 use super::environment::config_error;
+use super::mount_path::clean;
 use super::parts::all;
 use super::status::Refusal;
 use crate::node::Ground;
@@ -112,7 +113,12 @@ pub(crate) struct Place {
 
 impl Place {
     /// Makes the Pod's folders, for this person. Where its containers are several users, each has a home of its own.
-    pub(crate) fn make(ground: &Ground, pod: &Pod, person: &Person) -> Result<Self, Refusal> {
+    pub(crate) fn make(
+        ground: &Ground,
+        pod: &Pod,
+        container: &Container,
+        person: &Person,
+    ) -> Result<Self, Refusal> {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let other = person.user.filter(|_| person.is_other());
         let folder = match other {
@@ -127,7 +133,8 @@ impl Place {
             let group = person.group.map(Gid::from_raw);
             let _ = rustix::fs::fchown(opened, other.map(Uid::from_raw), group);
         }
-        if other.is_none() || !ground.has_namespaces {
+        let is_apart = other.is_some() || is_covered(ground, container);
+        if !is_apart || !ground.has_namespaces {
             return Ok(Self { home: folder.clone(), folder, volumes, is_apart: false, mounts: Vec::new() });
         }
         let mount = |source: &Path, target: &str| Mount {
@@ -140,6 +147,13 @@ impl Place {
         let mounts = vec![mount(&folder, HOME), mount(&volumes, VOLUMES)];
         Ok(Self { folder, home: HOME.into(), volumes: VOLUMES.into(), is_apart: true, mounts })
     }
+}
+
+/// Does a volume of the container cover the node's folder, as one at `/tmp` may?
+fn is_covered(ground: &Ground, container: &Container) -> bool {
+    let mut paths = container.volume_mounts.iter().flatten().map(|mount| &mount.mount_path);
+    let covers = |path: PathBuf| ground.layout.root().starts_with(Path::new("/").join(path));
+    paths.any(|path| path.starts_with('/') && clean(path).is_ok_and(covers))
 }
 
 fn made(folder: &Path) -> Result<OwnedFd, Refusal> {

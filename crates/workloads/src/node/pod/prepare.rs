@@ -66,7 +66,7 @@ pub(crate) fn process(
     sources: &dyn Sources,
 ) -> Result<Process, Refusal> {
     let person = Person::of(pod, container)?;
-    let place = Place::make(ground, pod, &person)?;
+    let place = Place::make(ground, pod, container, &person)?;
     let last_words = termination::Place::of(ground, pod, container, &place);
     let mut given = Environment::from([
         ("HOSTNAME".to_owned(), pod.metadata.name.clone().unwrap_or_default()),
