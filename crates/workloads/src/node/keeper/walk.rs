@@ -73,7 +73,7 @@ pub(crate) fn open_to_all(folder: &OwnedFd) -> io::Result<()> {
 }
 
 /// The folder of a path below another, made if need be, and the last name.
-pub(crate) fn make_parent<'a>(base: impl AsFd, path: &'a Path) -> io::Result<(OwnedFd, &'a OsStr)> {
+pub(crate) fn make_parent(base: impl AsFd, path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let name = path.file_name().ok_or_else(|| leads_out(path))?;
     let reached = beneath(base, path.parent().unwrap_or(Path::new("")))?;
     Ok((make_folders(reached.at, &reached.missing, open_to_all)?, name))
