@@ -16,6 +16,7 @@ fn is_root() -> bool {
     rustix::process::getuid().is_root()
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "calls read better with literals")]
 fn container(script: &str, more: Value) -> Value {
     let mut container = json!({"name": "main", "image": "none", "command": ["sh", "-c", script]});
     container.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -23,6 +24,7 @@ fn container(script: &str, more: Value) -> Value {
 }
 
 /// Two empty volumes, and the container; the Pod runs as nobody if that is wanted.
+#[expect(clippy::needless_pass_by_value, reason = "calls read better with literals")]
 fn spec(container: Value, is_nobody: bool) -> Value {
     let mut spec = json!({"restartPolicy": "Never", "containers": [container],
         "volumes": [{"name": "m", "emptyDir": {}}, {"name": "second", "emptyDir": {}}]});
