@@ -1,7 +1,7 @@
 //! The last words of a container: what it wrote to its message file, or the end of its log if that is wanted.
 //!
 //! Sizes are Kubernetes' own. The file belongs to the container, which may have put anything in its place: only a plain file is
-//! read, and never waited for.
+//! read or emptied, no link is followed, and nothing is waited for.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -30,8 +30,12 @@ pub(super) struct Source {
 
 /// Forgets the words of the run before.
 pub(super) fn clear(layout: &Layout, id: &RunId) {
-    // A container may come without a file; it then has no words.
-    let _ = OpenOptions::new().write(true).truncate(true).open(layout.message(id));
+    // A container may come without a file; it then has no words. Cut is only a plain file: not what a link leads to.
+    if let Ok((file, length)) = open(&layout.message(id), OpenOptions::new().write(true))
+        && length > 0
+    {
+        let _ = file.set_len(0);
+    }
 }
 
 /// What the run said at its end, if anything.
@@ -46,13 +50,17 @@ pub(super) fn read(layout: &Layout, source: &Source, exit: &Exit) -> Option<Stri
     Some(end_of_log(&bytes, is_cut)).filter(|text| !text.is_empty())
 }
 
+/// A plain file and its length; a link is not followed and nothing is waited for.
+fn open(path: &Path, options: &mut OpenOptions) -> io::Result<(File, u64)> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = options.custom_flags(i32::try_from(flags.bits()).unwrap_or_default()).open(path)?;
+    let length = Some(file.metadata()?).filter(fs::Metadata::is_file).map(|meta| meta.len());
+    Ok((file, length.ok_or(io::ErrorKind::InvalidInput)?))
+}
+
 /// The end of a plain file, and whether something stands before it.
 fn tail(path: &Path, bytes_max: u64) -> io::Result<(bool, Vec<u8>)> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let flags = i32::try_from(flags.bits()).unwrap_or_default();
-    let mut file: File = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    let length = Some(file.metadata()?).filter(fs::Metadata::is_file).map(|meta| meta.len());
-    let length = length.ok_or(io::ErrorKind::InvalidInput)?;
+    let (mut file, length) = open(path, OpenOptions::new().read(true))?;
     file.seek(SeekFrom::Start(length.saturating_sub(bytes_max)))?;
     let mut bytes = Vec::new();
     file.take(bytes_max).read_to_end(&mut bytes)?;
@@ -130,5 +138,7 @@ mod tests {
         fs::remove_file(layout.message(&id)).unwrap();
         std::os::unix::fs::symlink(layout.log(&id, 0), layout.message(&id)).unwrap();
         assert_eq!(said(0), None, "nobody is led elsewhere");
+        clear(&layout, &id);
+        assert_ne!(fs::read(layout.log(&id, 0)).unwrap(), b"", "nor is anything cut there");
     }
 }

@@ -79,14 +79,32 @@ impl Place {
     }
 }
 
-/// For any user of the Pod to write; the folders above are closed to everybody else.
+/// For any user of the Pod to write; the folders above are closed to everybody else. What is there stays, also a link that
+/// the container put in its place: whoever reads it does not follow.
 fn make_file(file: &Path) -> io::Result<()> {
-    if file.exists() {
-        return Ok(());
-    }
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
     }
-    fs::write(file, "")?;
-    fs::set_permissions(file, fs::Permissions::from_mode(0o666))
+    match fs::OpenOptions::new().write(true).create_new(true).open(file) {
+        Ok(made) => made.set_permissions(fs::Permissions::from_mode(0o666)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_made_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, elsewhere) = (folder.path().join("main/words"), folder.path().join("elsewhere"));
+        make_file(&file).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o666);
+        fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &file).unwrap();
+        make_file(&file).unwrap();
+        assert!(!elsewhere.exists());
+    }
 }
