@@ -27,12 +27,12 @@ pub(crate) async fn told(server: &Server, arguments: &[&str]) -> String {
 }
 
 /// Makes a Pod that runs a shell.
-async fn run(server: &Server, name: &str, restart: &str, script: &str) {
+pub(crate) async fn run(server: &Server, name: &str, restart: &str, script: &str) {
     let restart = format!("--restart={restart}");
     told(server, &["run", name, "--image=none", &restart, "--command", "--", "sh", "-c", script]).await;
 }
 
-async fn ready(server: &Server, name: &str) {
+pub(crate) async fn ready(server: &Server, name: &str) {
     told(server, &["wait", "--for=condition=Ready", &format!("pod/{name}"), "--timeout=60s"]).await;
 }
 
@@ -42,11 +42,11 @@ async fn field(server: &Server, name: &str, path: &str) -> String {
     told(server, &["get", "pod", name, "-o", &path]).await
 }
 
-async fn pid(server: &Server, name: &str) -> u32 {
+pub(crate) async fn pid(server: &Server, name: &str) -> u32 {
     field(server, name, "containerID").await.strip_prefix("process://").unwrap().parse().unwrap()
 }
 
-fn is_alive(pid: u32) -> bool {
+pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
@@ -153,6 +153,29 @@ async fn a_killed_server_finds_its_pods_again() {
     assert!(!is_alive(stays));
     server.stop().await;
     nothing_runs_in(&root).await;
+}
+
+/// A Job counts restarts as failures, but not that its node was stopped and came back.
+#[tokio::test]
+async fn a_job_without_retries_survives_its_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let (go, manifest) = (root.join("go"), root.join("job.json"));
+    let script = format!("while ! test -e {}; do sleep 0.05; done", go.display());
+    let job = serde_json::json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once"},
+        "spec": {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "OnFailure",
+            "containers": [{"name": "main", "image": "none", "command": ["sh", "-c", script]}]}}}});
+    std::fs::write(&manifest, job.to_string()).unwrap();
+    let server = Server::start(&root, &["--node"]).await;
+    told(&server, &["apply", "-f", manifest.to_str().unwrap()]).await;
+    told(&server, &["wait", "--for=jsonpath={.status.ready}=1", "job/once", "--timeout=60s"]).await;
+    server.stop().await;
+    let server = Server::start(&root, &["--node"]).await;
+    let last = "--for=jsonpath={.status.containerStatuses[0].lastState.terminated.reason}=NodeStopped";
+    told(&server, &["wait", last, "pod", "-l", "job-name=once", "--timeout=60s"]).await;
+    std::fs::write(&go, "").unwrap();
+    told(&server, &["wait", "--for=condition=Complete", "job/once", "--timeout=60s"]).await;
+    server.stop().await;
 }
 
 /// A server without a disk has nothing to come back to: its processes end with it, however it ends.

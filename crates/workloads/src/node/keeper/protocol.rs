@@ -61,10 +61,13 @@ pub(crate) struct Mount {
 pub(crate) struct Launch {
     pub(crate) id: RunId,
     pub(crate) owner: Owner,
-    /// How often it was started before: the restart count.
+    /// How often it was started before.
     pub(crate) attempt: u32,
     /// Restarts in a row that did not last; what the next back-off is reckoned from.
     pub(crate) strikes: u32,
+    /// How many of the starts before ended because the node did.
+    #[serde(default)]
+    pub(crate) interruptions: u32,
     pub(crate) process: Process,
     /// Run when the process has started; if it fails the process is ended.
     pub(crate) after_start: Option<Hook>,
@@ -134,6 +137,8 @@ pub(crate) struct Runs {
 pub(crate) struct Run {
     pub(crate) attempt: u32,
     pub(crate) strikes: u32,
+    #[serde(default)]
+    pub(crate) interruptions: u32,
     pub(crate) state: State,
 }
 
@@ -206,6 +211,11 @@ impl Exit {
 }
 
 impl Run {
+    /// The restart count: what the node interrupted and took up again is no restart. Jobs count restarts as failures.
+    pub(crate) fn restarts(&self) -> u32 {
+        self.attempt.saturating_sub(self.interruptions)
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Ended { .. })
     }

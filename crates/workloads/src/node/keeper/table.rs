@@ -98,7 +98,8 @@ impl Keeper {
         if before.is_some_and(|run| run.attempt >= launch.attempt || !run.is_over()) {
             return;
         }
-        let current = Run { attempt: launch.attempt, strikes: launch.strikes, state: State::Starting };
+        let Launch { attempt, strikes, interruptions, .. } = launch;
+        let current = Run { attempt, strikes, interruptions, state: State::Starting };
         let runs =
             Runs { id: launch.id.clone(), owner: launch.owner.clone(), current, previous: before.cloned() };
         let (stop, stopped) = watch::channel(None);

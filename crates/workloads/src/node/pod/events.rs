@@ -3,11 +3,13 @@
 //! **Invariant:** told is what the Pod's status does not say yet, so that a reconcile at rest tells nothing.
 
 use homeostat_runtime::{Context, Severity};
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, VolumeMount};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::parts::{self, Part};
+use super::person;
 use super::plan::{After, Situation};
-use super::status::Refusal;
+use super::status::{Refusal, container_id, whole};
 use super::volumes;
 use crate::node::Ground;
 use crate::node::keeper::protocol::{Exit, Run, State};
@@ -16,8 +18,8 @@ use crate::node::keeper::protocol::{Exit, Run, State};
 pub(super) fn tell(ground: &Ground, cx: &Context<Pod>, situation: &Situation<'_>) {
     for part in parts::all(situation.spec) {
         let Some(run) = situation.run(part) else { continue };
-        if !is_told(situation, part, run.attempt) {
-            tell_run(ground, cx, part, run);
+        if !is_told(situation, part, run) {
+            tell_run(ground, cx, (situation.pod, part), run);
         }
         if matches!(situation.after(part, run), After::Wait { .. }) && !is_wait_told(situation, part, run) {
             cx.event(Severity::Warning, "BackOff", back_off(situation, part));
@@ -25,10 +27,14 @@ pub(super) fn tell(ground: &Ground, cx: &Context<Pod>, situation: &Situation<'_>
     }
 }
 
-fn tell_run(ground: &Ground, cx: &Context<Pod>, part: Part<'_>, run: &Run) {
+fn tell_run(ground: &Ground, cx: &Context<Pod>, (pod, part): (&Pod, Part<'_>), run: &Run) {
     match &run.state {
-        State::Starting | State::Ended { exit: Exit::NotStarted(_), .. } => {}
-        State::Running { .. } | State::Ended { .. } => started(ground, cx, part),
+        State::Starting => {}
+        State::Ended { exit: Exit::NotStarted(words), .. } => {
+            let message = format!("Error: failed to start container {}: {words}", part.container.name);
+            cx.event(Severity::Warning, "Failed", message);
+        }
+        State::Running { .. } | State::Ended { .. } => started(ground, cx, pod, part.container),
     }
     if let Some(Exit::HookFailed(words)) = run.exit() {
         let message = format!("PostStartHook of container {} failed: {words}", part.container.name);
@@ -50,35 +56,70 @@ fn back_off(situation: &Situation<'_>, part: Part<'_>) -> String {
 
 /// Does the Pod's status say that the next start after this run is awaited?
 fn is_wait_told(situation: &Situation<'_>, part: Part<'_>, run: &Run) -> bool {
-    told(situation, part, run.attempt).is_some_and(|one| {
+    told(situation, part, run).is_some_and(|one| {
         let waiting = one.state.as_ref().and_then(|state| state.waiting.as_ref());
         waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some("CrashLoopBackOff"))
     })
 }
 
 /// Does the Pod's status know of this run?
-fn is_told(situation: &Situation<'_>, part: Part<'_>, attempt: u32) -> bool {
-    told(situation, part, attempt).is_some_and(|one| one.container_id.is_some())
+fn is_told(situation: &Situation<'_>, part: Part<'_>, run: &Run) -> bool {
+    told(situation, part, run).is_some_and(|one| one.container_id.is_some())
 }
 
 /// What the Pod's status says of this run.
-fn told<'a>(situation: &Situation<'a>, part: Part<'_>, attempt: u32) -> Option<&'a ContainerStatus> {
+fn told<'a>(situation: &Situation<'a>, part: Part<'_>, run: &Run) -> Option<&'a ContainerStatus> {
     let status = situation.pod.status.as_ref()?;
     let mut all = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
-    all.find(|one| one.name == part.container.name && u32::try_from(one.restart_count) == Ok(attempt))
+    let is_of = |one: &&ContainerStatus| {
+        one.name == part.container.name && u32::try_from(one.restart_count) == Ok(run.restarts())
+    };
+    all.find(is_of)
+        .filter(|one| one.container_id == container_id(situation, &one.name, run) || shows(one, run))
 }
 
-fn started(ground: &Ground, cx: &Context<Pod>, part: Part<'_>) {
-    let container = part.container;
+/// Does it show this run that has ended since, and not one before that the node interrupted? They have the same restart
+/// count, but did not begin at the same time.
+fn shows(told: &ContainerStatus, run: &Run) -> bool {
+    let State::Ended { started_at, .. } = run.state else { return false };
+    let began = Time(whole(started_at));
+    told.state.iter().chain(&told.last_state).any(|state| {
+        let running = state.running.as_ref().and_then(|running| running.started_at.as_ref());
+        let ended = state.terminated.as_ref().and_then(|ended| ended.started_at.as_ref());
+        running.or(ended) == Some(&began)
+    })
+}
+
+fn started(ground: &Ground, cx: &Context<Pod>, pod: &Pod, container: &Container) {
     cx.event(Severity::Normal, "Started", format!("Started container {}", container.name));
     for mount in volumes::unhonoured(ground, container) {
-        let message = format!(
-            "mountPath {} of container {} is not visible at that path: this system gives no mount namespaces. \
-             Its files are in $HOMEOSTAT_VOLUMES/{} and $HOME{}",
-            mount.mount_path, container.name, mount.name, mount.mount_path
-        );
-        cx.event(Severity::Warning, "MountPathNotHonoured", message);
+        cx.event(Severity::Warning, "MountPathNotHonoured", elsewhere(pod, container, mount));
     }
+    let groups = person::withheld_groups(pod).iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    if !groups.is_empty() {
+        let message = format!(
+            "fsGroup or supplementalGroups ask for the groups {groups}, which the containers and volumes do not get: \
+             the server must run as root to give groups it is not in"
+        );
+        cx.event(Severity::Warning, "GroupsNotHonoured", message);
+    }
+}
+
+/// Where the files of a mount are that is not at its path.
+fn elsewhere(pod: &Pod, container: &Container, mount: &VolumeMount) -> String {
+    let part = mount.sub_path.as_deref().or(mount.sub_path_expr.as_deref()).filter(|part| !part.is_empty());
+    let part = part.map(|part| format!("/{part}")).unwrap_or_default();
+    let (path, name) = (&mount.mount_path, &mount.name);
+    let flaw = match person::other_user(pod, container) {
+        Some(user) => format!(", which user {user} cannot reach"),
+        None if mount.read_only == Some(true) => ", and can be written to".to_owned(),
+        None => String::new(),
+    };
+    format!(
+        "mountPath {path} of container {} is not visible at that path: this system gives no mount namespaces. \
+         Its files are in $HOMEOSTAT_VOLUMES/{name}{part} and $HOME{path}{flaw}",
+        container.name
+    )
 }
 
 /// A container that cannot be started.

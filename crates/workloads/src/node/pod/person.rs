@@ -2,6 +2,9 @@
 //!
 //! The node's folder is closed to other users. A container that runs as another user gets the Pod's folders mounted where it
 //! can reach them; without mount namespaces it can use its working directory, but not walk to it by name.
+//!
+//! Only root can make somebody else of a process. A node that is not root refuses such containers, gives only the groups it
+//! is in itself, and says which it does not give.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -35,6 +38,10 @@ pub(crate) struct Person {
 impl Person {
     /// Who the container asks to run as: by its own word, or its Pod's.
     pub(crate) fn of(pod: &Pod, container: &Container) -> Result<Self, Refusal> {
+        Self::given_by(&Giver::this_process(), pod, container)
+    }
+
+    fn given_by(giver: &Giver, pod: &Pod, container: &Container) -> Result<Self, Refusal> {
         let of_pod = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
         let own = container.security_context.as_ref();
         let user = own.and_then(|own| own.run_as_user).or_else(|| of_pod.and_then(|pod| pod.run_as_user));
@@ -49,15 +56,55 @@ impl Person {
                 return Err(config_error(message));
             }
             // No image says who it is.
-            None if must_not_be_root == Some(true) && own_user() == 0 => Some(NOBODY),
+            None if must_not_be_root == Some(true) && giver.is_root() => Some(NOBODY),
             user => user,
         };
-        Ok(Self { user, group: group.or(user), groups: groups(pod)? })
+        giver.check("user", user, giver.user)?;
+        giver.check("group", group, giver.group)?;
+        let group = group.or_else(|| user.filter(|_| giver.is_root()));
+        let mut groups = groups(pod)?;
+        groups.retain(|_| giver.is_root());
+        Ok(Self { user, group, groups })
     }
 
     /// Somebody else than the node?
     fn is_other(&self) -> bool {
         self.user.is_some_and(|user| user != own_user())
+    }
+}
+
+/// Who makes somebody of a process: the node.
+struct Giver {
+    user: u32,
+    group: u32,
+    /// All groups it is in.
+    groups: Vec<u32>,
+}
+
+impl Giver {
+    fn this_process() -> Self {
+        let group = rustix::process::getgid().as_raw();
+        let more = rustix::process::getgroups().unwrap_or_default();
+        let groups = more.into_iter().map(Gid::as_raw).chain([group]).collect();
+        Self { user: own_user(), group, groups }
+    }
+
+    fn is_root(&self) -> bool {
+        self.user == 0
+    }
+
+    fn check(&self, what: &str, wanted: Option<u32>, own: u32) -> Result<(), Refusal> {
+        match wanted.filter(|wanted| *wanted != own && !self.is_root()) {
+            Some(wanted) => Err(config_error(format!(
+                "cannot run as {what} {wanted}: the server must run as root to run containers as others"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Can it give a process or a file this group?
+    fn can_give(&self, group: u32) -> bool {
+        self.is_root() || self.groups.contains(&group)
     }
 }
 
@@ -68,22 +115,30 @@ fn groups(pod: &Pod) -> Result<Vec<u32>, Refusal> {
     };
     let named = context.supplemental_groups.iter().flatten().map(|id| number("supplementalGroups", *id));
     let of_volumes = context.fs_group.map(|id| number("fsGroup", id));
-    let all = of_volumes.into_iter().chain(named).collect::<Result<Vec<u32>, Refusal>>()?;
-    Ok(if own_user() == 0 { all } else { Vec::new() })
+    of_volumes.into_iter().chain(named).collect()
+}
+
+/// The groups the Pod asks for and does not get.
+pub(crate) fn withheld_groups(pod: &Pod) -> Vec<u32> {
+    let giver = Giver::this_process();
+    groups(pod).unwrap_or_default().into_iter().filter(|group| !giver.can_give(*group)).collect()
 }
 
 /// The group the Pod's volumes belong to, where the node may give them away.
 pub(crate) fn volume_group(pod: &Pod) -> Option<u32> {
     let context = pod.spec.as_ref()?.security_context.as_ref()?;
-    number("fsGroup", context.fs_group?).ok().filter(|_| own_user() == 0)
+    number("fsGroup", context.fs_group?).ok().filter(|group| Giver::this_process().can_give(*group))
+}
+
+/// The user other than the node that the container runs as.
+pub(crate) fn other_user(pod: &Pod, container: &Container) -> Option<u32> {
+    Person::of(pod, container).ok().filter(Person::is_other).and_then(|person| person.user)
 }
 
 /// The one user all containers of the Pod run as, none for the node's own; an error if there are several.
 pub(crate) fn only_user(pod: &Pod) -> Result<Option<u32>, ()> {
     let containers = pod.spec.iter().flat_map(all).map(|part| part.container);
-    let user =
-        |container| Person::of(pod, container).ok().filter(Person::is_other).and_then(|person| person.user);
-    let mut users = containers.map(user);
+    let mut users = containers.map(|container| other_user(pod, container));
     let first = users.next().flatten();
     if users.all(|user| user == first) { Ok(first) } else { Err(()) }
 }
@@ -166,14 +221,27 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
+    const ROOT: (u32, u32) = (0, 0);
+
     #[track_caller]
     fn check(of_pod: &Value, own: &Value, expected: Result<(Option<u32>, Option<u32>), &str>) {
+        check_by(ROOT, of_pod, own, expected);
+    }
+
+    #[track_caller]
+    fn check_by(
+        (user, group): (u32, u32),
+        of_pod: &Value,
+        own: &Value,
+        expected: Result<(Option<u32>, Option<u32>), &str>,
+    ) {
         let container = json!({"name": "main", "securityContext": own});
         let pod: Pod = serde_json::from_value(
             json!({"metadata": {}, "spec": {"securityContext": of_pod, "containers": [container]}}),
         )
         .unwrap();
-        let person = Person::of(&pod, &pod.spec.as_ref().unwrap().containers[0]);
+        let giver = Giver { user, group, groups: vec![group] };
+        let person = Person::given_by(&giver, &pod, &pod.spec.as_ref().unwrap().containers[0]);
         match (person, expected) {
             (Ok(person), Ok(expected)) => assert_eq!((person.user, person.group), expected),
             (Err(refusal), Err(words)) => assert!(refusal.message.contains(words), "{}", refusal.message),
@@ -195,5 +263,19 @@ mod tests {
             check(&json!({"fsGroup": id}), &none, Err("fsGroup"));
             check(&json!({"supplementalGroups": [1, id]}), &none, Err("supplementalGroups"));
         }
+    }
+    #[test]
+    fn only_root_makes_somebody_else() {
+        let me = (1000, 100);
+        let none = json!({});
+        check_by(me, &none, &none, Ok((None, None)));
+        check_by(me, &json!({"runAsNonRoot": true}), &none, Ok((None, None)));
+        check_by(me, &json!({"runAsUser": 1000}), &none, Ok((Some(1000), None)));
+        check_by(me, &json!({"runAsGroup": 100}), &none, Ok((None, Some(100))));
+        check_by(me, &json!({"fsGroup": 5}), &none, Ok((None, None)));
+        let words = "the server must run as root";
+        check_by(me, &json!({"runAsUser": 0}), &none, Err(words));
+        check_by(me, &none, &json!({"runAsUser": 5}), Err("cannot run as user 5"));
+        check_by(me, &none, &json!({"runAsGroup": 5}), Err("cannot run as group 5"));
     }
 }

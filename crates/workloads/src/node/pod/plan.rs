@@ -30,6 +30,7 @@ pub(crate) struct Start<'a> {
     pub(crate) part: Part<'a>,
     pub(crate) attempt: u32,
     pub(crate) strikes: u32,
+    pub(crate) interruptions: u32,
 }
 
 /// A container to end, and the probe that failed if it is for that.
@@ -134,7 +135,8 @@ impl<'a> Situation<'a> {
 
     fn ensure(&self, part: Part<'a>, plan: &mut Plan<'a>) {
         let Some(run) = self.run(part) else {
-            plan.starts.push(Start { part, attempt: self.lost_attempts(part), strikes: 0 });
+            let attempt = self.lost_attempts(part);
+            plan.starts.push(Start { part, attempt, strikes: 0, interruptions: 0 });
             return;
         };
         match &run.state {
@@ -148,12 +150,13 @@ impl<'a> Situation<'a> {
                     plan.stops.push(Stop { container, grace, unhealthy: Some(probe) });
                 }
             }
-            State::Ended { .. } => match self.after(part, run) {
+            State::Ended { exit, .. } => match self.after(part, run) {
                 After::Rest => {}
                 After::Restart => {
                     let attempt = run.attempt.saturating_add(1);
                     let strikes = self.strikes(run).saturating_add(1);
-                    plan.starts.push(Start { part, attempt, strikes });
+                    let interruptions = run.interruptions.saturating_add(u32::from(!exit.is_its_own()));
+                    plan.starts.push(Start { part, attempt, strikes, interruptions });
                 }
                 After::Wait { left, .. } => {
                     plan.wake = Some(plan.wake.map_or(left, |wake| wake.min(left)));
@@ -271,7 +274,7 @@ mod tests {
     fn runs(name: &str, attempt: u32, state: State) -> (String, Runs) {
         let id = RunId { pod: "uid".to_owned(), container: name.to_owned() };
         let owner = Owner { namespace: "default".to_owned(), name: "web".to_owned() };
-        let current = Run { attempt, strikes: u32::MAX, state };
+        let current = Run { attempt, strikes: u32::MAX, interruptions: 0, state };
         (name.to_owned(), Runs { id, owner, current, previous: None })
     }
 

@@ -39,6 +39,7 @@ pub(crate) fn launch(
         owner,
         attempt: start.attempt,
         strikes: start.strikes,
+        interruptions: start.interruptions,
         process,
         falls_back_to_log: termination::falls_back_to_log(container),
         after_start: after_start.map(|handler| hook(handler, container)).transpose()?.flatten(),

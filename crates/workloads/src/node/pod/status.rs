@@ -76,7 +76,7 @@ fn container(situation: &Situation<'_>, part: Part<'_>, refusals: &Refusals) -> 
         container_id: run.and_then(|run| container_id(situation, name, run)),
         ready: is_ready(situation, part, is_running),
         started: Some(is_running && verdict.is_some_and(|verdict| verdict.is_started)),
-        restart_count: run.map_or(0, |run| i32::try_from(run.attempt).unwrap_or(i32::MAX)),
+        restart_count: run.map_or(0, |run| i32::try_from(run.restarts()).unwrap_or(i32::MAX)),
         state: Some(state),
         last_state: Some(last.map(shown).unwrap_or_default()),
         ..ContainerStatus::default()
@@ -84,7 +84,7 @@ fn container(situation: &Situation<'_>, part: Part<'_>, refusals: &Refusals) -> 
 }
 
 /// The process while there is one; afterwards the run. None before the first moment.
-fn container_id(situation: &Situation<'_>, name: &str, run: &Run) -> Option<String> {
+pub(super) fn container_id(situation: &Situation<'_>, name: &str, run: &Run) -> Option<String> {
     match run.state {
         State::Starting => None,
         State::Running { pid, .. } => Some(format!("process://{pid}")),
@@ -180,7 +180,7 @@ fn reason(exit: &Exit) -> &'static str {
 }
 
 /// Whole seconds, as the API shows times: what is compared must be what was stored.
-fn whole(time: Timestamp) -> Timestamp {
+pub(super) fn whole(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 

@@ -202,6 +202,20 @@ impl Lab {
         .await;
     }
 
+    /// Waits until the Pod's events told of so many starts.
+    pub(crate) async fn until_started(&self, name: &str, count: i32) {
+        let told = || async {
+            let events = self.api::<Event>().list(&ListParams::default()).await.unwrap().items;
+            let starts = events.iter().filter(|event| {
+                event.involved_object.name.as_deref() == Some(name)
+                    && event.reason.as_deref() == Some("Started")
+            });
+            starts.map(|event| event.count.unwrap_or(1)).sum::<i32>()
+        };
+        let is_so = || async { (told().await == count).then_some(()) };
+        eventually("starts are told", is_so, || async { told().await.to_string() }).await;
+    }
+
     /// What the container of the Pod said.
     pub(crate) async fn said(
         &self,
