@@ -1,7 +1,7 @@
 //! A node that runs Pods as processes of this machine.
 //!
-//! Three controllers on our runtime, which know a `kube::Client` and nothing else: `schedule` binds Pods to the node, `pod`
-//! runs them, `sweep` ends what has no Pod any more. The processes belong to the `keeper`, a process of its own, so that
+//! Controllers on our runtime, which know a `kube::Client` and nothing else: `schedule` binds Pods to the node, `pod` runs
+//! them, `sweep` ends what has no Pod any more, `storage` gives folders to claims of volumes. The processes belong to the `keeper`, a process of its own, so that
 //! they, their logs and their exit codes outlive a server that is killed; `link` is the connection to it. `register` keeps
 //! the Node object, [`logs`] reads what containers said, `farewell` says what became of the Pods when the node stops.
 //!
@@ -21,6 +21,7 @@ mod probe;
 mod quantity;
 mod register;
 mod schedule;
+mod storage;
 mod sweep;
 mod tokens;
 
@@ -102,6 +103,7 @@ impl Node {
         let prober = Prober::new(Arc::clone(&link), sender);
         let registration = Registration { client: client.clone(), name: options.name.clone(), clock };
         registration.begin().await;
+        storage::offer(&client).await;
         Ok(Self { client, options, layout, link, wire, triggers, prober, registration })
     }
 
@@ -140,8 +142,8 @@ impl Node {
         let operator = Operator::new(NAME)
             .control(schedule::control())
             .control(pod::control(stream_of(self.triggers)))
-            .control(sweep::control(&ground.options.name))
-            .state(ground);
+            .control(sweep::control(&ground.options.name));
+        let operator = storage::controls().into_iter().fold(operator, Operator::control).state(ground);
         let ended = tokio::select! {
             ended = operator.run_on(self.client, stop) => ended,
             () = wire.run() => Ok(()),

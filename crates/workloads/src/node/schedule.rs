@@ -1,26 +1,31 @@
 //! A scheduler with one node: binds Pods that nobody bound to it, or says why not.
 //!
-//! It minds `nodeSelector`, `spec.unschedulable` of the Node, scheduling gates and `schedulerName`. Affinity, taints and
-//! resources are not weighed: there is nothing to choose from.
+//! It minds `nodeSelector`, `spec.unschedulable` of the Node, claims of volumes (and makes those that are for the Pod alone),
+//! scheduling gates and `schedulerName`. Affinity, taints and resources are not weighed: there is nothing to choose from.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity};
-use k8s_openapi::api::core::v1::{Node, Pod, PodCondition, PodSpec};
+use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod, PodCondition, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use super::Ground;
+use super::{Ground, storage};
 
 /// A Pod that fits nowhere is looked at again this often: the Node may have changed.
 const AGAIN: Duration = Duration::from_secs(10);
 
 pub(super) fn control() -> Control {
-    Controller::<Pod>::new().named("scheduler").reads::<Node>().reconcile(schedule)
+    Controller::<Pod>::new()
+        .named("scheduler")
+        .reads::<Node>()
+        .references::<PersistentVolumeClaim, _>(storage::claim_names)
+        .writes::<PersistentVolumeClaim>()
+        .reconcile(schedule)
 }
 
 async fn schedule(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
@@ -30,10 +35,11 @@ async fn schedule(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     let ground = cx.state::<Ground>();
     let node = &*ground.options.name;
     let known = cx.get::<Node>(node)?;
-    if let Some(why) = known
+    let misfit = known
         .as_deref()
-        .map_or_else(|| Some("it is not registered yet".to_owned()), |node| misfit(spec, node))
-    {
+        .map_or_else(|| Some("it is not registered yet".to_owned()), |node| misfit(spec, node));
+    make_claims(spec, &cx).await?;
+    if let Some(why) = misfit.map_or_else(|| unclaimed(&pod, &cx), |why| Ok(Some(why)))? {
         refuse(&pod, &cx, &format!("0/1 nodes are available: {why}."));
         return Ok(Action::requeue(AGAIN));
     }
@@ -57,6 +63,41 @@ fn misfit(spec: &PodSpec, node: &Node) -> Option<String> {
     let mut wanted = spec.node_selector.iter().flatten();
     let does_fit = wanted.all(|(key, value)| labels.get(key) == Some(value));
     (!does_fit).then(|| "1 node(s) didn't match Pod's node affinity/selector".to_owned())
+}
+
+/// Makes the claims that live and die with the Pod.
+async fn make_claims(spec: &PodSpec, cx: &Context<Pod>) -> Result<()> {
+    for volume in spec.volumes.iter().flatten() {
+        let template = volume.ephemeral.as_ref().and_then(|own| own.volume_claim_template.as_ref());
+        let (Some(template), Some(name)) = (template, storage::claim_name(cx.object(), volume)) else {
+            continue;
+        };
+        if cx.get::<PersistentVolumeClaim>(&*name)?.is_none() {
+            let mut metadata = template.metadata.clone().unwrap_or_default();
+            metadata.name = Some(name);
+            let spec = Some(template.spec.clone());
+            let claim = PersistentVolumeClaim { metadata, spec, status: None };
+            cx.create::<_, PersistentVolumeClaim>(claim).await?;
+        }
+    }
+    Ok(())
+}
+
+/// What the Pod claims and does not have, if anything.
+fn unclaimed(pod: &Pod, cx: &Context<Pod>) -> Result<Option<String>> {
+    for (volume, name) in storage::claims(pod) {
+        match cx.get::<PersistentVolumeClaim>(&*name)? {
+            None => return Ok(Some(format!("persistentvolumeclaim \"{name}\" not found"))),
+            Some(claim) if volume.ephemeral.is_some() && !storage::is_made_for(&claim, pod) => {
+                return Ok(Some(format!("PVC {name} was not created for the pod")));
+            }
+            Some(claim) if storage::volume_of(&claim).is_none() => {
+                return Ok(Some("pod has unbound immediate PersistentVolumeClaims".to_owned()));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(None)
 }
 
 fn refuse(pod: &Pod, cx: &Context<Pod>, message: &str) {

@@ -60,11 +60,14 @@ pub(super) fn claim_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     let old_spec = &old["spec"];
     let is_bound = old["status"]["phase"] == "Bound";
     let was_open = is_zero(old_spec.get("volumeName"));
+    let had_class = !old_spec["storageClassName"].is_null();
     let fixed = |spec: &Value| -> Vec<(String, Value)> {
         let fields = spec.as_object().into_iter().flatten();
         let fixed = fields.filter(|(name, value)| match name.as_str() {
             "resources" | "volumeAttributesClassName" => !is_bound,
             "volumeName" => !was_open,
+            // The default class may come later than the claim.
+            "storageClassName" => had_class,
             _ => !is_zero(Some(value)),
         });
         fixed.map(|(name, value)| (name.clone(), value.clone())).collect()

@@ -8,6 +8,7 @@
 //! pods/UID/containers/NAME/runs.json      what became of the last two runs
 //! pods/UID/containers/NAME/ATTEMPT.log    what each of them said
 //! pods/UID/containers/NAME/termination-log  the last words of the current one
+//! claims/VOLUME                           a PersistentVolume of the node, which outlives Pods
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -59,6 +60,11 @@ impl Layout {
 
     pub(crate) fn volumes(&self, uid: &str) -> PathBuf {
         self.pod(uid).join("volumes")
+    }
+
+    /// The folder of a PersistentVolume.
+    pub(crate) fn claim(&self, volume: &str) -> PathBuf {
+        self.0.join("claims").join(volume)
     }
 
     /// The home of one of several users.

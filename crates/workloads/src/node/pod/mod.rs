@@ -9,6 +9,7 @@ mod events;
 mod expand;
 mod fields;
 mod mount_path;
+mod outside;
 pub(crate) mod parts;
 mod person;
 mod phase;
@@ -24,7 +25,9 @@ use std::sync::Arc;
 use futures::stream::Stream;
 use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity, Target};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodStatus, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, PodStatus, Secret, ServiceAccount,
+};
 use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 
@@ -48,6 +51,8 @@ pub(super) fn control(triggers: impl Stream<Item = Target> + Send + 'static) -> 
         .references::<ConfigMap, _>(sources::config_maps)
         .references::<Secret, _>(sources::secrets)
         .references::<ServiceAccount, _>(account::reference)
+        .references::<PersistentVolumeClaim, _>(sources::claims)
+        .reads::<PersistentVolume>()
         .on("processes", triggers)
         .concurrency(CONCURRENCY)
         .reconcile(reconcile)

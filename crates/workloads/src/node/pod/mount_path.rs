@@ -82,7 +82,8 @@ pub(crate) fn clean(path: &str) -> io::Result<PathBuf> {
     Ok(clean)
 }
 
-fn link(target: &Path, home: &Path, path: &Path) -> io::Result<()> {
+/// A link at a path below a home, whatever was there but a folder.
+pub(crate) fn link(target: &Path, home: &Path, path: &Path) -> io::Result<()> {
     let (folder, name) = walk::make_parent(walk::own_folder(home)?, path)?;
     let current = rustix::fs::readlinkat(&folder, name, Vec::new());
     if current.is_ok_and(|current| OsStr::from_bytes(current.as_bytes()) == target) {

@@ -1,15 +1,17 @@
-//! What a Pod takes values from: ConfigMaps and Secrets as the reconciler's cache has them, and tokens of its account.
+//! What a Pod takes values from: ConfigMaps, Secrets and claimed volumes as the reconciler's cache has them, and tokens of
+//! its account.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat_runtime::{Context, Target};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodSpec, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec, Secret};
 
 use super::account;
 use super::environment::config_error;
 use super::parts::all;
 use super::status::Refusal;
+use crate::node::storage;
 use crate::node::tokens::Wish;
 
 /// Where values come from.
@@ -17,6 +19,8 @@ pub(crate) trait Sources {
     fn config_map(&self, name: &str) -> Result<Option<Arc<ConfigMap>>, Refusal>;
     fn secret(&self, name: &str) -> Result<Option<Arc<Secret>>, Refusal>;
     fn token(&self, wish: &Wish) -> Result<String, Refusal>;
+    /// The volume a claim is bound to.
+    fn claimed(&self, claim: &str) -> Result<Arc<PersistentVolume>, Refusal>;
 }
 
 /// Everything at hand for one reconcile.
@@ -40,6 +44,22 @@ impl Sources for Supplies<'_> {
             .unwrap_or_else(|| Err("the Pod is ending: no token is asked for".to_owned()))
             .map_err(config_error)
     }
+
+    fn claimed(&self, claim: &str) -> Result<Arc<PersistentVolume>, Refusal> {
+        let failed = |error: homeostat_runtime::Error| config_error(error.to_string());
+        let found = self.cx.get::<PersistentVolumeClaim>(claim).map_err(failed)?;
+        let found =
+            found.ok_or_else(|| config_error(format!("persistentvolumeclaim \"{claim}\" not found")))?;
+        let volume = storage::volume_of(&found)
+            .ok_or_else(|| config_error(format!("persistentvolumeclaim \"{claim}\" is not bound")))?;
+        let known = self.cx.get::<PersistentVolume>(volume).map_err(failed)?;
+        known.ok_or_else(|| config_error(format!("persistentvolume \"{volume}\" not found")))
+    }
+}
+
+/// The claims a Pod names.
+pub(crate) fn claims(pod: &Pod) -> Vec<Target> {
+    targets(storage::claim_names(pod))
 }
 
 /// The ConfigMaps a Pod names.

@@ -1,8 +1,9 @@
 //! Volumes as folders of the Pod.
 //!
-//! Every volume is a folder below the Pod's own. Where a container wants it somewhere else on the machine, it sees it there
-//! in a mount namespace of its own if the system allows one. Without one, a `mountPath` is reached as
-//! `$HOME` + `mountPath` and `$HOMEOSTAT_VOLUMES/NAME`, and the Pod's events say so: the host's own files are never touched.
+//! Every volume is a folder below the Pod's own, or a link there to one of [`Outside`]. Where a container wants it somewhere
+//! else on the machine, it sees it there in a mount namespace of its own if the system allows one. Without one, a
+//! `mountPath` is reached as `$HOME` + `mountPath` and `$HOMEOSTAT_VOLUMES/NAME`, and the Pod's events say so: the host's
+//! own files are never touched.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -11,11 +12,11 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{
-    ConfigMap, ConfigMapVolumeSource, Container, DownwardAPIVolumeFile, HostPathVolumeSource, KeyToPath, Pod,
+    ConfigMap, ConfigMapVolumeSource, Container, DownwardAPIVolumeFile, KeyToPath, Pod,
     ProjectedVolumeSource, Secret, Volume, VolumeMount,
 };
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid};
@@ -25,6 +26,7 @@ use super::environment::{Environment, config_error, required};
 use super::expand::expand;
 use super::fields;
 use super::mount_path;
+use super::outside::Outside;
 use super::person;
 use super::sources::Sources;
 use super::status::Refusal;
@@ -69,11 +71,13 @@ pub(crate) fn prepare(
         let part = sub_path(mount, environment)?;
         make_part(&filled.folder, &part)
             .map_err(|error| config_error(format!("the subPath {part} of volume {}: {error}", mount.name)))?;
-        let is_own = volume.host_path.is_none();
-        let mut seen = if is_own { place.volumes.join(&volume.name) } else { filled.path.clone() };
+        let Filled { path, is_own, is_inside, .. } = filled;
+        let mut seen = if is_inside { place.volumes.join(&volume.name) } else { path.clone() };
         seen.extend(Path::new(&part).components().filter(|part| matches!(part, Component::Normal(_))));
-        let is_read_only = mount.read_only == Some(true) || is_given(volume);
-        let source = mount_path::Source { path: filled.path, part: part.into(), seen, is_read_only, is_own };
+        let is_closed =
+            volume.persistent_volume_claim.as_ref().is_some_and(|claim| claim.read_only == Some(true));
+        let is_read_only = mount.read_only == Some(true) || is_closed || is_given(volume);
+        let source = mount_path::Source { path, part: part.into(), seen, is_read_only, is_own };
         mounts.extend(mount_path::put(ground, place, mount, source)?);
     }
     Ok(mounts)
@@ -91,43 +95,51 @@ fn make_part(folder: &OwnedFd, part: &str) -> io::Result<()> {
 pub(crate) fn refresh(ground: &Ground, pod: &Pod, sources: &dyn Sources) {
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    let changing = volumes.filter(|volume| volume.empty_dir.is_none() && volume.host_path.is_none());
-    for volume in changing.filter(|volume| ground.layout.volumes(uid).join(&volume.name).exists()) {
+    for volume in
+        volumes.filter(|volume| is_given(volume) && ground.layout.volumes(uid).join(&volume.name).exists())
+    {
         // One whose source is gone keeps what it had, as in Kubernetes.
         let _ = fill(ground, pod, volume, sources);
     }
 }
 
 /// A volume as it is: its path, and the folder itself.
-struct Filled {
-    path: PathBuf,
-    folder: OwnedFd,
+pub(super) struct Filled {
+    pub(super) path: PathBuf,
+    pub(super) folder: OwnedFd,
+    /// The node made it: folders may be made in it.
+    pub(super) is_own: bool,
+    /// Does it lie in the folder of the Pod's volumes?
+    pub(super) is_inside: bool,
 }
 
 /// The folder of a volume, with what belongs in it.
 fn fill(ground: &Ground, pod: &Pod, volume: &Volume, sources: &dyn Sources) -> Result<Filled, Refusal> {
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let failed = |error: io::Error| config_error(format!("cannot make the volume {}: {error}", volume.name));
-    if let Some(host) = &volume.host_path {
-        let path = host_path(host).map_err(failed)?;
-        let folder = walk::look(&path, true).map_err(failed)?;
-        return Ok(Filled { path, folder });
+    let group = person::volume_group(pod);
+    if let Some(outside) = Outside::of(ground, pod, volume, sources)? {
+        let filled = outside.open(group).map_err(failed)?;
+        let folder = ground.layout.volumes(uid);
+        mount_path::link(&filled.path, &folder, Path::new(&volume.name)).map_err(failed)?;
+        return Ok(filled);
     }
     let path = ground.layout.volumes(uid).join(&volume.name);
+    // Opened up once: what containers did to an empty one stays.
+    let is_new_and_empty = volume.empty_dir.is_some() && !path.exists();
     let folder = walk::own_folder(&path).map_err(failed)?;
-    let group = person::volume_group(pod);
-    open_up(&folder, volume.empty_dir.is_some(), group).map_err(failed)?;
+    open_up(&folder, is_new_and_empty, group).map_err(failed)?;
     if let Some((mut files, mode)) = content(pod, volume, sources)? {
         let kubeconfig = account::kubeconfig(ground, pod, volume);
         files.extend(kubeconfig.map(|text| ("kubeconfig".to_owned(), text.into_bytes().into())));
         write(&folder, &files, (mode, group)).map_err(failed)?;
     }
-    Ok(Filled { path, folder })
+    Ok(Filled { path, folder, is_own: true, is_inside: true })
 }
 
 /// Lets the Pod's users in: all of them if it begins empty, as in Kubernetes, since the folder above is closed to everybody
 /// else; and its group, whose all that is made in it is as well.
-fn open_up(folder: &OwnedFd, is_empty: bool, group: Option<u32>) -> io::Result<()> {
+pub(super) fn open_up(folder: &OwnedFd, is_empty: bool, group: Option<u32>) -> io::Result<()> {
     const ALL: u32 = 0o777;
     /// The group reads and enters, and hands itself on.
     const OF_GROUP: u32 = 0o2050;
@@ -149,30 +161,6 @@ fn is_given(volume: &Volume) -> bool {
         || volume.secret.is_some()
         || volume.downward_api.is_some()
         || volume.projected.is_some()
-}
-
-/// A path of the machine, made or checked as its type says.
-fn host_path(host: &HostPathVolumeSource) -> io::Result<PathBuf> {
-    let path = PathBuf::from(&host.path);
-    let kind = host.type_.as_deref().unwrap_or_default();
-    match kind {
-        "DirectoryOrCreate" => fs::create_dir_all(&path)?,
-        "FileOrCreate" if !path.exists() => fs::write(&path, "")?,
-        _ => {}
-    }
-    let is_it: fn(&fs::FileType) -> bool = match kind {
-        "" => return Ok(path),
-        "Directory" | "DirectoryOrCreate" => fs::FileType::is_dir,
-        "File" | "FileOrCreate" => fs::FileType::is_file,
-        "Socket" => FileTypeExt::is_socket,
-        "CharDevice" => FileTypeExt::is_char_device,
-        "BlockDevice" => FileTypeExt::is_block_device,
-        _ => return Err(io::Error::other(format!("unknown hostPath type {kind}"))),
-    };
-    if !fs::metadata(&path).is_ok_and(|meta| is_it(&meta.file_type())) {
-        return Err(io::Error::other(format!("hostPath type check failed: {} is not a {kind}", host.path)));
-    }
-    Ok(path)
 }
 
 /// The files of a volume that has given ones, and their mode; none for one that begins empty.
@@ -199,7 +187,8 @@ fn content(pod: &Pod, volume: &Volume, sources: &dyn Sources) -> Result<Option<(
         return Ok(None);
     }
     Err(config_error(format!(
-        "the volume {} is of a sort this node does not have: use emptyDir, configMap, secret, downwardAPI, projected or hostPath",
+        "the volume {} is of a sort this node does not have: use emptyDir, configMap, secret, downwardAPI, projected, \
+         persistentVolumeClaim, ephemeral or hostPath",
         volume.name
     )))
 }

@@ -13,4 +13,5 @@ mod messages;
 mod mounts;
 mod probes;
 mod scheduling;
+mod storage;
 mod volumes;

@@ -1,0 +1,180 @@
+//! Claims: bound to a volume that suits, or to a new folder.
+//!
+//! Every step is a write that the next look finds done: the volume is made or taken for the claim first, then the claim
+//! names it, then its status says so. So a crash in between leaves nothing that is not taken up again.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity, Target};
+use k8s_openapi::api::core::v1::{
+    PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
+};
+use k8s_openapi::api::storage::v1::StorageClass;
+use serde_json::{Value, json};
+
+use super::{PROVISIONED_BY, PROVISIONER, fit, is_default};
+use crate::node::Ground;
+
+/// A claim that waits is looked at this often, as in Kubernetes: a volume or a class may have come.
+const AGAIN: Duration = Duration::from_secs(15);
+
+/// A claim.
+type Claim = PersistentVolumeClaim;
+
+pub(super) fn control() -> Control {
+    Controller::<Claim>::new()
+        .named("volume-claims")
+        .watches::<PersistentVolume, _>(claim_of)
+        .reads::<StorageClass>()
+        .writes::<PersistentVolume>()
+        .writes::<Claim>()
+        .reconcile(reconcile)
+}
+
+fn claim_of(volume: &PersistentVolume) -> Option<Target> {
+    let reference = volume.spec.as_ref()?.claim_ref.as_ref()?;
+    Some(Target { namespace: reference.namespace.clone(), name: reference.name.clone()? })
+}
+
+async fn reconcile(claim: Arc<Claim>, cx: Context<Claim>) -> Result {
+    let Some(spec) = &claim.spec else { return Ok(Action::await_change()) };
+    if let Some(name) = spec.volume_name.as_deref().filter(|name| !name.is_empty()) {
+        return named(&claim, name, &cx).await;
+    }
+    let Some(class) = &spec.storage_class_name else {
+        return give_class(&claim, &cx).await;
+    };
+    let volumes = cx.list::<PersistentVolume>()?;
+    if let Some(volume) = fit::best(&volumes, &claim) {
+        take(&claim, volume, &cx).await?;
+        cx.patch(&*claim, json!({"spec": {"volumeName": volume.metadata.name}})).await?;
+        return Ok(Action::requeue_now());
+    }
+    match cx.get::<StorageClass>(&**class)? {
+        Some(class) if class.provisioner == PROVISIONER => provision(&claim, spec, &class, &cx).await,
+        Some(class) => Ok(waits(&claim, &cx, ("ExternalProvisioning", &external(&class)))),
+        None if class.is_empty() => Ok(waits(&claim, &cx, ("FailedBinding", NO_CLASS))),
+        None => {
+            let message = format!("storageclass.storage.k8s.io \"{class}\" not found");
+            Ok(waits(&claim, &cx, ("ProvisioningFailed", &message)))
+        }
+    }
+}
+
+const NO_CLASS: &str = "no persistent volumes available for this claim and no storage class is set";
+
+fn external(class: &StorageClass) -> String {
+    format!(
+        "Waiting for a volume to be created either by the external provisioner '{}' or manually by the system administrator",
+        class.provisioner
+    )
+}
+
+/// It waits, and says for what.
+fn waits(claim: &Claim, cx: &Context<Claim>, (reason, message): (&str, &str)) -> Action {
+    let severity = if reason == "ProvisioningFailed" { Severity::Warning } else { Severity::Normal };
+    cx.event(severity, reason, message);
+    report(claim, "Pending", None, cx);
+    Action::requeue(AGAIN)
+}
+
+/// A claim that names no class gets the default one; the newest, if there are several.
+async fn give_class(claim: &Claim, cx: &Context<Claim>) -> Result {
+    let classes = cx.list::<StorageClass>()?;
+    let defaults = classes.iter().filter(|class| is_default(class));
+    match defaults.max_by_key(|class| class.metadata.creation_timestamp.clone()) {
+        Some(class) => {
+            cx.patch(claim, json!({"spec": {"storageClassName": class.metadata.name}})).await?;
+            Ok(Action::requeue_now())
+        }
+        None => Ok(waits(claim, cx, ("FailedBinding", NO_CLASS))),
+    }
+}
+
+/// A claim that names its volume: it is bound, will be, or has lost it.
+async fn named(claim: &Claim, name: &str, cx: &Context<Claim>) -> Result {
+    let Some(volume) = cx.get::<PersistentVolume>(name)? else {
+        if super::volume_of(claim).is_some() {
+            let message = "Bound claim has lost its PersistentVolume. Data on the volume is lost!";
+            cx.event(Severity::Warning, "ClaimLost", message);
+            report(claim, "Lost", None, cx);
+        }
+        return Ok(Action::requeue(AGAIN));
+    };
+    if !fit::is_of(&volume, claim) {
+        if !fit::is_free(&volume, claim) {
+            let message = format!("volume \"{name}\" already bound to a different claim.");
+            return Ok(waits(claim, cx, ("FailedBinding", &message)));
+        }
+        take(claim, &volume, cx).await?;
+    }
+    report(claim, "Bound", Some(&volume), cx);
+    Ok(Action::await_change())
+}
+
+/// Takes the volume for the claim, unless somebody changed it meanwhile.
+async fn take(claim: &Claim, volume: &PersistentVolume, cx: &Context<Claim>) -> Result<()> {
+    if !fit::is_of(volume, claim) {
+        let version = &volume.metadata.resource_version;
+        let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"claimRef": reference(claim)}});
+        cx.patch(volume, patch).await?;
+    }
+    Ok(())
+}
+
+fn reference(claim: &Claim) -> Value {
+    let meta = &claim.metadata;
+    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "namespace": meta.namespace, "name": meta.name, "uid": meta.uid})
+}
+
+/// Writes the status, if it says something else.
+fn report(claim: &Claim, phase: &str, volume: Option<&PersistentVolume>, cx: &Context<Claim>) {
+    let current = claim.status.clone().unwrap_or_default();
+    let mut wanted = PersistentVolumeClaimStatus { phase: Some(phase.to_owned()), ..current.clone() };
+    if let Some(spec) = volume.and_then(|volume| volume.spec.as_ref()) {
+        wanted.access_modes.clone_from(&spec.access_modes);
+        wanted.capacity.clone_from(&spec.capacity);
+    }
+    if wanted != current {
+        cx.replace_status(&wanted);
+    }
+}
+
+/// Makes a folder, and the volume that stands for it.
+async fn provision(
+    claim: &Claim,
+    spec: &PersistentVolumeClaimSpec,
+    class: &StorageClass,
+    cx: &Context<Claim>,
+) -> Result {
+    if spec.volume_mode.as_deref() == Some("Block") {
+        let message = "this node gives folders, not devices: use volumeMode Filesystem";
+        return Ok(waits(claim, cx, ("ProvisioningFailed", message)));
+    }
+    let name = format!("pvc-{}", claim.metadata.uid.as_deref().unwrap_or_default());
+    let folder = cx.state::<Ground>().layout.claim(&name);
+    make(&folder)?;
+    let volume: PersistentVolume = serde_json::from_value(json!({
+        "metadata": {"name": name, "annotations": {PROVISIONED_BY: PROVISIONER}},
+        "spec": {
+            "accessModes": spec.access_modes, "volumeMode": spec.volume_mode,
+            "capacity": spec.resources.as_ref().and_then(|resources| resources.requests.clone()),
+            "claimRef": reference(claim), "hostPath": {"path": folder, "type": "Directory"},
+            "persistentVolumeReclaimPolicy": class.reclaim_policy.as_deref().unwrap_or("Delete"),
+            "storageClassName": spec.storage_class_name},
+    }))?;
+    cx.create_unowned::<_, PersistentVolume>(volume).await?;
+    cx.event(Severity::Normal, "ProvisioningSucceeded", format!("Successfully provisioned volume {name}"));
+    Ok(Action::requeue_now())
+}
+
+/// For any user of any Pod; the folders above are closed to everybody else.
+fn make(folder: &Path) -> std::io::Result<()> {
+    const ALL: u32 = 0o777;
+    std::fs::create_dir_all(folder)?;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(ALL))
+}

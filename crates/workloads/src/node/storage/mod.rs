@@ -1,0 +1,102 @@
+//! Storage for claims: each PersistentVolumeClaim gets a folder of the node.
+//!
+//! The node offers a StorageClass, the default one if there is no other, whose volumes are folders below its own. [`claim`]
+//! binds claims to volumes, to one that somebody made or to a new one; [`volume`] says how volumes are and gives up those
+//! whose claims are gone; `fit` decides which volume suits a claim.
+//!
+//! **Invariants:** a folder outlives Pods, node and server, until its claim is gone and its policy says `Delete`. Only folders
+//! this node made are removed, and by their names, whatever a volume's spec says. Sizes are not enforced; a class that waits
+//! for the first consumer is as one that does not, since there is one place only.
+
+mod claim;
+mod fit;
+mod volume;
+
+use homeostat_runtime::Control;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, Volume};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client, Resource};
+use serde_json::json;
+
+/// The class, named as where people try things out.
+const CLASS: &str = "standard";
+/// Who makes volumes of the class: this node.
+const PROVISIONER: &str = "homeostat.dev/folder";
+/// Marks the class that claims get that name none.
+const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
+/// Names who made a volume.
+const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+
+pub(super) fn controls() -> [Control; 2] {
+    [claim::control(), volume::control()]
+}
+
+/// Makes the class, unless there is one of ours. A failure is for the next start.
+pub(super) async fn offer(client: &Client) {
+    if let Err(error) = make_class(client).await {
+        tracing::warn!(%error, "cannot offer a StorageClass: claims of volumes stay pending");
+    }
+}
+
+async fn make_class(client: &Client) -> Result<(), kube::Error> {
+    let classes: Api<StorageClass> = Api::all(client.clone());
+    let known = classes.list(&ListParams::default()).await?.items;
+    if known.iter().any(|class| class.provisioner == PROVISIONER) {
+        return Ok(());
+    }
+    let is_default = (!known.iter().any(is_default)).to_string();
+    let class = serde_json::from_value(json!({
+        "metadata": {"name": CLASS, "annotations": {IS_DEFAULT: is_default}},
+        "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
+    }))
+    .expect("a class written here is one");
+    match classes.create(&PostParams::default(), &class).await {
+        // Somebody else's of this name.
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        made => made.map(drop),
+    }
+}
+
+fn is_default(class: &StorageClass) -> bool {
+    annotation(class, IS_DEFAULT) == Some("true")
+}
+
+fn annotation<'a>(object: &'a impl Resource, name: &str) -> Option<&'a str> {
+    object.meta().annotations.as_ref()?.get(name).map(String::as_str)
+}
+
+/// Is the volume a folder that this node made?
+pub(super) fn is_ours(volume: &PersistentVolume) -> bool {
+    annotation(volume, PROVISIONED_BY) == Some(PROVISIONER)
+}
+
+/// The claim a Pod's volume is of: named, or made for this Pod alone.
+pub(super) fn claim_name(pod: &Pod, volume: &Volume) -> Option<String> {
+    let named = volume.persistent_volume_claim.as_ref().map(|source| source.claim_name.clone());
+    let pod = pod.metadata.name.as_deref().unwrap_or_default();
+    named.or_else(|| volume.ephemeral.as_ref().map(|_| format!("{pod}-{}", volume.name)))
+}
+
+/// The volumes of a Pod that are claimed, each with its claim.
+pub(super) fn claims(pod: &Pod) -> impl Iterator<Item = (&Volume, String)> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.filter_map(|volume| Some((volume, claim_name(pod, volume)?)))
+}
+
+/// The claims a Pod names.
+pub(super) fn claim_names(pod: &Pod) -> Vec<String> {
+    claims(pod).map(|(_, claim)| claim).collect()
+}
+
+/// Is the claim this Pod's own, and not that of another one of its name?
+pub(super) fn is_made_for(claim: &PersistentVolumeClaim, pod: &Pod) -> bool {
+    let owners = claim.metadata.owner_references.as_deref().unwrap_or_default();
+    owners.iter().any(|owner| Some(&owner.uid) == pod.metadata.uid.as_ref())
+}
+
+/// The volume a claim is bound to, by the claim's own word.
+pub(super) fn volume_of(claim: &PersistentVolumeClaim) -> Option<&str> {
+    let is_bound = claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound");
+    claim.spec.as_ref()?.volume_name.as_deref().filter(|name| is_bound && !name.is_empty())
+}

@@ -1,0 +1,96 @@
+//! Volumes: their phase, and what becomes of them when their claims are gone.
+//!
+//! **Invariant:** a folder is removed only after the server itself said that the claim is gone: a cache may be late.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity, Target};
+use k8s_openapi::api::core::v1::{
+    ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeStatus,
+};
+use kube::Api;
+
+use super::is_ours;
+use crate::node::Ground;
+
+/// A volume in deletion whose claim is still there is looked at again this soon.
+const AGAIN: Duration = Duration::from_secs(15);
+
+pub(super) fn control() -> Control {
+    Controller::<PersistentVolume>::new()
+        .named("volumes")
+        .watches::<PersistentVolumeClaim, _>(volume_of)
+        .writes::<PersistentVolume>()
+        .cleanup_if(is_ours, give_up)
+        .reconcile(reconcile)
+}
+
+fn volume_of(claim: &PersistentVolumeClaim) -> Option<Target> {
+    let name = claim.spec.as_ref()?.volume_name.as_deref()?;
+    Some(Target { namespace: None, name: name.to_owned() })
+}
+
+async fn reconcile(volume: Arc<PersistentVolume>, cx: Context<PersistentVolume>) -> Result {
+    let taken = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+    let Some(claim) = taken.filter(|claim| claim.uid.is_some()) else {
+        report(&volume, "Available", &cx);
+        return Ok(Action::await_change());
+    };
+    if is_there(claim, &cx).await? {
+        report(&volume, "Bound", &cx);
+        return Ok(Action::await_change());
+    }
+    report(&volume, "Released", &cx);
+    if is_to_go(&volume) && is_ours(&volume) {
+        cx.delete(&*volume).await?;
+    } else if is_to_go(&volume) {
+        let message =
+            "nobody here deletes what this node did not make: remove the data and the volume by hand";
+        cx.event(Severity::Warning, "VolumeFailedDelete", message);
+    }
+    Ok(Action::await_change())
+}
+
+fn is_to_go(volume: &PersistentVolume) -> bool {
+    let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
+    policy == Some("Delete")
+}
+
+/// Is the claim there? When the cache has none, the server is asked.
+async fn is_there(claim: &ObjectReference, cx: &Context<PersistentVolume>) -> Result<bool> {
+    let (namespace, name) = (claim.namespace.clone(), claim.name.clone().unwrap_or_default());
+    let is_it = |found: &PersistentVolumeClaim| found.metadata.uid == claim.uid;
+    let target = Target { namespace: namespace.clone(), name: name.clone() };
+    if cx.get::<PersistentVolumeClaim>(target)?.is_some_and(|found| is_it(&found)) {
+        return Ok(true);
+    }
+    let claims: Api<PersistentVolumeClaim> =
+        Api::namespaced(cx.client().clone(), &namespace.unwrap_or_default());
+    Ok(claims.get_opt(&name).await?.is_some_and(|found| is_it(&found)))
+}
+
+fn report(volume: &PersistentVolume, phase: &str, cx: &Context<PersistentVolume>) {
+    let current = volume.status.clone().unwrap_or_default();
+    let wanted = PersistentVolumeStatus { phase: Some(phase.to_owned()), ..current.clone() };
+    if wanted != current {
+        cx.replace_status(&wanted);
+    }
+}
+
+/// The volume is being deleted: its folder goes first, if its policy says so and its claim is gone.
+async fn give_up(volume: Arc<PersistentVolume>, cx: Context<PersistentVolume>) -> Result {
+    let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+    if let Some(claim) = claim
+        && is_there(claim, &cx).await?
+    {
+        return Ok(Action::requeue(AGAIN));
+    }
+    if is_to_go(&volume) {
+        let folder = cx.state::<Ground>().layout.claim(cx.key().name());
+        let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(folder)).await?;
+        removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
+    }
+    Ok(Action::await_change())
+}
