@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 
+use clap::error::ErrorKind;
 use homeostat::embedded::{ControlPlane, NodeOptions};
 use homeostat_core::Entropy;
 use tokio::signal::unix::{SignalKind, signal};
@@ -47,7 +48,7 @@ pub(crate) struct Up {
     node: bool,
 
     /// What runs for containers of this image that have no command; words are split at spaces
-    #[arg(long, value_name = "NAME=COMMAND", requires = "node", value_parser = parse_image)]
+    #[arg(long, value_name = "NAME=COMMAND", value_parser = parse_image)]
     image: Vec<(String, Vec<String>)>,
 }
 
@@ -70,6 +71,10 @@ fn parse_image(text: &str) -> Result<(String, Vec<String>), String> {
 impl Up {
     /// Runs until told to stop.
     pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
+        if !self.image.is_empty() && !self.node {
+            let why = "--image says what a node runs for an image, and there is none: add --node\n";
+            clap::Error::raw(ErrorKind::MissingRequiredArgument, why).exit();
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(self.serve())
     }
@@ -79,7 +84,7 @@ impl Up {
         let stop = CancellationToken::new();
         let signals = tokio::spawn(stop_on_signal(stop.clone())?);
         let entropy = Entropy::system();
-        let place = self.place(&entropy)?;
+        let place = self.place(&entropy).await?;
         let kubeconfig = self.kubeconfig.clone().unwrap_or_else(|| place.kubeconfig());
         let mut builder =
             ControlPlane::builder().listen(self.listen, kubeconfig).workloads(!self.no_workloads);
@@ -87,7 +92,7 @@ impl Up {
             builder = builder.data_dir(folder);
         }
         if self.node {
-            builder = builder.node(self.node_options());
+            builder = builder.node(self.node_options(&place));
         }
         let mut control = builder.start().await?;
         announce(&control)?;
@@ -101,14 +106,18 @@ impl Up {
         Ok(outcome?)
     }
 
-    fn node_options(&self) -> NodeOptions {
+    fn node_options(&self, place: &Place) -> NodeOptions {
+        let options = match place {
+            Place::Memory(folder) => NodeOptions::new().folder(folder.node()).ephemeral(),
+            Place::Folder(_) => NodeOptions::new(),
+        };
         let images = self.image.iter().cloned();
-        images.fold(NodeOptions::new(), |options, (name, command)| options.image(name, command))
+        images.fold(options, |options, (name, command)| options.image(name, command))
     }
 
-    fn place(&self, entropy: &Entropy) -> Result<Place, Box<dyn Error>> {
+    async fn place(&self, entropy: &Entropy) -> Result<Place, Box<dyn Error>> {
         Ok(if self.ephemeral {
-            Place::Memory(TemporaryFolder::create(entropy)?)
+            Place::Memory(TemporaryFolder::create(entropy).await?)
         } else {
             Place::Folder(self.data_dir.clone())
         })

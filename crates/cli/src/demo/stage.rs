@@ -42,13 +42,14 @@ pub(super) struct Stage {
 impl Stage {
     pub(super) async fn build(board: &Board) -> Result<Self, Box<dyn Error>> {
         let entropy = Entropy::system();
-        let (home, databases) = (TemporaryFolder::create(&entropy)?, TemporaryFolder::create(&entropy)?);
+        let home = TemporaryFolder::create(&entropy).await?;
+        let databases = TemporaryFolder::create(&entropy).await?;
         set_permissions(databases.path(), Permissions::from_mode(PASSABLE))?;
         let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let plane = ControlPlane::builder()
             .listen(anywhere, home.path().join("kubeconfig"))
             .workloads(true)
-            .node(NodeOptions::new())
+            .node(NodeOptions::new().folder(home.node()).ephemeral())
             .start()
             .await?;
         board.line(Mark::Healed, "control plane", plane.url().unwrap_or_default());

@@ -9,6 +9,7 @@ mod demo;
 mod hostile;
 mod kill;
 mod ledger;
+mod leftovers;
 mod new;
 mod pods;
 mod program;

@@ -36,10 +36,14 @@ impl Server {
 
     /// Starts in `folder`, on any free port, and waits for the ready line.
     pub(crate) async fn start(folder: &Path, arguments: &[&str]) -> Self {
+        Self::started(folder, command(folder, arguments)).await
+    }
+
+    /// Starts this command in `folder` and waits for the ready line.
+    pub(crate) async fn started(folder: &Path, mut command: Command) -> Self {
         let mut log = tempfile::tempfile().expect("a file for the log");
         let stderr = log.try_clone().expect("two handles of one file");
-        let mut process =
-            command(folder, arguments).stdout(Stdio::piped()).stderr(stderr).spawn().expect("it starts");
+        let mut process = command.stdout(Stdio::piped()).stderr(stderr).spawn().expect("it starts");
         let mut output = BufReader::new(process.stdout.take().expect("stdout is piped"));
         let mut line = String::new();
         let read = tokio::time::timeout(PATIENCE, output.read_line(&mut line)).await;
@@ -48,6 +52,11 @@ impl Server {
             panic!("no ready line ({read:?}) but {line:?}; the log says:\n{}", whole(&mut log));
         };
         Self { process, url: url.to_owned(), kubeconfig: folder.join(kubeconfig), output }
+    }
+
+    /// The number of the process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id().expect("it is running")
     }
 
     /// Starts and kills `after` a while, ready or not.

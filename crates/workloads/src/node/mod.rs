@@ -38,7 +38,7 @@ use kube::Client;
 use tokio::sync::mpsc;
 
 pub use error::Error;
-pub use keeper::act_if_asked;
+pub use keeper::{act_if_asked, end_leftovers};
 pub use logs::Logs;
 pub use options::{NodeOptions, RestartBackoff};
 

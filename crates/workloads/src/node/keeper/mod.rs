@@ -35,7 +35,11 @@ pub(crate) mod system;
 mod table;
 pub(crate) mod walk;
 
+use std::fs::File;
+use std::path::Path;
 use std::process::ExitCode;
+
+use homeostat_core::Clock;
 
 /// First argument of a guard; then what its keeper gets.
 pub(crate) const GUARD: &str = "homeostat-node-guard";
@@ -53,6 +57,20 @@ const RUN_MARK: &str = "HOMEOSTAT_RUN";
 /// What is written down about every container of the folder.
 pub(crate) fn records(layout: &layout::Layout) -> Vec<protocol::Runs> {
     record::load_all(layout)
+}
+
+/// Ends what runs for a node in this folder although its keeper and guard are gone: somebody killed them together with the
+/// server. False if a keeper is at work there, which sees to it. The folder is left as it is.
+pub async fn end_leftovers(folder: &Path) -> bool {
+    // Processes are told by the folder's real name.
+    let Ok(folder) = std::fs::canonicalize(folder) else { return true };
+    let layout = layout::Layout::new(folder);
+    let Ok(lock) = File::open(layout.lock()) else { return true };
+    let is_free = child::lock(&lock);
+    if is_free {
+        leftovers::settle(&layout, Clock::system().now()).await;
+    }
+    is_free
 }
 
 /// Acts as a node's guard, keeper or launcher if this process was started as one. A program that embeds a node calls this first
