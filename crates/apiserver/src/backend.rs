@@ -1,14 +1,17 @@
 //! What every request works with: the store, the registry, who may do what, time and chance.
 //!
-//! **Invariant:** every write of the server passes through [`Backend::commit`], so the keeper sees each one.
+//! **Invariant:** every write of the server passes through [`Backend::commit`], so the keeper sees each one, also when
+//! the client that asked for it is gone before it is answered.
 
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 
 use homeostat_core::{Clock, Entropy, Key};
 use homeostat_store::{Committed, Entry, Error, Expect, Op, SharedStore, Txn};
 
 use crate::auth::Authorizer;
-use crate::keeper::Notices;
+use crate::keeper::{Abandoned, Notices};
 use crate::kinds::service::Allocator;
 use crate::logs::LogSource;
 use crate::object::encode;
@@ -71,11 +74,24 @@ impl Backend {
         if let Some((key, expect)) = condition {
             txn.steps.push((key, expect, Op::Check));
         }
-        let committed = self.store.commit(txn).await?;
-        let new = committed.entries.first().and_then(Option::as_ref);
-        self.settle_addresses(&key, old, new);
-        self.notices.observe(&key, old, new);
+        let commit = Abandoned { key: key.clone(), old: old.cloned(), outcome: self.store.commit(txn) };
+        let committed = UnderWay { notices: &self.notices, commit: Some(commit) }.await?;
+        self.settle(&key, old, &committed);
         Ok(committed)
+    }
+
+    /// Waits for a commit whose client left, and does what would have followed it.
+    pub(crate) async fn finish(&self, commit: Abandoned) {
+        let Abandoned { key, old, outcome } = commit;
+        if let Ok(committed) = outcome.await {
+            self.settle(&key, old.as_ref(), &committed);
+        }
+    }
+
+    fn settle(&self, key: &Key, old: Option<&Arc<Entry>>, committed: &Committed) {
+        let new = committed.entries.first().and_then(Option::as_ref);
+        self.settle_addresses(key, old, new);
+        self.notices.observe(key, old, new);
     }
 
     /// What a Service no longer holds is free again; what it holds now is taken.
@@ -89,6 +105,35 @@ impl Backend {
     /// Whole seconds, as timestamps are printed.
     pub(crate) fn now_text(&self) -> String {
         crate::object::meta::time(self.clock.now())
+    }
+}
+
+/// A commit that somebody waits for. A submitted transaction cannot be taken back, so one whose future is dropped
+/// before its outcome is known (the client went away) becomes the keeper's to wait for.
+struct UnderWay<'a> {
+    notices: &'a Notices,
+    /// Taken at the end.
+    commit: Option<Abandoned>,
+}
+
+impl Future for UnderWay<'_> {
+    type Output = Result<Committed, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let commit = self.commit.as_mut().expect("not polled after its end");
+        let outcome = commit.outcome.as_mut().poll(cx);
+        if outcome.is_ready() {
+            self.commit = None;
+        }
+        outcome
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if let Some(commit) = self.commit.take() {
+            self.notices.abandon(commit);
+        }
     }
 }
 

@@ -1,5 +1,9 @@
-//! Definitions that end: their objects go first, then they do.
+//! Definitions: one that was written and not established (its writer went away, the process ended) is; one that ends
+//! lets its objects go first.
 
+use std::sync::Arc;
+
+use futures::{TryStreamExt as _, stream};
 use homeostat_core::{Key, Prefix};
 use serde_json::Value;
 
@@ -10,7 +14,9 @@ use crate::resource::{Custom, Resource, Source};
 use crate::rewrite::rewrite;
 use crate::status::Status;
 use crate::verbs::{DeleteOptions, Policy, remove};
-use std::sync::Arc;
+
+/// Enough that a sync of the disk is shared by many, few enough that clients' writes find room in the queue.
+const REMOVALS_AT_ONCE: usize = 64;
 
 /// Looks at a definition.
 pub(super) async fn look_at(backend: &Backend, name: &str) -> Result<(), Status> {
@@ -18,7 +24,10 @@ pub(super) async fn look_at(backend: &Backend, name: &str) -> Result<(), Status>
     let snapshot = backend.store.snapshot();
     let Some(entry) = snapshot.get(&key) else { return crd::reconsider_names(backend).await };
     let definition = encode::decode(entry);
-    if !meta::is_deleting(&definition) || !meta::has_finalizer(&definition, crd::CLEANUP_FINALIZER) {
+    if !meta::is_deleting(&definition) {
+        return crd::establish(backend, &key).await;
+    }
+    if !meta::has_finalizer(&definition, crd::CLEANUP_FINALIZER) {
         return Ok(());
     }
     let spec = &definition["spec"];
@@ -48,17 +57,28 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 /// Deletes every object of a resource; are they all gone?
 async fn remove_all(backend: &Backend, resource: &Resource) -> Result<bool, Status> {
     let prefix = Prefix::resource(&resource.group, &resource.plural);
-    let options = DeleteOptions { policy: Some(Policy::Background), ..DeleteOptions::default() };
-    let snapshot = backend.store.snapshot();
-    for entry in snapshot.range(&prefix, "") {
-        match remove(backend, resource, entry.key.namespace(), entry.key.name(), &options).await {
-            Ok(_) => {}
-            Err(status) if status.code == 404 => {}
-            Err(status) => return Err(status),
-        }
-    }
+    remove_under(backend, resource, &prefix).await?;
     let is_empty = backend.store.snapshot().range(&prefix, "").next().is_none();
     Ok(is_empty)
+}
+
+/// Deletes what is under a prefix, several at once: the store makes them durable together.
+pub(super) async fn remove_under(
+    backend: &Backend,
+    resource: &Resource,
+    prefix: &Prefix,
+) -> Result<(), Status> {
+    let options = &DeleteOptions { policy: Some(Policy::Background), ..DeleteOptions::default() };
+    let snapshot = backend.store.snapshot();
+    let keys = snapshot.range(prefix, "").map(|entry| Ok(entry.key.clone())).collect::<Vec<_>>();
+    let removed = stream::iter(keys).try_for_each_concurrent(REMOVALS_AT_ONCE, |key: Key| async move {
+        match remove(backend, resource, key.namespace(), key.name(), options).await {
+            Ok(_) => Ok(()),
+            Err(status) if status.code == 404 => Ok(()),
+            Err(status) => Err(status),
+        }
+    });
+    removed.await
 }
 
 /// Enough of a row to find and delete objects, whether or not the definition was ever served.

@@ -18,9 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use notices::{Notice, Notices};
+pub(crate) use notices::{Abandoned, Notice, Notices};
 pub(crate) use services::changes as service_changes;
 
 use crate::backend::{Backend, refusal};
@@ -29,7 +30,7 @@ use crate::status::Status;
 
 /// How often expired events are looked for.
 const EXPIRY_PERIOD: Duration = Duration::from_mins(1);
-/// How long a notice that could not be worked through (the store was busy) waits.
+/// How long a notice that could not be worked through (the store was busy) waits. The others do not wait for it.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// The background worker of a server.
@@ -48,24 +49,40 @@ impl Keeper {
     pub async fn run(self, shutdown: CancellationToken) {
         self.backend.notices.rebuild(&self.backend);
         let mut expiry = tokio::time::interval(EXPIRY_PERIOD);
+        let mut retry = tokio::time::interval(RETRY_DELAY);
+        retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut postponed = Vec::new();
         loop {
+            // Notices come last: there may always be one more, and the others are rare.
             tokio::select! {
+                biased;
                 () = shutdown.cancelled() => return,
-                notice = self.backend.notices.next() => self.guard(notice).await,
+                commit = self.backend.notices.next_abandoned() => self.backend.finish(commit).await,
+                _ = retry.tick(), if !postponed.is_empty() => self.backend.notices.leave_all(&mut postponed),
                 _ = expiry.tick() => events::expire(&self.backend).await,
+                notice = self.backend.notices.next() => postponed.extend(self.guard(notice).await),
             }
         }
     }
 
-    /// Handles a notice. A panic is our bug, and costs what the notice asked for, not the server.
-    async fn guard(&self, notice: Notice) {
-        if AssertUnwindSafe(self.handle(notice.clone())).catch_unwind().await.is_err() {
-            tracing::error!(?notice, "looking after it made the keeper panic; please report this");
+    /// Handles a notice, or gives it back to be handled later. A panic is our bug, and costs what the notice asked
+    /// for, not the server.
+    async fn guard(&self, notice: Notice) -> Option<Notice> {
+        match AssertUnwindSafe(self.handle(&notice)).catch_unwind().await {
+            Ok(Ok(())) => None,
+            Ok(Err(status)) => {
+                tracing::warn!(?notice, message = %status.message, "will look again");
+                Some(notice)
+            }
+            Err(_) => {
+                tracing::error!(?notice, "looking after it made the keeper panic; please report this");
+                None
+            }
         }
     }
 
-    async fn handle(&self, notice: Notice) {
-        let outcome = match &notice {
+    async fn handle(&self, notice: &Notice) -> Result<(), Status> {
+        match notice {
             Notice::Object(key) => collect::look_at(&self.backend, key).await,
             Notice::Gone(uid) => {
                 collect::orphaned(&self.backend, uid);
@@ -76,21 +93,13 @@ impl Keeper {
                 bootstrap::restore(&self.backend, &self.born).await.map_err(|error| refusal(&error))
             }
             Notice::ClusterRoles => roles::settle(&self.backend).await,
+            Notice::ApiServices => services::settle(&self.backend).await,
             Notice::Definition(name) => self.handle_definition(name).await,
-        };
-        if let Err(status) = outcome {
-            self.retry(notice, &status).await;
         }
     }
 
     async fn handle_definition(&self, name: &str) -> Result<(), Status> {
         definitions::look_at(&self.backend, name).await?;
         services::settle(&self.backend).await
-    }
-
-    async fn retry(&self, notice: Notice, status: &Status) {
-        tracing::warn!(?notice, message = %status.message, "will look again");
-        tokio::time::sleep(RETRY_DELAY).await;
-        self.backend.notices.leave(notice);
     }
 }

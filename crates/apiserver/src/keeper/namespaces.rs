@@ -6,6 +6,7 @@ use homeostat_core::Prefix;
 use homeostat_store::{Error as StoreError, Op};
 use serde_json::{Value, json};
 
+use super::definitions::remove_under;
 use crate::backend::{Backend, key_of, refusal};
 use crate::crd::set_condition;
 use crate::namespace;
@@ -14,7 +15,7 @@ use crate::registry::Table;
 use crate::resource::Resource;
 use crate::rewrite::rewrite;
 use crate::status::Status;
-use crate::verbs::{DeleteOptions, Policy, remove, stamp_new};
+use crate::verbs::stamp_new;
 
 /// The finalizer every namespace has in its spec until it is empty.
 const FINALIZER: &str = "kubernetes";
@@ -107,15 +108,7 @@ async fn empty(
     left: &mut Left,
 ) -> Result<(), Status> {
     let prefix = Prefix::namespace(&resource.group, &resource.plural, namespace);
-    let snapshot = backend.store.snapshot();
-    let options = DeleteOptions { policy: Some(Policy::Background), ..DeleteOptions::default() };
-    for entry in snapshot.range(&prefix, "") {
-        match remove(backend, resource, namespace, entry.key.name(), &options).await {
-            Ok(_) => {}
-            Err(status) if status.code == 404 => {}
-            Err(status) => return Err(status),
-        }
-    }
+    remove_under(backend, resource, &prefix).await?;
     let snapshot = backend.store.snapshot();
     let mut count = 0;
     for entry in snapshot.range(&prefix, "") {

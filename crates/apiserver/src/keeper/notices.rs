@@ -3,15 +3,16 @@
 //! Every commit passes [`Notices::observe`]. The index from owner to dependents is what makes collection cost grow
 //! with the dependents, not with the cluster. It may briefly name objects that are gone; readers check.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures::future::BoxFuture;
 use homeostat_core::Key;
-use homeostat_store::Entry;
+use homeostat_store::{Committed, Entry, Error as StoreError};
 use memchr::memmem;
 use tokio::sync::Notify;
 
-use super::{roles, storage};
+use super::{roles, services, storage};
 use crate::auth::RBAC_GROUP;
 use crate::backend::Backend;
 use crate::bootstrap::is_api_server;
@@ -35,18 +36,32 @@ pub(crate) enum Notice {
     ClusterRoles,
     /// The objects by which the server is found: one is gone.
     ApiServer,
+    /// The APIServices: one is gone.
+    ApiServices,
 }
 
 /// Notices left for the keeper, each at most once.
 #[derive(Default)]
 pub(crate) struct Notices {
     state: Mutex<State>,
+    /// A notice is there.
     arrived: Notify,
+    /// A commit was abandoned.
+    left: Notify,
+}
+
+/// A commit that was submitted and whose outcome is not known yet.
+pub(crate) struct Abandoned {
+    pub(crate) key: Key,
+    pub(crate) old: Option<Arc<Entry>>,
+    pub(crate) outcome: BoxFuture<'static, Result<Committed, StoreError>>,
 }
 
 #[derive(Default)]
 struct State {
-    waiting: BTreeSet<Notice>,
+    waiting: Waiting,
+    /// Commits nobody waits for any more.
+    abandoned: Vec<Abandoned>,
     dependents: BTreeMap<Box<str>, BTreeSet<Key>>,
     /// Namespaces being deleted: what leaves them is a reason to look again.
     ending_namespaces: BTreeSet<Box<str>>,
@@ -56,6 +71,27 @@ struct State {
     waiting_owners: BTreeMap<Box<str>, Key>,
     /// Claims, volumes and classes that go when nobody uses them any more.
     waiting_storage: BTreeSet<Key>,
+}
+
+/// Notices in the order they came, each once: where many objects change, a definition gets its turn all the same.
+#[derive(Default)]
+struct Waiting {
+    queue: VecDeque<Notice>,
+    known: BTreeSet<Notice>,
+}
+
+impl Waiting {
+    fn insert(&mut self, notice: Notice) {
+        if self.known.insert(notice.clone()) {
+            self.queue.push_back(notice);
+        }
+    }
+
+    fn take(&mut self) -> Option<Notice> {
+        let notice = self.queue.pop_front()?;
+        self.known.remove(&notice);
+        Some(notice)
+    }
 }
 
 impl Notices {
@@ -69,14 +105,38 @@ impl Notices {
         self.arrived.notify_one();
     }
 
+    /// Leaves several.
+    pub(super) fn leave_all(&self, notices: &mut Vec<Notice>) {
+        for notice in notices.drain(..) {
+            self.leave(notice);
+        }
+    }
+
     /// Waits for the next notice and takes it.
     pub(super) async fn next(&self) -> Notice {
         loop {
             let arrived = self.arrived.notified();
-            if let Some(notice) = self.state().waiting.pop_first() {
+            if let Some(notice) = self.state().waiting.take() {
                 return notice;
             }
             arrived.await;
+        }
+    }
+
+    /// Takes over a commit whose client left before the answer.
+    pub(crate) fn abandon(&self, commit: Abandoned) {
+        self.state().abandoned.push(commit);
+        self.left.notify_one();
+    }
+
+    /// Waits for the next such commit and takes it.
+    pub(super) async fn next_abandoned(&self) -> Abandoned {
+        loop {
+            let left = self.left.notified();
+            if let Some(commit) = self.state().abandoned.pop() {
+                return commit;
+            }
+            left.await;
         }
     }
 
@@ -143,10 +203,10 @@ impl Notices {
     /// Takes note of a commit.
     pub(crate) fn observe(&self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
         let mut state = self.state();
-        let before = state.waiting.len();
+        let before = state.waiting.queue.len();
         state.observe_owners(key, old, new);
         state.observe_kind(key, old, new);
-        let is_more = state.waiting.len() > before;
+        let is_more = state.waiting.queue.len() > before;
         drop(state);
         if is_more {
             self.arrived.notify_one();
@@ -224,8 +284,13 @@ impl State {
             if is_api_server(key) {
                 self.waiting.insert(Notice::ApiServer);
             }
+            if services::is_api_service(key) {
+                self.waiting.insert(Notice::ApiServices);
+            }
             if storage::is_user(key) {
-                self.waiting.extend(self.waiting_storage.iter().cloned().map(Notice::Object));
+                for key in &self.waiting_storage {
+                    self.waiting.insert(Notice::Object(key.clone()));
+                }
             }
             if self.ending_namespaces.contains(key.namespace()) {
                 self.waiting.insert(Notice::Namespace(key.namespace().into()));
@@ -263,5 +328,18 @@ mod tests {
         assert_eq!(notices.dependents("u"), std::slice::from_ref(&key));
         notices.observe(&key, Some(&owned), None);
         assert!(notices.dependents("u").is_empty());
+    }
+
+    #[test]
+    fn notices_wait_in_the_order_they_came_each_once() {
+        let mut waiting = Waiting::default();
+        let object = |name: &str| Notice::Object(Key::new("", "pods", "d", name));
+        for notice in [Notice::Definition("d".into()), object("b"), object("a"), object("b")] {
+            waiting.insert(notice);
+        }
+        let taken = std::iter::from_fn(|| waiting.take()).collect::<Vec<_>>();
+        assert_eq!(taken, [Notice::Definition("d".into()), object("b"), object("a")]);
+        waiting.insert(object("b"));
+        assert_eq!(waiting.take(), Some(object("b")));
     }
 }

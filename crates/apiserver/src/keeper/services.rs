@@ -1,7 +1,9 @@
 //! The APIServices that stand for the served versions: one for each group and version, made and removed with it.
 //!
 //! Those of built-in groups are written at the start with everything else a cluster is born with; those of custom groups
-//! follow their definitions. What a user registers for a server of their own is left alone.
+//! follow their definitions. One that is deleted while its version is served is made again (Kubernetes does so only for
+//! custom groups; a deleted built-in one takes its version from the clients until the next start, which nobody wants).
+//! What a user registers for a server of their own is left alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +25,11 @@ const FOLLOWS: &str = "true";
 
 /// One write: the key, what stands there, what to do.
 type Change = (Key, Option<Arc<Entry>>, Op);
+
+/// Is this an APIService?
+pub(super) fn is_api_service(key: &Key) -> bool {
+    (key.group(), key.resource()) == (GROUP, PLURAL)
+}
 
 /// Makes the stored APIServices those of the served versions.
 pub(super) async fn settle(backend: &Backend) -> Result<(), Status> {

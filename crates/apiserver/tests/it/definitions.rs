@@ -1,8 +1,11 @@
 //! Custom kinds: served at once, judged by their schema, gone with their objects.
 
+use std::sync::Arc;
+
+use homeostat_store::Disk;
 use serde_json::{Value, json};
 
-use crate::plane::{APPLY, MERGE, Plane};
+use crate::plane::{APPLY, Answer, MERGE, Plane};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const LAMPS: &str = "/apis/demo.dev/v1/namespaces/default/lamps";
@@ -129,8 +132,122 @@ async fn every_served_version_has_an_api_service() {
     assert_eq!(apps["status"]["conditions"][0]["reason"], "Local");
     plane.post(DEFINITIONS, definition()).await.expect(201);
     plane.until(&format!("{services}/v1.demo.dev"), |answer| answer.code == 200).await;
+    for (name, uid) in [("v1.apps", &apps["metadata"]["uid"]), ("v1.demo.dev", &json!(""))] {
+        plane.delete(&format!("{services}/{name}")).await.expect(200);
+        let is_new = |answer: &Answer| answer.code == 200 && answer.body["metadata"]["uid"] != *uid;
+        plane.until(&format!("{services}/{name}"), is_new).await;
+    }
     plane.delete(&format!("{DEFINITIONS}/lamps.demo.dev")).await.expect(200);
     plane.until_gone(&format!("{services}/v1.demo.dev")).await;
+}
+
+/// A definition for objects of any shape.
+fn loose(plural: &str) -> Value {
+    let mut definition = definition();
+    definition["metadata"]["name"] = format!("{plural}.demo.dev").into();
+    definition["spec"]["names"] = json!({"plural": plural, "kind": format!("Kind{plural}")});
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    definition["spec"]["versions"] =
+        json!([{"name": "v1", "served": true, "storage": true, "schema": schema}]);
+    definition
+}
+
+fn durable() -> (tempfile::TempDir, Arc<Disk>) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Disk::open(folder.path(), &homeostat_store::disk::Config::default()).unwrap();
+    (folder, Arc::new(store))
+}
+
+/// Once a definition whose client left while it was marked stayed for ever: nobody told the keeper.
+#[tokio::test]
+async fn what_a_client_asked_for_happens_after_it_left() {
+    let (_folder, store) = durable();
+    let plane = Plane::start_on(store).await;
+    let (path, objects) =
+        (format!("{DEFINITIONS}/things.demo.dev"), "/apis/demo.dev/v1/namespaces/default/things");
+    for _ in 0..5 {
+        plane.ask_and_leave("POST", DEFINITIONS, &loose("things"));
+        plane.until(objects, |answer| answer.code == 200).await;
+        plane.post(objects, thing("things", "one")).await.expect(201);
+        plane.ask_and_leave("DELETE", &path, &Value::Null);
+        plane.until_gone(&path).await;
+    }
+}
+
+fn thing(plural: &str, name: &str) -> Value {
+    json!({"apiVersion": "demo.dev/v1", "kind": format!("Kind{plural}"), "metadata": {"name": name}})
+}
+
+/// An object that cannot take the mark of its deletion keeps its definition, and nothing else.
+#[tokio::test]
+async fn a_definition_that_cannot_end_holds_up_no_other() {
+    const OBJECT_BYTES_MAX: usize = 1536 * 1024;
+    let plane = Plane::start().await;
+    for plural in ["aaa", "zzz"] {
+        plane.post(DEFINITIONS, loose(plural)).await.expect(201);
+    }
+    let objects = "/apis/demo.dev/v1/namespaces/default/aaa";
+    let mut huge = thing("aaa", "huge");
+    huge["metadata"]["finalizers"] = json!(["demo.dev/x"]);
+    huge["text"] = "".into();
+    let empty = plane.post(objects, huge.clone()).await.expect(201);
+    plane
+        .patch(&format!("{objects}/huge"), MERGE, json!({"metadata": {"finalizers": null}}))
+        .await
+        .expect(200);
+    plane.delete(&format!("{objects}/huge")).await.expect(200);
+    huge["text"] = "x".repeat(OBJECT_BYTES_MAX - empty.to_string().len() - 40).into();
+    plane.post(objects, huge).await.expect(201);
+    plane.delete(&format!("{objects}/huge")).await.expect(500);
+    for plural in ["aaa", "zzz"] {
+        plane.delete(&format!("{DEFINITIONS}/{plural}.demo.dev")).await.expect(200);
+    }
+    plane.until_gone(&format!("{DEFINITIONS}/zzz.demo.dev")).await;
+    plane.get(&format!("{DEFINITIONS}/aaa.demo.dev")).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_crowded_definition_ends_with_watches_open_and_writers_busy() {
+    let (_folder, store) = durable();
+    let plane = Arc::new(Plane::start_on(store).await);
+    let path = format!("{DEFINITIONS}/things.demo.dev");
+    let objects = "/apis/demo.dev/v1/namespaces/default/things";
+    for round in 0..3 {
+        plane.post(DEFINITIONS, loose("things")).await.expect(201);
+        let mut watches = Vec::new();
+        for _ in 0..20 {
+            watches.push(plane.watch(&format!("{objects}?watch=1")).await);
+        }
+        let names = (0..200).map(|at| format!("t{at}")).collect::<Vec<_>>();
+        for name in &names {
+            let mut object = thing("things", name);
+            if name.ends_with('7') {
+                object["metadata"]["finalizers"] = json!(["demo.dev/x"]);
+            }
+            plane.post(objects, object).await.expect(201);
+        }
+        let writer = tokio::spawn({
+            let plane = Arc::clone(&plane);
+            // Until creation is refused: a definition that ends takes no more objects.
+            async move {
+                let mut at = 0;
+                while plane.post(objects, thing("things", &format!("late{round}-{at}"))).await.code == 201 {
+                    at += 1;
+                }
+            }
+        });
+        plane.delete(&path).await.expect(200);
+        plane.delete(&path).await;
+        writer.await.unwrap();
+        for name in names.iter().filter(|name| name.ends_with('7')) {
+            let free = json!({"metadata": {"finalizers": null}});
+            plane.patch(&format!("{objects}/{name}"), MERGE, free).await;
+        }
+        plane.until_gone(&path).await;
+        for mut watch in watches {
+            while watch.next().await.is_some() {}
+        }
+    }
 }
 
 #[tokio::test]

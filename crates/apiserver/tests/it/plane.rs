@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use homeostat_apiserver::ApiServer;
 use homeostat_apiserver::auth::Identity;
 use homeostat_apiserver::body::Body;
-use homeostat_store::Memory;
+use homeostat_store::{Memory, SharedStore};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
@@ -53,7 +54,11 @@ impl Answer {
 
 impl Plane {
     pub(crate) async fn start() -> Self {
-        let (server, keeper) = ApiServer::builder(Arc::new(Memory::new())).build().await.unwrap();
+        Self::start_on(Arc::new(Memory::new())).await
+    }
+
+    pub(crate) async fn start_on(store: SharedStore) -> Self {
+        let (server, keeper) = ApiServer::builder(store).build().await.unwrap();
         let stop = CancellationToken::new();
         tokio::spawn(keeper.run(stop.clone()));
         let plane = Self { server, stop: Arc::new(stop.drop_guard()) };
@@ -84,6 +89,13 @@ impl Plane {
             body => ("application/json", body.to_string().into()),
         };
         read(self.send(method, path, media, "application/json", bytes).await).await
+    }
+
+    /// A request whose client goes away at the first wait.
+    pub(crate) fn ask_and_leave(&self, method: &str, path: &str, body: &Value) {
+        let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+        let asked = self.send(method, path, "application/json", "application/json", body).now_or_never();
+        assert!(asked.is_none(), "{method} {path} was answered without a wait");
     }
 
     /// A request with a body as it is.
