@@ -3,6 +3,7 @@
 //! **Invariant:** every wait has a limit: the handshake, each request's headers, its body, its answer. Told to stop,
 //! a connection finishes the answers under way, takes no new request and closes.
 
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -22,6 +24,13 @@ use super::gate::{Gate, Handler};
 use super::limits;
 use super::tls::{HTTP2, Trust};
 use crate::auth::Peer;
+
+/// How plain HTTP begins: the first five bytes are what Go looks at.
+const PLAIN_STARTS: [&[u8]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"];
+const PLAIN_ANSWER: &[u8] =
+    b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+/// More than the headers of any client; larger bodies are not waited for.
+const PLAIN_BYTES: usize = 8 * 1024;
 
 /// What all connections share.
 pub(crate) struct Shared<H> {
@@ -40,7 +49,7 @@ impl<H: Handler> Shared<H> {
         if stream.set_nodelay(true).is_err() {
             return;
         }
-        let handshake = tokio::time::timeout(limits::HANDSHAKE_TIME, self.acceptor.accept(stream));
+        let handshake = tokio::time::timeout(limits::HANDSHAKE_TIME, self.handshake(stream));
         let Ok(Ok(stream)) = handshake.await else { return };
         let (_, session) = stream.get_ref();
         let peer = Arc::new(self.trust.peer(session.peer_certificates()));
@@ -52,6 +61,15 @@ impl<H: Handler> Shared<H> {
         if let Err(error) = result {
             tracing::debug!(%error, "a connection broke");
         }
+    }
+
+    async fn handshake(&self, mut stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let mut first = [0];
+        stream.peek(&mut first).await?;
+        if first[0].is_ascii_uppercase() {
+            return Err(refuse_plain(&mut stream).await);
+        }
+        self.acceptor.accept(stream).await
     }
 
     async fn serve_http1(&self, stream: TlsStream<TcpStream>, peer: Arc<Peer>) -> hyper::Result<()> {
@@ -99,6 +117,20 @@ impl<H: Handler> Shared<H> {
         }
         connection.await
     }
+}
+
+/// Tells a client that forgot the `s` of `https` so, in the words of Go's server. No record of TLS begins with a letter.
+async fn refuse_plain(stream: &mut TcpStream) -> io::Error {
+    // What is not read when the connection closes would make the client lose the answer.
+    let mut request = [0; PLAIN_BYTES];
+    let told = async {
+        let length = stream.read(&mut request).await?;
+        if PLAIN_STARTS.iter().any(|start| request[..length].starts_with(start)) {
+            stream.write_all(PLAIN_ANSWER).await?;
+        }
+        stream.shutdown().await
+    };
+    told.await.err().unwrap_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// Runs the requests of an HTTP/2 connection as tasks the server waits for.

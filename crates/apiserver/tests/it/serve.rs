@@ -329,13 +329,21 @@ async fn a_body_that_is_announced_too_large_is_refused_before_it_is_read() {
 }
 
 #[tokio::test]
-async fn what_is_not_tls_is_closed() {
+async fn what_is_not_tls_is_told_so_or_closed() {
     let server = start();
-    let mut stream = TcpStream::connect(server.address).await.unwrap();
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-    let mut answer = Vec::new();
-    let _ = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut answer)).await.unwrap();
-    assert!(!answer.starts_with(b"HTTP/1.1 2"));
+    let told = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+    for (sent, expected) in [
+        ("GET / HTTP/1.1\r\nHost: x\r\n\r\n", told),
+        ("OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", told),
+        ("SSH-2.0-client\r\n", ""),
+    ] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(sent.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        let reading = tokio::time::timeout(Duration::from_secs(5), stream.read_to_string(&mut answer));
+        reading.await.unwrap().unwrap();
+        assert_eq!(answer, expected, "{sent}");
+    }
     assert_eq!(server.get(None, "/who", "").await.0, 200);
     server.stop().await;
 }
