@@ -21,27 +21,51 @@ use crate::table::ListMeta;
 
 /// Lists what the path and the selectors mean.
 pub(super) fn list(call: &Call) -> Result<Answer, Status> {
-    let selection = Selection::of(call)?;
-    let request = Request::of(call)?;
-    let (snapshot, after) = request.snapshot(call)?;
-    let left = request.token.as_ref().and_then(|token| token.left);
-    let page =
-        Page::read(call, &selection, &snapshot, (after.as_deref().unwrap_or_default(), left), request.limit);
-    if page.next.is_some() {
-        call.backend.store.pin(&snapshot);
+    Chosen::of(call, &Request::of(call)?)?.answer(call)
+}
+
+/// What a request means, at one moment: the entries, and the metadata of the list of them.
+pub(super) struct Chosen {
+    pub(super) entries: Vec<Arc<Entry>>,
+    head: Value,
+}
+
+impl Chosen {
+    /// What a deletion of the collection means. It lists in pages of its own, and a version named for a page is met
+    /// exactly unless another match is asked for.
+    pub(super) fn to_delete(call: &Call) -> Result<Self, Status> {
+        let mut request = Request::of(call)?;
+        request.is_exact |= call.query.get("resourceVersionMatch").is_empty();
+        Self::of(call, &request)
     }
-    let head = head(call, &selection, &snapshot, &page);
-    if call.wants_bytes() {
-        return Ok(Answer::body(200, "application/json", items_body(call, &head, page.entries)));
+
+    fn of(call: &Call, request: &Request) -> Result<Self, Status> {
+        let selection = Selection::of(call)?;
+        let (snapshot, after) = request.snapshot(call)?;
+        let left = request.token.as_ref().and_then(|token| token.left);
+        let from = (after.as_deref().unwrap_or_default(), left);
+        let page = Page::read(call, &selection, &snapshot, from, request.limit);
+        if page.next.is_some() {
+            call.backend.store.pin(&snapshot);
+        }
+        let head = head(call, &selection, &snapshot, &page);
+        Ok(Self { entries: page.entries, head })
     }
-    let items = page.entries.iter().map(|entry| convert::decode(&call.resource, entry)).collect();
-    let revision = snapshot.revision().to_string();
-    let meta = ListMeta {
-        resource_version: &revision,
-        next: head["continue"].as_str().unwrap_or_default(),
-        remaining_item_count: head["remainingItemCount"].as_i64(),
-    };
-    Answer::list(call, items, &meta)
+
+    /// The list of it, in the form the client asked for.
+    pub(super) fn answer(self, call: &Call) -> Result<Answer, Status> {
+        let Self { entries, head } = self;
+        if call.wants_bytes() {
+            return Ok(Answer::body(200, "application/json", items_body(call, &head, entries)));
+        }
+        let items = entries.iter().map(|entry| convert::decode(&call.resource, entry)).collect();
+        let meta = ListMeta {
+            resource_version: head["resourceVersion"].as_str().unwrap_or_default(),
+            next: head["continue"].as_str().unwrap_or_default(),
+            remaining_item_count: head["remainingItemCount"].as_i64(),
+        };
+        Answer::list(call, items, &meta)
+    }
 }
 
 /// What the query asks for, checked.
@@ -95,7 +119,7 @@ impl Request {
     }
 }
 
-pub(super) fn number(text: &str) -> Result<i64, Status> {
+fn number(text: &str) -> Result<i64, Status> {
     if text.is_empty() {
         return Ok(0);
     }
