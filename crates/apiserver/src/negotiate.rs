@@ -20,8 +20,6 @@ use crate::status::Status;
 const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 /// The same for watches.
 const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
-/// What watches really have.
-const JSON_STREAM: &str = "application/json;stream=watch";
 /// What a router of built-in kinds lists where a watch is possible too.
 const MEDIA_AND_STREAM_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf, \
                                       application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
@@ -198,14 +196,15 @@ pub fn representation(asked: &Asked<'_>, endpoint: Endpoint) -> Result<Represent
     Ok(Representation { form, media, pretty: pretty || asked.is_pretty() })
 }
 
-/// Decides how to answer a watch: events cannot be streamed as YAML, nor here as protobuf, which nobody asks for alone.
+/// Decides how to answer a watch: events cannot be streamed as YAML. Whoever reads JSON too gets JSON, which is stored as
+/// it is sent and shared by all watchers; Kubernetes would stream protobuf.
 pub fn watch_representation(asked: &Asked<'_>, endpoint: Endpoint) -> Result<Representation, Status> {
     match representation(asked, endpoint)? {
         Representation { media: Media::Yaml, .. } => Err(Status::not_acceptable(STREAM_TYPES)),
-        Representation { media: Media::Protobuf, .. } if !prefers(asked.accept, "json") => {
-            Err(Status::not_acceptable(JSON_STREAM))
+        chosen @ Representation { media: Media::Protobuf, .. } if prefers(asked.accept, "json") => {
+            Ok(Representation { media: Media::Json, ..chosen })
         }
-        representation => Ok(representation),
+        chosen => Ok(chosen),
     }
 }
 
@@ -387,6 +386,12 @@ mod tests {
         let yaml = Asked { accept: Some("application/yaml"), ..Asked::default() };
         let refusal = watch_representation(&yaml, list).expect_err("yaml is refused");
         assert_eq!(refusal, Status::not_acceptable(STREAM_TYPES));
+        let media = |accept| {
+            let asked = Asked { accept: Some(accept), ..Asked::default() };
+            watch_representation(&asked, list).map(|chosen| chosen.media)
+        };
+        assert_eq!(media("application/vnd.kubernetes.protobuf, */*"), Ok(Media::Json));
+        assert_eq!(media("application/vnd.kubernetes.protobuf;stream=watch"), Ok(Media::Protobuf));
     }
 
     #[test]

@@ -65,6 +65,19 @@ pub(crate) fn encode(object: &Value) -> Option<Vec<u8>> {
     Some(write::envelope(api_version, kind, &raw))
 }
 
+/// Appends an event of a watch: its length, then its type and the object in its envelope. Nothing when the object's
+/// kind has no message.
+pub(crate) fn event_into(bytes: &mut Vec<u8>, kind: &str, object: &Value) {
+    let Some(object) = encode(object) else { return };
+    let (mut raw, mut event) = (Vec::new(), Vec::new());
+    wire::put_bytes(&mut raw, 1, &object);
+    wire::put_bytes(&mut event, 1, kind.as_bytes());
+    wire::put_bytes(&mut event, 2, &raw);
+    let length = u32::try_from(event.len()).expect("objects are far below 4 GiB");
+    bytes.extend_from_slice(&length.to_be_bytes());
+    bytes.extend_from_slice(&event);
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -99,6 +112,18 @@ mod tests {
         );
         check(&json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": "5"},
             "items": [{"metadata": {"name": "a"}}]}));
+    }
+
+    #[test]
+    fn an_event_is_framed_by_its_length() {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+        let mut bytes = Vec::new();
+        event_into(&mut bytes, "ADDED", &object);
+        let (length, event) = bytes.split_at(4);
+        assert_eq!(length, u32::try_from(event.len()).expect("short").to_be_bytes());
+        assert!(event.starts_with(b"\x0a\x05ADDED\x12"));
+        let inner = encode(&object).expect("the kind has a message");
+        assert!(event.ends_with(&inner), "type, object, and in it the object's envelope");
     }
 
     #[test]

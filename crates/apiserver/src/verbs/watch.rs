@@ -21,11 +21,14 @@ use super::{Answer, Call};
 use crate::body::{Body, PIECE_BYTES};
 use crate::convert;
 use crate::field::{Error, Path};
-use crate::negotiate::Form;
+use crate::negotiate::{Form, Media};
 use crate::object::encode;
+use crate::protobuf;
 use crate::resource::Source;
 use crate::status::Status;
 
+/// The type of a stream of protobuf events.
+const PROTOBUF_STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 /// How often a bookmark is sent to a watch that allows them, as in Kubernetes.
 const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
 /// The last bookmark comes this long before the watch ends by its own timeout.
@@ -59,7 +62,7 @@ pub(super) fn watch(call: Call) -> Result<Answer, Status> {
     let prefix = call.prefix();
     let from = start.from.unwrap_or_else(|| snapshot.revision());
     if from > snapshot.revision() {
-        return Ok(from_the_future(from, snapshot.revision(), timeout));
+        return Ok(from_the_future(call.accepted.media, (from, snapshot.revision()), timeout));
     }
     let opened = call.backend.store.watch(&prefix, from);
     let (watch, refused) = match opened {
@@ -67,6 +70,7 @@ pub(super) fn watch(call: Call) -> Result<Answer, Status> {
         Err(StoreError::Compacted { asked, oldest }) => (None, Some(too_old(asked, oldest))),
         Err(other) => return Err(Status::internal(&other.to_string())),
     };
+    let media = call.accepted.media;
     let now = Instant::now();
     let ends_at = now + timeout;
     let bookmark_at = now + BOOKMARK_PERIOD.min(timeout.saturating_sub(LAST_BOOKMARK_LEAD));
@@ -90,7 +94,11 @@ pub(super) fn watch(call: Call) -> Result<Answer, Status> {
         let piece = stream.next().await?;
         Some((piece, stream))
     });
-    Ok(Answer::body(200, "application/json", Body::stream(pieces)))
+    Ok(Answer::body(200, content_type(media), Body::stream(pieces)))
+}
+
+fn content_type(media: Media) -> &'static str {
+    if media == Media::Protobuf { PROTOBUF_STREAM } else { "application/json" }
 }
 
 /// Where a watch starts.
@@ -164,13 +172,13 @@ fn timeout(call: &Call) -> Result<Duration, Status> {
 /// The answer to a watch from a revision this history has not reached. Whoever holds one learned it from another
 /// history (the server was restored from an older copy); no event of this one would mean to it what it says, so the
 /// client is told to list again.
-fn from_the_future(asked: Revision, current: Revision, timeout: Duration) -> Answer {
+fn from_the_future(media: Media, (asked, current): (Revision, Revision), timeout: Duration) -> Answer {
     let refusal = Status::expired(format!("Too large resource version: {asked}, current: {current}"));
     let pieces = stream::once(async move {
         tokio::time::sleep(FUTURE_PATIENCE.min(timeout)).await;
-        if timeout > FUTURE_PATIENCE { error_piece(&refusal) } else { Bytes::new() }
+        if timeout > FUTURE_PATIENCE { error_piece(media, &refusal) } else { Bytes::new() }
     });
-    Answer::body(200, "application/json", Body::stream(pieces))
+    Answer::body(200, content_type(media), Body::stream(pieces))
 }
 
 fn too_old(asked: Revision, oldest: Revision) -> Status {
@@ -220,7 +228,7 @@ impl Stream {
             }
             if let Some(status) = self.refused.take() {
                 self.watch = None;
-                return Some(error_piece(&status));
+                return Some(error_piece(self.call.accepted.media, &status));
             }
             let watch = self.watch.as_mut()?;
             tokio::select! {
@@ -236,7 +244,7 @@ impl Stream {
                 events = gathered(watch, self.told_at) => {
                     let piece = match events {
                         Ok(events) => self.piece(&events),
-                        Err(StoreError::Compacted { asked, oldest }) => error_piece(&self.cut_off(asked, oldest)),
+                        Err(StoreError::Compacted { asked, oldest }) => self.cut_off(asked, oldest),
                         Err(_) => return None,
                     };
                     if !piece.is_empty() {
@@ -252,9 +260,9 @@ impl Stream {
         }
     }
 
-    fn cut_off(&mut self, asked: Revision, oldest: Revision) -> Status {
+    fn cut_off(&mut self, asked: Revision, oldest: Revision) -> Bytes {
         self.watch = None;
-        too_old(asked, oldest)
+        error_piece(self.call.accepted.media, &too_old(asked, oldest))
     }
 
     /// Is the resource no longer served as it was? Then the stream ends, and clients look again.
@@ -313,13 +321,30 @@ impl Stream {
     }
 
     fn event_into(&mut self, piece: &mut Vec<u8>, kind: &str, shown: &Shown<'_>) {
-        start_into(piece, kind);
-        if self.call.accepted.form == Form::Object {
-            shown.bytes_into(&self.call, piece);
-        } else {
-            self.formed_into(piece, &shown.object(&self.call));
+        if self.call.accepted.form != Form::Object || self.call.accepted.media == Media::Protobuf {
+            return self.formed_event_into(piece, kind, shown.object(&self.call));
         }
+        start_into(piece, kind);
+        shown.bytes_into(&self.call, piece);
         piece.extend_from_slice(b"}\n");
+    }
+
+    /// An event of an object that is not sent as it is stored.
+    fn formed_event_into(&mut self, piece: &mut Vec<u8>, kind: &str, object: Value) {
+        let accepted = self.call.accepted;
+        if accepted.media == Media::Protobuf {
+            let formed = if accepted.form == Form::Object { object } else { self.formed(&object) };
+            return protobuf::event_into(piece, kind, &formed);
+        }
+        start_into(piece, kind);
+        self.formed_into(piece, &object);
+        piece.extend_from_slice(b"}\n");
+    }
+
+    fn formed(&mut self, object: &Value) -> Value {
+        let mut bytes = Vec::new();
+        self.formed_into(&mut bytes, object);
+        serde_json::from_slice(&bytes).expect("our own JSON")
     }
 
     /// The object in the form asked for.
@@ -355,9 +380,7 @@ impl Stream {
         if is_initial_end {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        start_into(piece, "BOOKMARK");
-        self.formed_into(piece, &object);
-        piece.extend_from_slice(b"}\n");
+        self.formed_event_into(piece, "BOOKMARK", object);
     }
 }
 
@@ -420,8 +443,12 @@ fn start_into(piece: &mut Vec<u8>, kind: &str) {
     }
 }
 
-fn error_piece(status: &Status) -> Bytes {
+fn error_piece(media: Media, status: &Status) -> Bytes {
     let mut piece = Vec::new();
+    if media == Media::Protobuf {
+        protobuf::event_into(&mut piece, "ERROR", &status.to_json());
+        return piece.into();
+    }
     start_into(&mut piece, "ERROR");
     piece.extend_from_slice(status.to_json().to_string().as_bytes());
     piece.extend_from_slice(b"}\n");

@@ -179,7 +179,9 @@ async fn what_a_list_or_watch_cannot_mean_is_refused() {
     let refused = plane.get(&format!("{MAPS}?timeoutSeconds=soon")).await.expect(400);
     assert_eq!(refused["message"], "strconv.ParseInt: parsing \"soon\": invalid syntax");
     let protobuf = "application/vnd.kubernetes.protobuf";
-    plane.get_as(&format!("{MAPS}?watch=1&timeoutSeconds=1"), protobuf).await.expect(406);
+    let binary = plane.get_as(&format!("{MAPS}?watch=1&timeoutSeconds=1"), protobuf).await;
+    assert_eq!(binary.headers["content-type"], format!("{protobuf};stream=watch"));
+    assert!(binary.body.as_str().unwrap().contains("ADDED"), "{}", binary.body);
     let either = format!("{protobuf},application/json");
     plane.get_as(&format!("{MAPS}?watch=1&timeoutSeconds=1"), &either).await.expect(200);
 }
@@ -207,4 +209,18 @@ async fn a_collection_is_deleted_by_selector() {
     let plane = filled(4).await;
     plane.delete(&format!("{MAPS}?labelSelector=parity%3Deven")).await.expect(200);
     assert_eq!(names(&plane.get(MAPS).await.expect(200)), ["m01", "m03"]);
+}
+
+#[tokio::test]
+async fn a_collection_is_deleted_as_it_was_when_asked() {
+    let plane = filled(2).await;
+    let before = version(&plane.get(MAPS).await.expect(200)).to_owned();
+    plane.post(MAPS, json!({"metadata": {"name": "m99"}})).await.expect(201);
+    let exact = format!("{MAPS}?resourceVersionMatch=Exact&resourceVersion={before}");
+    let refused = plane.delete(&format!("{MAPS}?resourceVersionMatch=Exact")).await.expect(422);
+    assert_eq!(refused["details"]["kind"], "ListOptions");
+    plane.delete(&format!("{MAPS}?resourceVersion=999999")).await.expect(504);
+    let deleted = plane.delete(&exact).await.expect(200);
+    assert_eq!(version(&deleted), before);
+    assert_eq!(names(&plane.get(MAPS).await.expect(200)), ["m99"]);
 }
