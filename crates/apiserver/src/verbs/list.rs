@@ -137,8 +137,13 @@ fn at(call: &Call, revision: Revision) -> Result<Snapshot, Status> {
     })
 }
 
+/// What stands between the prefix and a name where there are no namespaces. Tokens leave it out.
+fn no_namespace(call: &Call) -> &'static str {
+    if call.resource.namespaced { "" } else { "/" }
+}
+
 fn token_snapshot(call: &Call, token: &Token) -> Result<(Snapshot, Option<String>), Status> {
-    let after = format!("{}{}", call.prefix(), token.start);
+    let after = format!("{}{}{}", call.prefix(), no_namespace(call), token.start);
     let Position::At(revision) = token.position else {
         return Ok((call.backend.store.snapshot(), Some(after)));
     };
@@ -216,7 +221,7 @@ impl Page {
 fn head(call: &Call, selection: &Selection, snapshot: &Snapshot, page: &Page) -> Value {
     let mut metadata = json!({ "resourceVersion": snapshot.revision().to_string() });
     if let Some(next) = &page.next {
-        let start = next.as_str()[call.prefix().as_str().len()..].to_owned();
+        let start = next.as_str()[call.prefix().as_str().len() + no_namespace(call).len()..].to_owned();
         let left = (!selection.has_selectors()).then_some(page.remaining);
         let token = Token { position: Position::At(snapshot.revision()), start, left };
         metadata["continue"] = token.to_text().into();

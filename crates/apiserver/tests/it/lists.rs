@@ -69,6 +69,28 @@ async fn pages_show_one_moment() {
     plane.get(&format!("{MAPS}?limit=2&continue=tampered")).await.expect(400);
 }
 
+/// Names without a namespace, some with a colon: the token of a page once was refused by the server that made it.
+#[tokio::test]
+async fn pages_of_objects_without_a_namespace_follow_each_other() {
+    let plane = Plane::start().await;
+    for path in ["/apis/rbac.authorization.k8s.io/v1/clusterroles", "/api/v1/namespaces"] {
+        let whole = plane.get(path).await.expect(200);
+        let whole = whole["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].clone());
+        let (mut paged, mut token) = (Vec::new(), String::new());
+        loop {
+            let page = plane.get(&format!("{path}?limit=3&continue={token}")).await.expect(200);
+            let items = page["items"].as_array().unwrap();
+            paged.extend(items.iter().map(|item| item["metadata"]["name"].clone()));
+            match page["metadata"]["continue"].as_str() {
+                Some(next) => next.clone_into(&mut token),
+                None => break,
+            }
+        }
+        assert_eq!(paged, whole.collect::<Vec<_>>());
+        assert!(paged.len() > 3);
+    }
+}
+
 #[tokio::test]
 async fn versions_are_met_exactly_or_at_least() {
     let plane = filled(1).await;
