@@ -34,7 +34,7 @@ pub use node::{
     Integer, Kind, ListType, Merge, Named, Object, PatchStrategy, Presence, Property, Ref, Schema,
 };
 pub use rules::Rules;
-pub use typecheck::{cannot_be_handled, decode, decode_metadata};
+pub use typecheck::{cannot_be_handled, decode, decode_metadata, restore};
 pub use unknown::prune;
 pub use validate::validate;
 

@@ -21,7 +21,16 @@ const JSON_STORED: &str = "io.k8s.apiextensions-apiserver.";
 /// # Errors
 /// What Go's decoder says about the first wrong value.
 pub fn decode(schema: &Ref, value: &mut Value) -> Result<(), String> {
-    Place { owner: "", path: &Path::Root, keeps_empty: false }.reference(schema, value)
+    Place { owner: "", path: &Path::Root, keeps_empty: false, words: Words::Decoder }.reference(schema, value)
+}
+
+/// Decodes the result of a strategic merge patch in place: Kubernetes makes that an object without a detour through JSON.
+///
+/// # Errors
+/// What its converter says about the first wrong value.
+pub fn restore(schema: &Ref, value: &mut Value) -> Result<(), String> {
+    Place { owner: "", path: &Path::Root, keeps_empty: false, words: Words::Converter }
+        .reference(schema, value)
 }
 
 /// Decodes the `metadata` of a custom object in place; Kubernetes types nothing else of it.
@@ -39,7 +48,8 @@ pub fn decode_metadata(object: &mut Value) -> Result<(), String> {
     }
     let path = Path::Root;
     let path = path.field("metadata");
-    Place { owner: "", path: &path, keeps_empty: false }.reference(super::object_meta(), metadata)
+    let place = Place { owner: "", path: &path, keeps_empty: false, words: Words::Decoder };
+    place.reference(super::object_meta(), metadata)
 }
 
 /// The 400 for a body that cannot be decoded into its kind.
@@ -54,6 +64,16 @@ struct Place<'a> {
     /// Field names only: Go's decoder forgets indexes and keys.
     path: &'a Path<'a>,
     keeps_empty: bool,
+    words: Words,
+}
+
+/// In whose words a wrong value is refused.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Words {
+    /// Go's decoder of JSON.
+    Decoder,
+    /// Kubernetes' converter of decoded JSON.
+    Converter,
 }
 
 impl Place<'_> {
@@ -133,16 +153,19 @@ impl Place<'_> {
         self.reference(&items.schema, value)
     }
 
-    fn mismatch(self, schema: &Schema, name: &str, found: &Value) -> String {
+    fn mismatch(self, schema: &Schema, name: &str, value: &Value) -> String {
         let wanted = go_type(schema, name);
         let wants_number = matches!(schema.kind, Kind::Integer(_) | Kind::IntOrString | Kind::Number);
-        let found = match found {
+        let found = match value {
             Value::Number(number) if wants_number => format!("number {number}"),
             other => type_name(other).into(),
         };
         // Types with a decoder of their own know nothing of the field they stand in.
         let decodes_itself = matches!(&schema.kind, Kind::IntOrString)
             || matches!(&schema.kind, Kind::String(format) if matches!(&**format, "date-time" | "micro-time"));
+        if self.words == Words::Converter && !decodes_itself {
+            return cannot_restore(schema, value, &wanted);
+        }
         if self.owner.is_empty() || decodes_itself {
             return format!("json: cannot unmarshal {found} into Go value of type {wanted}");
         }
@@ -150,6 +173,30 @@ impl Place<'_> {
             "json: cannot unmarshal {found} into Go struct field {}.{} of type {wanted}",
             self.owner, self.path
         )
+    }
+}
+
+/// What the converter says of a value it cannot make the wanted type.
+fn cannot_restore(schema: &Schema, found: &Value, wanted: &str) -> String {
+    let kind = match found {
+        Value::Null => "invalid",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "slice",
+        Value::Object(_) => "map",
+    };
+    match (&schema.kind, kind) {
+        (Kind::Object(Object { additional: Some(_), .. }), _) => format!("cannot restore map from {kind}"),
+        (Kind::Object(_), _) => format!("cannot restore struct from: {kind}"),
+        (Kind::Array(_), _) => format!("cannot restore slice from {kind}"),
+        (Kind::String(format), _) if &**format == "byte" => format!("cannot restore slice from {kind}"),
+        // Go can make text of a whole number, and whole numbers of others; JSON cannot.
+        (Kind::String(_), "int64") | (Kind::Integer(_), "float64") => {
+            format!("cannot convert {kind} to {wanted}")
+        }
+        _ => format!("unrecognized type: {wanted}"),
     }
 }
 
@@ -343,6 +390,24 @@ mod tests {
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
         check(POD, json!({"spec": {"overhead": {"cpu": "x"}}}), &Err(bad));
         check(("", "Secret"), json!({"data": {"a": "*"}}), &Err("illegal base64 data at input byte 0"));
+    }
+
+    #[test]
+    fn the_converter_has_words_of_its_own() {
+        let rows = [
+            (DEPLOYMENT, json!({"metadata": {"labels": "x"}}), "cannot restore map from string"),
+            (DEPLOYMENT, json!({"spec": {"template": "x"}}), "cannot restore struct from: string"),
+            (DEPLOYMENT, json!({"spec": {"replicas": "three"}}), "unrecognized type: int32"),
+            (DEPLOYMENT, json!({"spec": {"replicas": 1.5}}), "cannot convert float64 to int32"),
+            (DEPLOYMENT, json!({"spec": {"paused": 1}}), "unrecognized type: bool"),
+            (POD, json!({"spec": {"containers": {"name": "a"}}}), "cannot restore slice from map"),
+            (POD, json!({"spec": {"nodeName": 5}}), "cannot convert int64 to string"),
+            (POD, json!({"spec": {"nodeName": true}}), "unrecognized type: string"),
+        ];
+        for ((group, kind), mut value, expected) in rows {
+            let schema = built_in(group, "v1", kind).expect("a served kind");
+            assert_eq!(restore(&schema, &mut value), Err(expected.to_owned()));
+        }
     }
 
     #[test]

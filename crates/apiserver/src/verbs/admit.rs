@@ -10,6 +10,7 @@ use crate::field;
 use crate::kinds;
 use crate::metadata::validate::finalizer_warnings;
 use crate::negotiate::{self, Encoding};
+use crate::patch::go::Printed;
 use crate::protobuf;
 use crate::resource::Resource;
 use crate::schema;
@@ -28,7 +29,7 @@ pub(super) fn body(call: &Call, bytes: &[u8], strictness: Strictness) -> Result<
     let decoded = read(call, bytes, wants_duplicates, (&resource.api_version(), &resource.kind))?;
     let mut object = decoded.value;
     check_type(&call.resource, &mut object)?;
-    let problems = normalize(&call.resource, &mut object, strictness)?;
+    let problems = normalize(&call.resource, &mut object, strictness, false)?;
     let problems =
         problems.into_iter().chain(decoded.duplicates.iter().map(|path| format!("duplicate field {path:?}")));
     let intro = if call.resource.is_custom() { String::new() } else { cannot_be_handled(&call.resource) };
@@ -79,16 +80,25 @@ pub(super) fn typed(value: &mut Value, (api_version, kind): (&str, &str)) -> Res
     schema::decode(&schema, value).map_err(|why| schema::cannot_be_handled(kind, version, &why))
 }
 
-/// The object a patch made; `body_problems` were found in the patch itself.
+/// What made the object that is to be admitted.
+#[derive(Clone, Copy)]
+pub(super) struct Origin<'a> {
+    /// Problems found in the patch itself.
+    pub(super) problems: &'a [String],
+    /// The patch, if it is a strategic one: refusals show it, where others show the result.
+    pub(super) strategic: Option<&'a Value>,
+}
+
+/// The object a patch made.
 pub(super) fn patched(
     call: &Call,
     mut object: Value,
     strictness: Strictness,
-    body_problems: &[String],
+    origin: Origin<'_>,
 ) -> Result<Admitted, Status> {
-    match judged(call, &mut object, strictness, body_problems) {
+    match judged(call, &mut object, strictness, origin) {
         Ok(warnings) => Ok(Admitted { object, warnings }),
-        Err(status) => Err(bad_result(&object, &status)),
+        Err(status) => Err(bad_result(&object, origin, &status)),
     }
 }
 
@@ -96,21 +106,22 @@ fn judged(
     call: &Call,
     object: &mut Value,
     strictness: Strictness,
-    body_problems: &[String],
+    origin: Origin<'_>,
 ) -> Result<Vec<String>, Status> {
     check_type(&call.resource, object)?;
-    let mut problems = body_problems.to_vec();
-    problems.extend(normalize(&call.resource, object, strictness)?);
+    let mut problems = origin.problems.to_vec();
+    problems.extend(normalize(&call.resource, object, strictness, origin.strategic.is_some())?);
     judge(problems, strictness, "")
 }
 
-/// A patch whose result cannot be decoded is refused as a whole, with that result.
-fn bad_result(object: &Value, status: &Status) -> Status {
+/// A patch whose result cannot be decoded is refused as a whole.
+fn bad_result(object: &Value, origin: Origin<'_>, status: &Status) -> Status {
     if status.code != 400 {
         return status.clone();
     }
+    let shown = origin.strategic.map_or_else(|| object.to_string(), |patch| Printed(patch).to_string());
     let path = field::Path::Root;
-    let error = field::Error::invalid(&path.field("patch"), &object.to_string().into(), &status.message);
+    let error = field::Error::invalid(&path.field("patch"), &shown.into(), &status.message);
     Status::invalid("", "", "", &[error])
 }
 
@@ -145,7 +156,12 @@ fn cannot_be_handled(resource: &Resource) -> String {
 }
 
 /// Drops what the schema does not know (giving it as problems) and fills in defaults.
-fn normalize(resource: &Resource, object: &mut Value, strictness: Strictness) -> Result<Vec<String>, Status> {
+fn normalize(
+    resource: &Resource,
+    object: &mut Value,
+    strictness: Strictness,
+    is_strategic: bool,
+) -> Result<Vec<String>, Status> {
     let Some(schema) = schema_of(resource) else { return Ok(Vec::new()) };
     let mut unknown = Vec::new();
     let report = (strictness != Strictness::Ignore).then_some(&mut unknown);
@@ -155,8 +171,12 @@ fn normalize(resource: &Resource, object: &mut Value, strictness: Strictness) ->
         schema::default(&schema, object);
     } else {
         schema::prune(&schema, object, report);
-        schema::decode(&schema, object)
-            .map_err(|why| schema::cannot_be_handled(&resource.kind, &resource.version, &why))?;
+        if is_strategic {
+            schema::restore(&schema, object).map_err(Status::bad_request)?;
+        } else {
+            schema::decode(&schema, object)
+                .map_err(|why| schema::cannot_be_handled(&resource.kind, &resource.version, &why))?;
+        }
         kinds::defaults::default(&resource.group, &resource.version, &resource.kind, object);
     }
     Ok(unknown.into_iter().map(|path| format!("unknown field {path:?}")).collect())

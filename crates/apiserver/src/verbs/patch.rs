@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::admit::{self, Admitted};
+use super::admit::{self, Admitted, Origin};
 use super::options::WriteOptions;
 use super::update::check_names;
 use super::write::{Changed, change, schema_of};
@@ -33,7 +33,8 @@ pub(super) async fn patch(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     change(call, &options, |old| {
         let mut object = old.clone();
         patch.apply(call, &mut object)?;
-        let Admitted { object, warnings } = admit::patched(call, object, options.strictness, &problems)?;
+        let origin = Origin { problems: &problems, strategic: patch.strategic() };
+        let Admitted { object, warnings } = admit::patched(call, object, options.strictness, origin)?;
         check_identity(call, &object, old)?;
         Ok(Changed { object, warnings, is_applied: false })
     })
@@ -64,6 +65,13 @@ impl Patch {
             PatchType::Strategic | PatchType::Apply => Self::Strategic(value),
         };
         Ok((patch, problems))
+    }
+
+    fn strategic(&self) -> Option<&Value> {
+        match self {
+            Self::Strategic(patch) => Some(patch),
+            Self::Json(_) | Self::Merge(_) => None,
+        }
     }
 
     pub(super) fn apply(&self, call: &Call, object: &mut Value) -> Result<(), Status> {
@@ -113,6 +121,9 @@ pub(super) fn check_manager(call: &Call) -> Result<(), Status> {
     Ok(())
 }
 
+/// What an apply made: its problems were told before it was merged.
+const APPLIED: Origin<'_> = Origin { problems: &[], strategic: None };
+
 /// Server-side apply: also creates.
 async fn apply_patch(call: &Call, options: &WriteOptions, body: &[u8]) -> Result<Answer, Status> {
     check_manager(call)?;
@@ -125,7 +136,7 @@ async fn apply_patch(call: &Call, options: &WriteOptions, body: &[u8]) -> Result
     }
     let answer = change(call, options, |old| {
         let merged = merged(call, options, Some(old), &config)?;
-        let Admitted { object, warnings } = admit::patched(call, merged, options.strictness, &[])?;
+        let Admitted { object, warnings } = admit::patched(call, merged, options.strictness, APPLIED)?;
         check_identity(call, &object, old)?;
         Ok(Changed { object, warnings, is_applied: true })
     })
@@ -144,7 +155,7 @@ async fn create_applied(call: &Call, options: &WriteOptions, config: &Value) -> 
     }
     let object = merged(call, options, None, config)?;
     check_identity(call, &object, &json!({"metadata": {"name": call.path.name}}))?;
-    let Admitted { object, warnings } = admit::patched(call, object, options.strictness, &[])?;
+    let Admitted { object, warnings } = admit::patched(call, object, options.strictness, APPLIED)?;
     let answer = create::create_object(call, options, object).await?;
     Ok(answer.warned(warnings))
 }

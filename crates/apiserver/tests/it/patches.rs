@@ -171,3 +171,20 @@ async fn no_patch_nests_an_object_too_deep() {
     plane.get(revision).await.expect(200);
     plane.delete(revision).await.expect(200);
 }
+
+#[tokio::test]
+async fn a_strategic_patch_of_a_wrong_type_is_shown_as_it_was_sent() {
+    let plane = Plane::start().await;
+    plane.post("/apis/apps/v1/namespaces/default/deployments", deployment(&["a"])).await.expect(201);
+    let path = "/apis/apps/v1/namespaces/default/deployments/d";
+    for (patch, expected) in [
+        (
+            json!({"metadata": {"labels": "x"}}),
+            r#""map[metadata:map[labels:x]]": cannot restore map from string"#,
+        ),
+        (json!({"spec": {"replicas": "3"}}), r#""map[spec:map[replicas:3]]": unrecognized type: int32"#),
+    ] {
+        let refused = plane.patch(path, STRATEGIC, patch).await.expect(422);
+        assert_eq!(refused["message"], format!(" \"\" is invalid: patch: Invalid value: {expected}"));
+    }
+}
