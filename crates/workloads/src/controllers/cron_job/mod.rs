@@ -135,11 +135,17 @@ impl Run<'_> {
         let plan = Plan { schedule: &schedule, zone: &zone, since, now };
         let deadline = self.spec.starting_deadline_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let deadline = deadline.map(Duration::from_secs);
+        let Some(next_in) = plan.next_in() else {
+            // Such as the 31st of February.
+            let why = "time difference between two schedules is less than 1 second";
+            self.warn("InvalidSchedule", format!("invalid schedule: {} : {why}", self.spec.schedule));
+            return Ok(None);
+        };
         match plan.due(deadline) {
             Some(due) => self.run(due, &zone).await?,
             None => self.tell_missed(&plan, deadline),
         }
-        Ok(plan.next_in())
+        Ok(Some(next_in))
     }
 
     fn warn(&self, reason: &str, message: String) {

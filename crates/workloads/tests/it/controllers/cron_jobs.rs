@@ -52,6 +52,19 @@ async fn a_job_at_every_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_time_that_never_comes_is_told() {
+    let lab = Lab::new().await;
+    lab.create::<CronJob>(cron("59 23 31 2 *", "succeed", json!({}))).await;
+    lab.pass(60).await;
+    assert!(runs(&lab).await.is_empty());
+    let events = lab.events("tick").await;
+    assert!(
+        events.iter().any(|event| event.starts_with("InvalidSchedule: invalid schedule: 59 23 31 2 *")),
+        "{events:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_policy_for_runs_that_overlap() {
     for (policy, expected) in [("Allow", vec![1, 2, 3]), ("Forbid", vec![1]), ("Replace", vec![3])] {
         let lab = Lab::new().await;
