@@ -101,28 +101,18 @@ fn time(query: &Query) -> Result<Option<Timestamp>, Status> {
 }
 
 /// The container that is meant.
-fn container(call: &Call, pod: &Value) -> Result<String, Status> {
+pub(super) fn container(call: &Call, pod: &Value) -> Result<String, Status> {
     let (asked, name) = (call.query.get("container"), &call.path.name);
-    let main = names(pod, "containers");
-    let (init, ephemeral) = (names(pod, "initContainers"), names(pod, "ephemeralContainers"));
+    let all = ["initContainers", "containers", "ephemeralContainers"].map(|list| names(pod, list)).concat();
     if !asked.is_empty() {
-        let is_known = [&main, &init, &ephemeral].into_iter().flatten().any(|one| *one == asked);
         let refusal = || Status::bad_request(format!("container {asked} is not valid for pod {name}"));
-        return is_known.then(|| asked.to_owned()).ok_or_else(refusal);
+        return all.contains(&asked).then(|| asked.to_owned()).ok_or_else(refusal);
     }
-    if let [only] = &*main
-        && init.is_empty()
-        && ephemeral.is_empty()
-    {
+    if let [only] = &*names(pod, "containers") {
         return Ok((*only).to_owned());
     }
-    let mut message =
-        format!("a container name must be specified for pod {name}, choose one of: [{}]", main.join(" "));
-    for (kind, names) in [("init", init), ("ephemeral", ephemeral)] {
-        if !names.is_empty() {
-            message.extend([" or one of the ", kind, " containers: [", &names.join(" "), "]"]);
-        }
-    }
+    let all = all.join(" ");
+    let message = format!("a container name must be specified for pod {name}, choose one of: [{all}]");
     Err(Status::bad_request(message))
 }
 

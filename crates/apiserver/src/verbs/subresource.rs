@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use http::Method;
 
-use super::{Answer, Call, get, patch, scale, update};
+use super::{Answer, Call, get, log, patch, scale, update};
+use crate::object::encode;
 use crate::status::Status;
 
 /// Runs a request for a subresource.
@@ -11,14 +12,27 @@ pub(super) async fn run(call: Call, method: &Method, body: Bytes) -> Result<Answ
     match (&*call.path.subresource, method) {
         ("scale", _) => scale::run(&call, method, &body).await,
         ("binding" | "eviction", &Method::POST) => super::pod::run(&call, &body).await,
-        ("log", &Method::GET) => super::log::log(&call).await,
-        ("log" | "exec" | "attach" | "portforward" | "proxy", _) => {
-            get::get(&call)?;
-            Err(Status::bad_request("this server offers no connections into Pods"))
-        }
+        ("log", &Method::GET) => log::log(&call).await,
+        ("log" | "exec" | "attach" | "portforward" | "proxy", _) => Err(no_connection(&call)),
         (_, &Method::GET) => get::get(&call),
         (_, &Method::PUT) => update::update(&call, &body).await,
         (_, &Method::PATCH) => patch::patch(&call, &body).await,
         _ => Err(Status::method_not_allowed()),
     }
+}
+
+/// Why there is no connection into this Pod: what Kubernetes would say before it opens one, else that nobody opens any.
+fn no_connection(call: &Call) -> Status {
+    let snapshot = call.backend.store.snapshot();
+    let Some(entry) = snapshot.get(&call.key()) else { return call.not_found() };
+    let (pod, kind) = (encode::decode(entry), &*call.path.subresource);
+    if &*call.resource.kind == "Pod" && kind != "proxy" {
+        if let ("exec" | "attach", Err(refusal)) = (kind, log::container(call, &pod)) {
+            return refusal;
+        }
+        if pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
+            return Status::bad_request(format!("pod {} does not have a host assigned", call.path.name));
+        }
+    }
+    Status::bad_request("this server offers no connections into Pods")
 }

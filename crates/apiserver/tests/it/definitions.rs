@@ -165,7 +165,7 @@ async fn what_a_client_asked_for_happens_after_it_left() {
     let plane = Plane::start_on(store).await;
     let (path, objects) =
         (format!("{DEFINITIONS}/things.demo.dev"), "/apis/demo.dev/v1/namespaces/default/things");
-    for _ in 0..5 {
+    for _ in 0..10 {
         plane.ask_and_leave("POST", DEFINITIONS, &loose("things"));
         plane.until(objects, |answer| answer.code == 200).await;
         plane.post(objects, thing("things", "one")).await.expect(201);

@@ -333,3 +333,26 @@ async fn no_number_a_client_can_write_stops_the_server() {
     let log = format!("/api/v1/namespaces/default/pods/p/log?sinceSeconds={}", i64::MAX);
     assert!(plane.get(&log).await.code < 500);
 }
+
+#[tokio::test]
+async fn a_connection_into_a_pod_names_a_container_of_it() {
+    let plane = Plane::start().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let container = |name: &str| json!({"name": name, "image": "i"});
+    let pod = |name: &str, containers: Value| json!({"metadata": {"name": name}, "spec": {"initContainers": [container("before")], "containers": containers}});
+    plane.post(pods, pod("one", json!([container("main")]))).await.expect(201);
+    plane.post(pods, pod("two", json!([container("a"), container("b")]))).await.expect(201);
+    let check = async |path: &str, expected: &str| {
+        let refused = plane.get(&format!("{pods}/{path}")).await.expect(400);
+        assert_eq!(refused["message"], expected, "{path}");
+    };
+    let choose = "a container name must be specified for pod two, choose one of: [before a b]";
+    check("two/log", choose).await;
+    check("two/exec?command=ls", choose).await;
+    check("one/log?container=c", "container c is not valid for pod one").await;
+    check("one/attach?container=c", "container c is not valid for pod one").await;
+    check("one/exec?command=ls", "pod one does not have a host assigned").await;
+    check("two/portforward", "pod two does not have a host assigned").await;
+    plane.get(&format!("{pods}/one/log")).await.expect(200);
+    plane.get(&format!("{pods}/none/exec")).await.expect(404);
+}
