@@ -47,7 +47,7 @@ pub enum Entry {
     },
     /// The state of one watch changed.
     Watched {
-        /// `group/resource`, as in keys.
+        /// `group/resource`; only the resource in the core group.
         resource: String,
         /// The new state.
         state: WatchState,

@@ -3,6 +3,7 @@
 //! A [`Key`] is the text `group/resource/namespace/name`, always four segments: the core group is the empty first
 //! segment, a cluster-scoped object has an empty third. The order of the text is the order of lists (namespace,
 //! then name, bytewise), which is what Kubernetes clients see. A [`Prefix`] is a key cut after a whole segment.
+//! People read a key without the segments that are empty: `pods/default/web`.
 //!
 //! **Invariant:** no segment contains `/`. The API refuses such names before a key is made.
 
@@ -67,9 +68,15 @@ impl Key {
     }
 }
 
+/// As people write it: without the group or the namespace that it does not have. For machines there is
+/// [`as_str`](Key::as_str).
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        for (index, segment) in self.0.split('/').filter(|segment| !segment.is_empty()).enumerate() {
+            f.write_str(if index > 0 { "/" } else { "" })?;
+            f.write_str(segment)?;
+        }
+        Ok(())
     }
 }
 
@@ -156,6 +163,14 @@ mod tests {
         );
         assert_eq!(Key::parse(key.as_str()), Some(key));
         assert_eq!(Key::parse("apps/deployments/web"), None);
+    }
+
+    #[test]
+    fn people_read_no_empty_segments() {
+        let shown = |group, namespace| Key::new(group, "things", namespace, "x").to_string();
+        assert_eq!(shown("demo.dev", "a"), "demo.dev/things/a/x");
+        assert_eq!(shown("", "a"), "things/a/x");
+        assert_eq!(shown("", ""), "things/x");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
-use crate::kind::{Kind, resource_of};
+use crate::kind::{Kind, resource, resource_of};
 use crate::rule::Rule;
 
 /// A sort of write, as rights name it.
@@ -47,7 +47,7 @@ impl Deed {
 /// The declarations of all controllers.
 #[derive(Default)]
 pub(crate) struct Declared {
-    /// By `group/resource`, with its subresource.
+    /// By group and resource, with its subresource.
     verbs: HashMap<String, BTreeSet<&'static str>>,
     /// What was written and not declared, in words.
     undeclared: Mutex<BTreeSet<String>>,
@@ -57,7 +57,7 @@ impl Declared {
     pub(crate) fn new(rules: &[Rule]) -> Self {
         let mut verbs: HashMap<String, BTreeSet<&'static str>> = HashMap::new();
         for rule in rules {
-            verbs.entry(format!("{}/{}", rule.group, rule.resource)).or_default().extend(rule.verbs);
+            verbs.entry(resource(&rule.group, &rule.resource)).or_default().extend(rule.verbs);
         }
         Self { verbs, undeclared: Mutex::default() }
     }
@@ -69,7 +69,6 @@ impl Declared {
         if deed.verbs().iter().all(|verb| declared.is_some_and(|verbs| verbs.contains(verb))) {
             return;
         }
-        let resource = resource.trim_start_matches('/');
         let words = format!(
             "{resource} is written but not declared, which a cluster forbids: add {} to the controller",
             deed.cure(&T::kind(&()))

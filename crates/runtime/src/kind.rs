@@ -34,9 +34,14 @@ pub fn key_of<K: Kind>(object: &K) -> Key {
     key::<K>(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
 }
 
-/// `group/resource`, the first half of every key of this kind.
+/// `group/resource`; only the resource in the core group.
 pub(crate) fn resource_of<K: Kind>() -> String {
-    format!("{}/{}", K::group(&()), K::plural(&()))
+    resource(&K::group(&()), &K::plural(&()))
+}
+
+/// The same of a kind whose type is not at hand.
+pub(crate) fn resource(group: &str, resource: &str) -> String {
+    if group.is_empty() { resource.to_owned() } else { format!("{group}/{resource}") }
 }
 
 /// The object's resourceVersion; zero when it has none or not a number.
@@ -111,9 +116,9 @@ mod tests {
     #[test]
     fn a_target_is_seen_from_its_referrer() {
         let seen = |target: Target| target.key::<ConfigMap>("here").to_string();
-        assert_eq!(seen("x".into()), "/configmaps/here/x");
-        assert_eq!(seen((&"x".to_owned()).into()), "/configmaps/here/x");
-        assert_eq!(seen(("there", "x").into()), "/configmaps/there/x");
-        assert_eq!(Target::from("x").key::<Node>("here").to_string(), "/nodes//x");
+        assert_eq!(seen("x".into()), "configmaps/here/x");
+        assert_eq!(seen((&"x".to_owned()).into()), "configmaps/here/x");
+        assert_eq!(seen(("there", "x").into()), "configmaps/there/x");
+        assert_eq!(Target::from("x").key::<Node>("here").to_string(), "nodes/x");
     }
 }

@@ -17,6 +17,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::kind::resource;
 use crate::world::Vitals;
 
 type Labels = Vec<(&'static str, String)>;
@@ -258,7 +259,7 @@ impl Metrics {
                 self.families.watch_failures.get_or_create(&vec![("resource", resource.clone())]).inc();
             }
             Entry::Quarantined { object, .. } => {
-                let resource = format!("{}/{}", object.group(), object.resource());
+                let resource = resource(object.group(), object.resource());
                 self.families.quarantines.get_or_create(&vec![("resource", resource)]).inc();
             }
             Entry::Led { lease, is_leader } => {

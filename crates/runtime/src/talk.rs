@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use homeostat_core::Key;
 use kube::Client;
 use kube::client::Body;
 use kube::core::Status;
@@ -25,8 +26,13 @@ pub(crate) struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
+    /// The target as people write it, if it is a key.
+    fn words(self) -> String {
+        Key::parse(self.target).map_or_else(|| self.target.to_owned(), |key| key.to_string())
+    }
+
     fn unanswered(self, source: impl Into<crate::fault::BoxError>) -> Error {
-        Error::Transport { verb: self.verb, target: self.target.to_owned(), source: source.into() }
+        Error::Transport { verb: self.verb, target: self.words(), source: source.into() }
     }
 }
 
@@ -87,5 +93,5 @@ async fn exchange(
     let status = serde_json::from_slice::<Status>(&body)
         .unwrap_or_else(|_| Status::failure(&String::from_utf8_lossy(&body), "Unknown"))
         .with_code(code.as_u16());
-    Err(Error::Api { verb: attempt.verb, target: attempt.target.to_owned(), status: Box::new(status) })
+    Err(Error::Api { verb: attempt.verb, target: attempt.words(), status: Box::new(status) })
 }

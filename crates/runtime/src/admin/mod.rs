@@ -163,14 +163,10 @@ impl Board {
             };
             is_ready &= problem.is_none();
             let mark = if problem.is_none() { "[+]" } else { "[-]" };
-            let resource = why::shown(&cache.resource());
+            let resource = cache.resource();
             lines.push(format!("{mark} {resource} {}\n", problem.as_deref().unwrap_or("ok")));
             let quarantined = cache.quarantined().into_iter();
-            lines.extend(
-                quarantined.map(|(key, error)| {
-                    format!("[!] {} does not decode: {error}\n", why::shown(key.as_str()))
-                }),
-            );
+            lines.extend(quarantined.map(|(key, error)| format!("[!] {key} does not decode: {error}\n")));
         }
         lines.extend(self.worlds.iter().map(|world| world.vitals().line()));
         let missing = self.missing_rights.lock().unwrap_or_else(PoisonError::into_inner);
@@ -349,7 +345,7 @@ mod tests {
         for line in [
             "controller_runtime_reconcile_total{controller=\"maps\",result=\"success\"} 1",
             "workqueue_adds_total{name=\"maps\",controller=\"maps\"} 1",
-            "homeostat_cache_objects{resource=\"/configmaps\"} 0",
+            "homeostat_cache_objects{resource=\"configmaps\"} 0",
             "controller_runtime_active_workers{controller=\"maps\"} 0",
             "controller_runtime_reconcile_time_seconds_bucket{le=\"0.001\",controller=\"maps\"} 0",
         ] {

@@ -1,25 +1,22 @@
 //! Why an object was reconciled and what came of it: its records in the journal, as text for people or as JSON.
 
 use homeostat_core::Key;
-use homeostat_core::journal::{Cause, Change, Entry, FaultClass, HandlerOutcome, Next, Record, WriteOutcome};
+use homeostat_core::journal::{Cause, Change, Entry, FaultClass, HandlerOutcome, Next, WriteOutcome};
 use http::StatusCode;
 
 use super::Page;
-use crate::journal::Journal;
+use crate::journal::{Journal, KEPT_OBJECTS, KEPT_PER_OBJECT, Reach};
 
 /// The page about one object. `kind` may be the plural or the kind; `-` or `_` stands for no namespace.
 pub(super) fn page(journal: &Journal, kind: &str, namespace: &str, name: &str, wants_json: bool) -> Page {
     let namespace = if matches!(namespace, "-" | "_") { "" } else { namespace };
-    let is_meant = |record: &Record| {
-        record.entry.object().is_some_and(|key| {
-            key.name() == name && key.namespace() == namespace && is_same_kind(key.resource(), kind)
-        })
-    };
-    let records: Vec<Record> = journal.records().into_iter().filter(is_meant).collect();
+    let is_meant =
+        |key: &Key| key.name() == name && key.namespace() == namespace && is_same_kind(key.resource(), kind);
+    let records = journal.about_any(is_meant);
+    let reach = journal.reach();
     if records.is_empty() {
         let place = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
-        let text =
-            format!("nothing is known of {kind} {place}{name}; it may be long ago or another operator's\n");
+        let text = format!("nothing is known of {kind} {place}{name}{}\n", unknown_words(reach));
         return Page::text(StatusCode::NOT_FOUND, text);
     }
     if wants_json {
@@ -31,7 +28,32 @@ pub(super) fn page(journal: &Journal, kind: &str, namespace: &str, name: &str, w
     let lines = records.iter().map(|record| {
         format!("{:.3} {:<width$} {}\n", record.at, record.source.as_str(), line(&record.entry))
     });
-    Page::text(StatusCode::OK, lines.collect::<String>())
+    let lines: String = lines.collect();
+    Page::text(StatusCode::OK, gap_words(reach) + &lines)
+}
+
+/// What the page of an object may lack.
+fn gap_words(reach: Reach) -> String {
+    match reach {
+        Reach { since: Some(since), dropped: 1.. } => format!(
+            "before {since:.3} only its last changes and failures are known, at most {KEPT_PER_OBJECT}\n"
+        ),
+        _ => String::new(),
+    }
+}
+
+/// Why an object may be unknown.
+fn unknown_words(reach: Reach) -> String {
+    match reach {
+        Reach { since: Some(since), dropped: dropped @ 1.. } => format!(
+            " since {since:.3}: nothing happened to it, or it is another operator's. Of the {dropped} records before, \
+             the last changes and failures of {KEPT_OBJECTS} objects are kept, and it is not among them"
+        ),
+        Reach { since: Some(since), .. } => format!(
+            ": nothing happened to it since the operator started ({since:.3}), or it is another operator's"
+        ),
+        Reach { since: None, .. } => ": nothing has happened yet".to_owned(),
+    }
 }
 
 /// `configmaps`, `configmap` and `ConfigMap` are the same.
@@ -40,12 +62,6 @@ fn is_same_kind(resource: &str, asked: &str) -> bool {
     resource == asked || resource == format!("{asked}s") || resource == format!("{asked}es") || {
         asked.strip_suffix('y').is_some_and(|stem| resource == format!("{stem}ies"))
     }
-}
-
-/// A key or a resource as people write it: without the group or the namespace that it does not have.
-pub(super) fn shown(text: &str) -> String {
-    let segments: Vec<&str> = text.split('/').filter(|segment| !segment.is_empty()).collect();
-    segments.join("/")
 }
 
 /// One entry in words.
@@ -61,8 +77,8 @@ fn line(entry: &Entry) -> String {
             format!("started      after {waited:.1?}, failures {failures}, because {}", causes.join("; "))
         }
         Entry::Read { read, revision, .. } => match revision {
-            Some(revision) => format!("read         {} at {revision}", shown(read.as_str())),
-            None => format!("read         {}: there is none", shown(read.as_str())),
+            Some(revision) => format!("read         {read} at {revision}"),
+            None => format!("read         {read}: there is none"),
         },
         Entry::Wrote { verb, target, outcome, .. } => {
             let outcome = match outcome {
@@ -72,11 +88,10 @@ fn line(entry: &Entry) -> String {
                 WriteOutcome::Fenced => "not sent: the lease is lost".to_owned(),
                 WriteOutcome::Failed { error } => format!("failed: {error}"),
             };
-            let target = shown(target.as_str());
             format!("wrote        {} {target}: {outcome}", format!("{verb:?}").to_lowercase())
         }
         Entry::Drifted { target, diff, .. } => {
-            format!("drifted      {} at {}", target.trim_start_matches('/'), diff.join(" "))
+            format!("drifted      {} at {}", target, diff.join(" "))
         }
         Entry::Handled { handler, outcome, took, .. } => {
             let outcome = match outcome {
@@ -102,7 +117,7 @@ fn line(entry: &Entry) -> String {
             };
             format!("settled      after {took:.1?}, {next}")
         }
-        Entry::Watched { resource, .. } => format!("watched      {}", shown(resource)),
+        Entry::Watched { resource, .. } => format!("watched      {resource}"),
         Entry::Surveyed { world, things, owned, suspects, leaks, deleted, withheld } => {
             let withheld = withheld.as_ref().map(|why| format!(", none deleted: {why}")).unwrap_or_default();
             format!(
@@ -115,7 +130,7 @@ fn line(entry: &Entry) -> String {
 }
 
 fn relative(whose: &str, other: &Key, change: Change) -> String {
-    format!("{whose} {} was {}", shown(other.as_str()), format!("{change:?}").to_lowercase())
+    format!("{whose} {} was {}", other, format!("{change:?}").to_lowercase())
 }
 
 fn cause_words(cause: &Cause) -> String {
@@ -158,7 +173,36 @@ mod tests {
             "2027-01-15T08:00:00.000Z node                          queued       its pods/a/p was added\n\
              2027-01-15T08:00:00.000Z a-longer-name-of-a-controller read         pods/a/p at 7\n"
         );
-        assert!(page(&journal, "Node", "-", "x", false).text.starts_with("nothing is known of Node x;"));
-        assert_eq!(shown("/nodes//n"), "nodes/n");
+        assert_eq!(
+            page(&journal, "Node", "-", "x", false).text,
+            "nothing is known of Node x: nothing happened to it since the operator started \
+             (2027-01-15T08:00:00.000Z), or it is another operator's\n"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_dropped_is_said() {
+        let clock = Clock::virtual_from(Timestamp::from_second(1_800_000_000).expect("a time"));
+        let journal = Journal::new(clock);
+        let sick = Key::new("", "pods", "a", "sick");
+        let error = "odd".to_owned();
+        journal.record(&"pod".into(), Entry::Quarantined { object: sick, error });
+        let crowd = || Entry::Queued { object: Key::new("", "pods", "a", "p"), cause: Cause::Created };
+        for _ in 0..20_000 {
+            journal.record(&"pod".into(), crowd());
+        }
+        let since = "2027-01-15T08:00:00.000Z";
+        assert_eq!(
+            page(&journal, "pods", "a", "sick", false).text,
+            format!(
+                "before {since} only its last changes and failures are known, at most 4\n{since} pod quarantined  odd\n"
+            )
+        );
+        let unknown = page(&journal, "pods", "a", "other", false).text;
+        assert!(
+            unknown.starts_with(&format!("nothing is known of pods a/other since {since}: ")),
+            "{unknown}"
+        );
+        assert!(unknown.contains("the 3617 records before"), "{unknown}");
     }
 }

@@ -84,7 +84,7 @@ pub(crate) async fn commit(store: &SharedStore, txn: Txn) -> Committed {
 pub(crate) fn contents(snapshot: &Snapshot, prefix: &Prefix) -> BTreeMap<String, String> {
     snapshot
         .range(prefix, "")
-        .map(|entry| (entry.key.to_string(), String::from_utf8_lossy(&entry.bytes).into_owned()))
+        .map(|entry| (entry.key.as_str().to_owned(), String::from_utf8_lossy(&entry.bytes).into_owned()))
         .collect()
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn line(event: &Event) -> String {
 
 /// Replays events over a map.
 fn replay(map: &mut BTreeMap<String, String>, event: &Event) {
-    let key = event.key.to_string();
+    let key = event.key.as_str().to_owned();
     match &event.new {
         Some(new) => map.insert(key, String::from_utf8_lossy(&new.bytes).into_owned()),
         None => map.remove(&key),
@@ -224,7 +224,10 @@ pub(crate) async fn a_watch_sees_its_prefix_only(subject: &impl Subject) {
         commit(&store, Txn::one(key, Expect::Any, Op::Put(Value::plain("1")))).await;
     }
     let events = watch.next().await.expect("one event matches");
-    assert_eq!(events.iter().map(|event| event.key.to_string()).collect::<Vec<_>>(), ["/pods/default/a"]);
+    assert_eq!(
+        events.iter().map(|event| event.key.as_str().to_owned()).collect::<Vec<_>>(),
+        ["/pods/default/a"]
+    );
     assert_eq!(watch.progress(), Revision::new(3));
 }
 
@@ -482,7 +485,10 @@ pub(crate) async fn paging_is_consistent_while_others_write(subject: &impl Subje
     while let Some(last) = {
         let page = store.snapshot_at(first.revision()).expect("it is pinned");
         pages.extend(page.range(&pods(), &after).take(3).map(Arc::clone));
-        pages.last().filter(|last| last.key.as_str() > after.as_str()).map(|last| last.key.to_string())
+        pages
+            .last()
+            .filter(|last| last.key.as_str() > after.as_str())
+            .map(|last| last.key.as_str().to_owned())
     } {
         after = last;
         for index in 0..20 {
