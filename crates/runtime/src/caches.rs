@@ -61,7 +61,8 @@ impl<K: Kind> AnyCache for Cache<K> {
 
     fn feed(&self, supply: &Supply, scope: Scope) -> BoxFuture<'static, ()> {
         let Supply { client, journal, source, entropy } = supply.clone();
-        Box::pin(drive(Feed { client, cache: self.clone(), scope, journal, source, entropy }))
+        let (cache, outage) = (self.clone(), Mutex::default());
+        Box::pin(drive(Feed { client, cache, scope, journal, source, entropy, outage }))
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -27,21 +27,24 @@ const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(500), Durati
 pub(crate) struct Kept {
     definition: Value,
     is_applied: bool,
+    /// It is known that the server refuses it.
+    is_told: bool,
 }
 
 /// Tries each definition once, so that watches usually begin with their kind in place.
 pub(crate) async fn install(ground: &Ground, definitions: Vec<Value>) -> Vec<Kept> {
     let mut kept = Vec::new();
     for definition in definitions {
-        let is_applied = matches!(apply(ground, &definition, 0).await, Verdict::Applied | Verdict::Forbidden);
-        kept.push(Kept { definition, is_applied });
+        let verdict = apply(ground, &definition).await;
+        let is_applied = matches!(verdict, Verdict::Applied | Verdict::Forbidden);
+        kept.push(Kept { definition, is_applied, is_told: tell(false, &verdict) });
     }
     kept
 }
 
 /// Keeps a definition in place for as long as it is polled.
 pub(crate) async fn keep(ground: Arc<Ground>, kept: Kept) {
-    let Kept { definition, mut is_applied } = kept;
+    let Kept { definition, mut is_applied, mut is_told } = kept;
     let mut freshness = followers(&ground, &definition);
     let mut failures = 0;
     loop {
@@ -49,10 +52,12 @@ pub(crate) async fn keep(ground: Arc<Ground>, kept: Kept) {
             failures = 0;
             cut_off(&mut freshness).await;
         }
-        is_applied = match apply(&ground, &definition, failures).await {
+        let verdict = apply(&ground, &definition).await;
+        is_told = tell(is_told, &verdict);
+        is_applied = match verdict {
             Verdict::Applied => true,
             Verdict::Forbidden => return,
-            Verdict::Failed => {
+            Verdict::Failed(_) => {
                 failures += 1;
                 tokio::time::sleep(BACKOFF.delay(failures, &ground.entropy)).await;
                 false
@@ -95,10 +100,27 @@ async fn cut_off(freshness: &mut [watch::Receiver<Freshness>]) {
 enum Verdict {
     Applied,
     Forbidden,
-    Failed,
+    Failed(Error),
 }
 
-async fn apply(ground: &Ground, definition: &Value, failures: u32) -> Verdict {
+/// Logs a refusal once, and its end; returns whether one is known. That the server is away is told by the watches.
+fn tell(is_told: bool, verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::Failed(error) if is_told || error.is_cut_off() => {
+            tracing::debug!(?error, "definition not applied");
+            return is_told;
+        }
+        Verdict::Failed(error) => {
+            tracing::warn!(%error, "definition not applied; trying until it is");
+            return true;
+        }
+        Verdict::Applied if is_told => tracing::info!("definition applied after all"),
+        Verdict::Applied | Verdict::Forbidden => {}
+    }
+    false
+}
+
+async fn apply(ground: &Ground, definition: &Value) -> Verdict {
     let name = text(definition, "/metadata/name");
     let path = Path::new("/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
     let params = PatchParams::apply(ground.name.as_str()).force();
@@ -110,12 +132,7 @@ async fn apply(ground: &Ground, definition: &Value, failures: u32) -> Verdict {
             tracing::info!(%error, "definition not applied; expecting it in the cluster");
             Verdict::Forbidden
         }
-        Err(error) => {
-            if failures == 0 {
-                tracing::warn!(%error, "definition not applied; trying until it is");
-            }
-            Verdict::Failed
-        }
+        Err(error) => Verdict::Failed(error),
     }
 }
 

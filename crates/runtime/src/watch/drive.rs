@@ -2,6 +2,7 @@
 //! writes the journal. It never returns; dropping it closes the connection and leaves the cache as it was.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use homeostat_core::journal::{Entry, Source, WatchState};
@@ -15,6 +16,7 @@ use tokio::time::timeout;
 
 use super::ahead::{List, Reading};
 use super::machine::{Effect, Machine, Request, Signal};
+use super::outage::Outage;
 use super::wire::{self, Item, Line};
 use crate::cache::{Cache, Delta};
 use crate::journal::Journal;
@@ -48,6 +50,7 @@ pub(crate) struct Feed<K: Kind> {
     pub(crate) journal: Journal,
     pub(crate) source: Source,
     pub(crate) entropy: Entropy,
+    pub(crate) outage: Mutex<Outage>,
 }
 
 /// Keeps the cache in step with the server for as long as it is polled.
@@ -219,14 +222,6 @@ impl<K: Kind> Feed<K> {
     }
 
     fn obey(&self, effect: Effect) {
-        if effect == Effect::None {
-            return;
-        }
-        let former = match self.cache.freshness().state {
-            WatchState::Failing { error, .. } => Some(error),
-            WatchState::Listing | WatchState::Fresh => None,
-        };
-        let was_failing = former.is_some();
         match effect {
             Effect::None => {}
             Effect::ListBegins => self.cache.begin_list(),
@@ -234,7 +229,7 @@ impl<K: Kind> Feed<K> {
                 for delta in self.cache.end_list(wire::revision(&revision)) {
                     self.note(Some(delta));
                 }
-                Self::tell_return(was_failing);
+                self.tell_return();
                 self.note_state(WatchState::Fresh);
             }
             Effect::Rewound { known, newest } => {
@@ -246,16 +241,15 @@ impl<K: Kind> Feed<K> {
             }
             Effect::Resumed => {
                 self.cache.set_state(WatchState::Fresh);
-                Self::tell_return(was_failing);
+                self.tell_return();
                 self.note_state(WatchState::Fresh);
             }
-            Effect::Failing { error, retry } => {
-                let error = format!("cannot watch {}: {error}", resource_of::<K>().trim_start_matches('/'));
-                // Said once; the journal and the metrics have every try.
-                if former.as_ref() == Some(&error) {
-                    tracing::debug!(%error, ?retry, "watch is cut off");
-                } else {
+            Effect::Failing { error, retry, is_break } => {
+                let error = format!("cannot watch {}: {error}", resource_of::<K>());
+                if self.outage().fails(&error, is_break) {
                     tracing::warn!(%error, ?retry, "watch is cut off; trying again, at the latest every half a minute");
+                } else {
+                    tracing::debug!(%error, ?retry, "watch is cut off");
                 }
                 let state = WatchState::Failing { error, retry };
                 self.cache.set_state(state.clone());
@@ -264,9 +258,13 @@ impl<K: Kind> Feed<K> {
         }
     }
 
-    fn tell_return(was_failing: bool) {
-        if was_failing {
-            tracing::info!(resource = resource_of::<K>().trim_start_matches('/'), "watch is in step again");
+    fn outage(&self) -> MutexGuard<'_, Outage> {
+        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell_return(&self) {
+        if self.outage().ends() {
+            tracing::info!(resource = resource_of::<K>(), "watch is in step again");
         }
     }
 

@@ -79,8 +79,9 @@ pub(crate) enum Effect {
     Rewound { known: String, newest: String },
     /// The watch goes on where it was cut off.
     Resumed,
-    /// This watch is cut off and tries again after this time.
-    Failing { error: String, retry: Duration },
+    /// This watch is cut off and tries again after this time. `is_break`: an open connection was lost, for the first time
+    /// since anything came; the next try tells whether that matters.
+    Failing { error: String, retry: Duration, is_break: bool },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +106,8 @@ pub(crate) struct Machine {
     broken_streams: u32,
     /// Something came over the present watch, so its end is no failure.
     is_alive: bool,
+    /// The server accepted the present watch.
+    is_open: bool,
     /// The watch was cut off: before it is resumed, the server is asked whether it is still the one we know.
     is_in_doubt: bool,
     entropy: Entropy,
@@ -112,8 +115,16 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new(entropy: Entropy) -> Self {
-        let (state, failures, broken_streams) = (State::Start, 0, 0);
-        Self { state, pause: None, failures, broken_streams, is_alive: false, is_in_doubt: false, entropy }
+        Self {
+            state: State::Start,
+            pause: None,
+            failures: 0,
+            broken_streams: 0,
+            is_alive: false,
+            is_open: false,
+            is_in_doubt: false,
+            entropy,
+        }
     }
 
     /// What to do now, and whether a list begins with it.
@@ -121,7 +132,7 @@ impl Machine {
         if let Some(pause) = self.pause.take() {
             return (Request::Pause(pause), Effect::None);
         }
-        self.is_alive = false;
+        (self.is_alive, self.is_open) = (false, false);
         match &self.state {
             State::Start if self.broken_streams < BROKEN_STREAMS_MAX => {
                 self.state = State::Streaming;
@@ -154,10 +165,7 @@ impl Machine {
             }
             Signal::Newest { revision } => self.compare(revision),
             Signal::Event { revision } | Signal::Bookmark { revision, .. } => self.advance(revision),
-            Signal::Opened if self.failures > 0 && matches!(self.state, State::Watching { .. }) => {
-                Effect::Resumed
-            }
-            Signal::Opened => Effect::None,
+            Signal::Opened => self.open(),
             Signal::Silent if self.state != State::Streaming => {
                 self.is_in_doubt = true;
                 Effect::None
@@ -173,6 +181,12 @@ impl Machine {
             }
             Signal::Failed { error, retry_after } => self.fail(error, retry_after),
         }
+    }
+
+    fn open(&mut self) -> Effect {
+        self.is_open = true;
+        let is_resumed = self.failures > 0 && matches!(self.state, State::Watching { .. });
+        if is_resumed { Effect::Resumed } else { Effect::None }
     }
 
     /// Does this revision lie behind what this watch has shown already? No server sends that in one history.
@@ -235,7 +249,7 @@ impl Machine {
         self.failures = self.failures.saturating_add(1);
         let retry = BACKOFF.delay(self.failures, &self.entropy).max(retry_after.unwrap_or_default());
         self.pause = Some(retry);
-        Effect::Failing { error, retry }
+        Effect::Failing { error, retry, is_break: self.is_open && self.failures == 1 }
     }
 }
 
@@ -403,6 +417,24 @@ mod tests {
         let mut machine = watching();
         let patience = Duration::from_secs(45);
         let effect = machine.on(Signal::Failed { error: "busy".into(), retry_after: Some(patience) });
-        assert_eq!(effect, Effect::Failing { error: "busy".into(), retry: patience });
+        assert_eq!(effect, Effect::Failing { error: "busy".into(), retry: patience, is_break: false });
+    }
+
+    #[test]
+    fn a_lost_connection_is_told_from_a_refusal() {
+        let is_break = |machine: &mut Machine, is_opened: bool| {
+            machine.request();
+            if is_opened {
+                machine.on(Signal::Opened);
+            }
+            let Effect::Failing { is_break, .. } = machine.on(failed()) else { panic!("it failed") };
+            machine.request();
+            machine.on(Signal::Newest { revision: "5".into() });
+            is_break
+        };
+        assert!(!is_break(&mut watching(), false), "refused");
+        let mut machine = watching();
+        assert!(is_break(&mut machine, true), "lost");
+        assert!(!is_break(&mut machine, true), "and lost again before anything came");
     }
 }

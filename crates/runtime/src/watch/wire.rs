@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::decode::Trimmed;
+use super::locate::explain;
 use crate::kind::{Kind, key, parse_revision};
 
 /// The annotation on the bookmark that ends a streaming list.
@@ -86,7 +87,7 @@ pub(crate) fn page<K: Kind>(body: &[u8]) -> Result<Page<K>, serde_json::Error> {
         return Ok(finish(list.metadata, items));
     }
     let list: List<Value> = serde_json::from_slice(body)?;
-    Ok(finish(list.metadata, list.items.unwrap_or_default().into_iter().map(item).collect()))
+    Ok(finish(list.metadata, list.items.unwrap_or_default().iter().map(item).collect()))
 }
 
 fn finish<K>(meta: ListMeta, items: Vec<Item<K>>) -> Page<K> {
@@ -94,11 +95,11 @@ fn finish<K>(meta: ListMeta, items: Vec<Item<K>>) -> Page<K> {
     Page { items, revision: meta.resource_version, continue_token }
 }
 
-fn item<K: Kind>(value: Value) -> Item<K> {
-    let identity = Identity::deserialize(&value).unwrap_or_default().metadata;
+fn item<K: Kind>(value: &Value) -> Item<K> {
+    let identity = Identity::deserialize(value).unwrap_or_default().metadata;
     match Trimmed::deserialize(value) {
         Ok(Trimmed(object)) => Item::Good(object),
-        Err(error) => Item::Poison { key: key_from::<K>(&identity), error: error.to_string() },
+        Err(error) => Item::Poison { key: key_from::<K>(&identity), error: explain::<K>(value, &error) },
     }
 }
 
@@ -139,7 +140,8 @@ fn applied<K: Kind>(object: &[u8]) -> Result<Line<K>, serde_json::Error> {
         }
         Err(error) => {
             let identity = serde_json::from_slice::<Identity>(object)?.metadata;
-            let item = Item::Poison { key: key_from::<K>(&identity), error: error.to_string() };
+            let error = explain::<K>(&serde_json::from_slice(object)?, &error);
+            let item = Item::Poison { key: key_from::<K>(&identity), error };
             Ok(Line::Applied { item, revision: identity.resource_version })
         }
     }
@@ -189,7 +191,8 @@ mod tests {
         let page: Page<ConfigMap> = page(body.to_string().as_bytes()).expect("a page");
         assert_eq!((page.revision.as_str(), page.continue_token.as_deref()), ("9", Some("next")));
         assert!(matches!(&page.items[0], Item::Good(map) if map.metadata.name.as_deref() == Some("good")));
-        assert!(matches!(&page.items[1], Item::Poison { key, .. } if key.as_str() == "/configmaps/a/bad"));
+        assert!(matches!(&page.items[1], Item::Poison { key, error }
+            if key.as_str() == "/configmaps/a/bad" && error == "data: invalid type: integer `7`, expected a map"));
     }
 
     #[track_caller]
@@ -199,8 +202,8 @@ mod tests {
             Line::Applied { item: Item::Good(map), revision } => {
                 format!("good {} at {revision}", map.metadata.name.unwrap_or_default())
             }
-            Line::Applied { item: Item::Poison { key, .. }, revision } => {
-                format!("poison {key} at {revision}")
+            Line::Applied { item: Item::Poison { key, error }, revision } => {
+                format!("poison {key} at {revision}: {error}")
             }
             Line::Deleted { key, revision } => format!("deleted {key} at {revision}"),
             Line::Bookmark { revision, ends_initial } => format!("bookmark {revision} {ends_initial}"),
@@ -219,11 +222,11 @@ mod tests {
         );
         check(
             r#"{"type":"ADDED","object":{"data":1,"metadata":{"name":"x","resourceVersion":"4"}}}"#,
-            "poison /configmaps//x at 4",
+            "poison configmaps/x at 4: data: invalid type: integer `1`, expected a map",
         );
         check(
             r#"{"type":"DELETED","object":{"metadata":{"name":"x","namespace":"n","resourceVersion":"5"}}}"#,
-            "deleted /configmaps/n/x at 5",
+            "deleted configmaps/n/x at 5",
         );
         check(r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"6"}}}"#, "bookmark 6 false");
         check(

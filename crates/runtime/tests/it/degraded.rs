@@ -46,7 +46,7 @@ async fn a_poison_object_is_left_out_and_heals() {
     assert_eq!(lab.log.take(), ["good"]);
     let quarantined = running.journal.about(&widget_key("bad"));
     assert!(
-        matches!(&quarantined[0].entry, Entry::Quarantined { error, .. } if error.contains("expected i64"))
+        matches!(&quarantined[0].entry, Entry::Quarantined { error, .. } if error.starts_with("spec.size: invalid type: string"))
     );
     assert!(running.metric("homeostat_quarantined_objects{resource=\"test.dev/widgets\"}").await >= 1);
     assert!(
@@ -110,6 +110,46 @@ async fn a_definition_is_applied_when_the_server_comes_back() {
     lab.pass(60).await;
     lab.widget("w").await;
     assert_eq!(lab.log.take(), ["w"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_logged_once_per_watch_and_so_is_its_end() {
+    let mut lab = Lab::bare().await;
+    let running = run_with_definition(&mut lab).await;
+    let failures = "homeostat_watch_failures_total{resource=\"test.dev/widgets\"}";
+    for outages in 1..=2 {
+        lab.faults.set(|_| Some(Breakage::Unreachable));
+        lab.faults.cut();
+        lab.pass(100).await;
+        assert_eq!(lab.times_logged(" WARN "), outages, "the watch, once");
+        assert_eq!(lab.times_logged("cannot watch test.dev/widgets: the server is not reachable"), outages);
+        lab.faults.clear();
+        // Until a bookmark has come, a break is one of several.
+        lab.pass(180).await;
+        assert_eq!(lab.times_logged("watch is in step again"), outages);
+    }
+    assert!(running.metric(failures).await > 10, "each try is counted all the same");
+    lab.faults.cut();
+    lab.pass(60).await;
+    assert_eq!(lab.times_logged(" WARN ") + lab.times_logged("in step again"), 4, "a blip is not told");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_the_server_refuses_is_told_once_and_when_it_is_accepted() {
+    let mut lab = Lab::bare().await;
+    lab.faults.set(|request| {
+        request
+            .uri()
+            .path()
+            .contains("/customresourcedefinitions/")
+            .then_some(Breakage::Refuse(422, "too odd"))
+    });
+    run_with_definition(&mut lab).await;
+    lab.pass(60).await;
+    assert_eq!(lab.times_logged("apply the definition widgets.test.dev: too odd (422)"), 1);
+    lab.faults.clear();
+    lab.pass(60).await;
+    assert_eq!(lab.times_logged("definition applied after all"), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,7 +287,7 @@ async fn a_forbidden_watch_degrades_what_needs_it_only() {
         });
     let running = lab.run(|operator| operator.control(control));
     lab.rest().await;
-    let Some(WatchState::Failing { error, .. }) = state(&running, "/secrets") else { panic!("it fails") };
+    let Some(WatchState::Failing { error, .. }) = state(&running, "secrets") else { panic!("it fails") };
     assert_eq!(error, "cannot watch secrets: secrets is forbidden: no right (403)");
     lab.widget("w").await;
     assert_eq!(lab.log.take(), ["w"]);
@@ -264,7 +304,7 @@ async fn a_forbidden_watch_degrades_what_needs_it_only() {
     assert_eq!(conditions(suffering), [["Reconciled", "False", "Failing"]], "a failure that lasts is told");
     let [(_, reason, message, _)] = &crate::told::events(&lab, "w").await[..] else { panic!("one event") };
     assert!(reason == "ReconcileFailed" && message.contains("not complete"), "{reason} {message}");
-    let fresh = "homeostat_watch_fresh{resource=\"/secrets\"}";
+    let fresh = "homeostat_watch_fresh{resource=\"secrets\"}";
     assert_eq!(running.metric(fresh).await, 0);
     assert!(running.metric("controller_runtime_reconcile_errors_total{controller=\"widget\"}").await >= 3);
     assert!(lab.has_logged("cannot watch secrets"));
@@ -273,6 +313,6 @@ async fn a_forbidden_watch_degrades_what_needs_it_only() {
     assert_eq!(running.metric(fresh).await, 1);
     let healed = lab.api::<Widget>().get("w").await.unwrap();
     assert_eq!(conditions(healed), [["Reconciled", "True", "Succeeded"]]);
-    assert_eq!(state(&running, "/secrets"), Some(WatchState::Fresh));
+    assert_eq!(state(&running, "secrets"), Some(WatchState::Fresh));
     assert!(matches!(running.journal.about(&widget_key("w")).last().unwrap().entry, Entry::Settled { .. }));
 }

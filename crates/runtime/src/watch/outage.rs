@@ -1,0 +1,49 @@
+//! How much of a watch's failures is news: each reason once, and the return. The journal and the metrics have every try.
+//!
+//! A connection that breaks is no news by itself: the next try, half a second later, either succeeds or says why it
+//! does not, and that is the line people need.
+
+use std::collections::BTreeSet;
+
+/// Different reasons told in one outage. A server that words every refusal differently must not fill the log.
+const REASONS_MAX: usize = 4;
+
+/// The outage of one watch, from its first failure to its return; empty while all is well.
+#[derive(Debug, Default)]
+pub(crate) struct Outage(BTreeSet<String>);
+
+impl Outage {
+    /// A try failed: is that news? `is_break` says that an open connection was lost, for the first time since anything
+    /// came over it.
+    pub(super) fn fails(&mut self, reason: &str, is_break: bool) -> bool {
+        !is_break && self.0.len() < REASONS_MAX && self.0.insert(reason.to_owned())
+    }
+
+    /// The watch is in step again: is that news?
+    pub(super) fn ends(&mut self) -> bool {
+        !std::mem::take(&mut self.0).is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_is_told_once_and_so_is_the_return() {
+        let mut outage = Outage::default();
+        assert!(!outage.ends(), "nothing was wrong");
+        assert!(!outage.fails("it broke off", true) && !outage.ends(), "a blip is no news");
+        assert!(!outage.fails("it broke off", true) && outage.fails("refused", false));
+        assert!(!outage.fails("refused", false), "known");
+        assert!(outage.fails("forbidden", false) && outage.ends() && !outage.ends());
+        assert!(outage.fails("refused", false), "another outage");
+    }
+
+    #[test]
+    fn a_server_that_never_says_the_same_is_told_a_few_times() {
+        let mut outage = Outage::default();
+        let told = (0..100).filter(|number| outage.fails(&format!("request {number} failed"), false));
+        assert_eq!(told.count(), REASONS_MAX);
+    }
+}
