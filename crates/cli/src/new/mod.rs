@@ -32,12 +32,23 @@ pub(crate) struct New {
     name: Name,
 
     /// Use homeostat from this folder of its sources [default: where this program was built, if that is still there]
-    #[arg(long, value_name = "FOLDER", conflicts_with = "git")]
+    #[arg(long, value_name = "FOLDER", group = "place")]
     path: Option<PathBuf>,
 
     /// Use homeostat from this git repository
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", group = "place")]
     git: Option<String>,
+
+    /// Use this published version of homeostat
+    #[arg(long, value_name = "VERSION", group = "place")]
+    published: Option<String>,
+}
+
+/// Where a project has this crate from.
+enum Place {
+    Folder(String),
+    Git(String),
+    Published(String),
 }
 
 impl New {
@@ -46,28 +57,53 @@ impl New {
         if folder.exists() {
             return Err(format!("{} is there already: choose another name", folder.display()).into());
         }
-        let dependency = self.dependency()?;
+        let place = self.place()?;
         for (path, text) in FILES {
-            let text = self.name.fill(text).replace("{{homeostat}}", &dependency);
-            write(&folder.join(path), &text)?;
+            let text = self.name.fill(text).replace("{{homeostat}}", &place.dependency());
+            write(&folder.join(path), &text.replace("{{place}}", &place.words()))?;
         }
         println!("made {0}: cd {0} && cargo test", folder.display());
+        if let Place::Folder(sources) = place {
+            println!("it uses homeostat from {sources}; --git and --published name other places");
+        }
         Ok(())
     }
 
-    /// How the project names this crate.
-    fn dependency(&self) -> Result<String, Box<dyn Error>> {
-        if let Some(url) = &self.git {
-            return Ok(format!("{{ git = {url:?} }}"));
-        }
+    /// What was asked for; else the sources this program was built from, while it is not published.
+    fn place(&self) -> Result<Place, Box<dyn Error>> {
         let built = Path::new(CHECKOUT);
-        let folder = match &self.path {
-            Some(path) => find(path)?,
-            None if built.is_dir() => built.to_owned(),
-            None => return Ok(format!("{:?}", env!("CARGO_PKG_VERSION"))),
+        let folder = match self {
+            Self { git: Some(url), .. } => return Ok(Place::Git(url.clone())),
+            Self { published: Some(version), .. } => return Ok(Place::Published(version.clone())),
+            Self { path: Some(path), .. } => find(path)?,
+            _ if built.is_dir() => built.to_owned(),
+            _ => return Ok(Place::Published(env!("CARGO_PKG_VERSION").to_owned())),
         };
-        let folder = fs::canonicalize(folder)?.display().to_string();
-        Ok(format!("{{ path = {folder:?} }}"))
+        Ok(Place::Folder(fs::canonicalize(folder)?.display().to_string()))
+    }
+}
+
+impl Place {
+    /// How the project's manifest names this crate.
+    fn dependency(&self) -> String {
+        match self {
+            Self::Folder(folder) => format!("{{ path = {folder:?} }}"),
+            Self::Git(url) => format!("{{ git = {url:?} }}"),
+            Self::Published(version) => format!("{version:?}"),
+        }
+    }
+
+    /// What the project's README says about it.
+    fn words(&self) -> String {
+        match self {
+            Self::Folder(folder) => format!(
+                "It uses homeostat from the folder `{folder}`, which other machines do not have: before you share the\n\
+                 project, let its line in `Cargo.toml` name a git repository (`homeostat = {{ git = \"URL\" }}`) or a\n\
+                 published version."
+            ),
+            Self::Git(url) => format!("It uses homeostat from {url}."),
+            Self::Published(version) => format!("It uses homeostat {version}."),
+        }
     }
 }
 

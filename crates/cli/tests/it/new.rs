@@ -20,6 +20,11 @@ fn a_new_project_compiles() {
     let made = new(folder.path(), &["page-operator", "--path", CHECKOUT]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let project = folder.path().join("page-operator");
+    let sources = std::fs::canonicalize(Path::new(CHECKOUT).join("crates/homeostat")).unwrap();
+    let said = String::from_utf8(made.stdout).unwrap();
+    assert!(said.contains(&format!("it uses homeostat from {}; --git ", sources.display())), "{said}");
+    let readme = std::fs::read_to_string(project.join("README.md")).unwrap();
+    assert!(readme.contains(&format!("from the folder `{}`, which other", sources.display())), "{readme}");
     // The same versions and profile as here, so that what is built already need not be built again.
     std::fs::copy(Path::new(CHECKOUT).join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
     let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned();
@@ -32,6 +37,27 @@ fn a_new_project_compiles() {
         .unwrap();
     let complaint = String::from_utf8_lossy(&checked.stderr);
     assert!(checked.status.success() && !complaint.contains("warning"), "{complaint}");
+}
+
+#[test]
+fn homeostat_may_come_from_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |name: &str, place: [&str; 2], line: &str| {
+        let made = new(folder.path(), &[name, place[0], place[1]]);
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let read = |file: &str| std::fs::read_to_string(folder.path().join(name).join(file)).unwrap();
+        let (manifest, readme) = (read("Cargo.toml"), read("README.md"));
+        assert!(manifest.contains(&format!("\nhomeostat = {line}\n")), "{manifest}");
+        assert!(readme.contains(&format!(
+            "It uses homeostat {}",
+            if line.starts_with('"') { "1.2" } else { "from h" }
+        )));
+        assert!(!(manifest + &readme).contains("{{"), "every word is filled in");
+    };
+    check("a", ["--git", "https://git.example/h"], "{ git = \"https://git.example/h\" }");
+    check("b", ["--published", "1.2"], "\"1.2\"");
+    let two = new(folder.path(), &["c", "--git", "u", "--published", "1"]);
+    assert_eq!(two.status.code(), Some(2));
 }
 
 #[test]
