@@ -49,25 +49,29 @@ impl Folder {
         Self { root: root.into() }
     }
 
-    /// Runs `work` on the directory where it may block.
+    /// Runs `work` on the directory where it may block; it does this deed to the file of this name.
     async fn on<T: Send + 'static>(
         &self,
+        (deed, name): (&'static str, &str),
         work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
     ) -> Answer<T> {
-        let root = self.root.clone();
-        tokio::task::spawn_blocking(move || work(&root)).await?.map_err(told)
+        let (root, path) = (self.root.clone(), self.root.join(name));
+        tokio::task::spawn_blocking(move || work(&root)).await?.map_err(|error| told(deed, &path, &error))
     }
 
     async fn put(&self, name: &str, want: &FileSpec, placing: Placing) -> Answer<()> {
-        let (name, want) = (name.to_owned(), want.clone());
+        let (path, want) = (name.to_owned(), want.clone());
         let mode = mode(&want.mode).map_err(Failure::refused)?;
-        self.on(move |root| tree::put(root, &name, &want.content, mode, placing)).await
+        self.on(("write", name), move |root| tree::put(root, &path, &want.content, mode, placing)).await
     }
 }
 
-/// What the kernel's errors mean: a no to this file, or trouble that concerns all.
-fn told(error: io::Error) -> Failure {
-    match error.kind() {
+/// What the kernel's errors mean: a no to this file, or trouble that concerns all. In words: what could not be done to
+/// what.
+fn told(deed: &str, path: &Path, error: &io::Error) -> Failure {
+    let kind = error.kind();
+    let error = io::Error::new(kind, format!("cannot {deed} {}: {error}", path.display()));
+    match kind {
         io::ErrorKind::AlreadyExists => Failure::Exists,
         io::ErrorKind::PermissionDenied
         | io::ErrorKind::IsADirectory
@@ -107,7 +111,7 @@ impl World for Folder {
     }
 
     async fn list(&self, _: Option<&str>) -> Answer<Page<Content>> {
-        let things = self.on(|root| {
+        let things = self.on(("list", ""), |root| {
             drafts::sweep(root)?;
             let names = tree::scan(root)?.into_keys();
             // What cannot be looked at now is passed over: each of ours is looked at by itself, too.
@@ -118,8 +122,8 @@ impl World for Folder {
     }
 
     async fn get(&self, name: &str) -> Answer<Option<Content>> {
-        let name = name.to_owned();
-        Ok(self.on(move |root| tree::look(root, &name)).await?.map(Content::from))
+        let path = name.to_owned();
+        Ok(self.on(("read", name), move |root| tree::look(root, &path)).await?.map(Content::from))
     }
 
     async fn create(&self, name: &str, want: &FileSpec, _: &Mark) -> Answer<()> {
@@ -131,14 +135,14 @@ impl World for Folder {
     }
 
     async fn delete(&self, name: &str, _: &Content) -> Answer<()> {
-        let name = name.to_owned();
-        self.on(move |root| tree::remove(root, &name)).await
+        let path = name.to_owned();
+        self.on(("remove", name), move |root| tree::remove(root, &path)).await
     }
 
     fn watch(&self) -> Option<BoxStream<'static, Answer<Push>>> {
         let looks = futures::stream::unfold((self.clone(), None), |(folder, before)| async move {
             tokio::time::sleep(LOOK).await;
-            let after = folder.on(tree::scan).await.unwrap_or_default();
+            let after = folder.on(("list", ""), tree::scan).await.unwrap_or_default();
             let pushes = changed(before.as_ref(), &after);
             Some((futures::stream::iter(pushes), (folder, Some(after))))
         });
@@ -189,10 +193,25 @@ mod tests {
 
     #[test]
     fn bad_values_are_no_outage() {
+        let told = |errno: io::Error| told("write", Path::new("/dir/x"), &errno);
         for errno in [Errno::NAMETOOLONG, Errno::INVAL, Errno::NOTDIR, Errno::ISDIR] {
             assert!(matches!(told(errno.into()), Failure::Refused(_)), "{errno:?}");
         }
         assert!(matches!(told(Errno::NOSPC.into()), Failure::Unavailable(_)));
         assert!(matches!(told(Errno::IO.into()), Failure::Unavailable(_)));
+    }
+
+    #[tokio::test]
+    async fn an_error_says_what_could_not_be_done_to_what() {
+        let place = tempfile::TempDir::new().unwrap();
+        std::fs::write(place.path().join("file"), "").unwrap();
+        let folder = Folder::new(place.path());
+        let want = FileSpec { path: "file/x".into(), content: String::new(), mode: "0644".into() };
+        let failure = folder.put("file/x", &want, Placing::New).await.unwrap_err();
+        let path = place.path().join("file/x");
+        assert!(failure.to_string().starts_with(&format!("cannot write {}: ", path.display())), "{failure}");
+        let failure = Folder::new(&place.path().join("file")).list(None).await.unwrap_err();
+        let root = place.path().join("file");
+        assert!(failure.to_string().starts_with(&format!("cannot list {}/: ", root.display())), "{failure}");
     }
 }
