@@ -58,7 +58,7 @@ impl World for Cloud {
     }
 
     fn mark(&self, have: &CloudShape) -> Option<Mark> {
-        have.labels.get(OWNER)?.parse().ok()
+        have.labels.get(OWNER).map(|text| Mark::read(text))
     }
 
     async fn list(&self, from: Option<&str>) -> Answer<Page<CloudShape>> {

@@ -17,7 +17,7 @@ use super::failure::Failure;
 use super::gate::Stopped;
 use super::inventory::Intent;
 use super::policy::Ownership;
-use super::reconcile::{Hand, Outcome};
+use super::reconcile::{Hand, Outcome, synced_of};
 use super::tally::{CONTESTED, NOT_TAKEN, State};
 use crate::events::Severity;
 
@@ -136,21 +136,24 @@ impl<W: World> Hand<W> {
 
     /// Leaves a thing for a while that does not become as wanted, and tells so, once.
     fn endure(&self, thing: &Thing<'_, W>, is_contested: bool, after: Duration) -> State {
-        let (reason, what_happened) = if is_contested {
-            (CONTESTED, "somebody else changes it back each time we put it right")
-        } else {
-            (NOT_TAKEN, "the API accepts our updates, and it stays as it is")
-        };
-        let how = match words(thing.differences) {
-            // It would be as wanted, and does not keep our mark.
-            same if same.is_empty() => format!("it does not show our mark; {what_happened}"),
-            how => format!("{how}; {what_happened}"),
-        };
+        let (reason, how) = endured(thing.differences, is_contested);
         if self.desk.ledger.tell(&self.key, &format!("{reason} {}: {how}", thing.name)) {
             self.cx.event(Severity::Warning, reason, format!("{}: {how}", thing.name));
         }
         // Somebody may cure it outside meanwhile, and the object should say so soon.
         State::Endured { reason, how, after: after.min(self.desk.policy.poll) }
+    }
+
+    /// What a former process said about this very difference, if this one knows nothing of it yet.
+    pub(super) fn resume(&self, thing: &Thing<'_, W>) -> Option<Tried> {
+        thing.want.and(thing.have)?;
+        let condition = synced_of(&*self.object)?;
+        let said = |is_contested| {
+            let (reason, how) = endured(thing.differences, is_contested);
+            condition.reason == reason && condition.message.contains(&format!("{}: {how}", thing.name))
+        };
+        let is_contested = [false, true].into_iter().find(|is_contested| said(*is_contested))?;
+        self.desk.ledger.resume(&self.key, thing.name, thing.print, is_contested)
     }
 
     /// Sends the update, and tells how often it was sent for this very difference.
@@ -209,4 +212,19 @@ impl<W: World> Hand<W> {
         let message = format!("{} was changed by others: {how}; {what_follows}", thing.name);
         self.cx.event(Severity::Warning, "Drifted", message);
     }
+}
+
+/// The reason and the words for a thing that does not become as wanted.
+fn endured(differences: &[Difference], is_contested: bool) -> (&'static str, String) {
+    let (reason, what_happened) = if is_contested {
+        (CONTESTED, "somebody else changes it back each time we put it right")
+    } else {
+        (NOT_TAKEN, "the API accepts our updates, and it stays as it is")
+    };
+    let how = match words(differences) {
+        // It would be as wanted, and does not keep our mark.
+        same if same.is_empty() => format!("it does not show our mark; {what_happened}"),
+        how => format!("{how}; {what_happened}"),
+    };
+    (reason, how)
 }

@@ -3,7 +3,8 @@
 //! difference comes again, and writing at every pass for ever would help nobody.
 //!
 //! **Invariant:** a new wish is carried out at once. So is a difference that was not there before, unless what we put right was
-//! undone again and again, whatever it was changed to. Nothing here outlives the process: a restart tries anew.
+//! undone again and again, whatever it was changed to. Counts do not outlive the process, but what the object says of
+//! them does: the next process takes its word for it, and begins with the shortest of the long pauses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -91,6 +92,26 @@ impl Attempts {
         let tried = attempt.tried(settle);
         things.insert(name.to_owned(), attempt);
         tried
+    }
+
+    /// A former process said of this very difference that it does not go away, or `is_contested`, that it comes again.
+    /// What this process has seen itself counts more; then nothing.
+    pub(super) fn resume(
+        &mut self,
+        key: &Key,
+        name: &str,
+        print: Print,
+        is_contested: bool,
+    ) -> Option<Tried> {
+        let things = self.sent.entry(key.clone()).or_default();
+        if things.contains_key(name) {
+            return None;
+        }
+        let (in_vain, undone) = if is_contested { (1, CONTESTED_AFTER) } else { (NOT_TAKEN_AFTER + 1, 0) };
+        let attempt = Attempt { print, in_vain, undone, at: Instant::now(), has_taken: is_contested };
+        let tried = attempt.tried(self.settle);
+        things.insert(name.to_owned(), attempt);
+        Some(tried)
     }
 
     /// What is known of this difference; nothing when it has nothing to do with the one before, or that is long ago.
@@ -221,6 +242,18 @@ mod tests {
             assert_eq!(attempts.tried(&key, "x", print(1)).unwrap().is_hopeless(), is_hopeless);
         }
         assert!(attempts.sent(&key, "x", print(1)).is_hopeless(), "and stays so, or the word would flap");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_word_of_a_former_process_is_taken_unless_we_know_better() {
+        for is_contested in [false, true] {
+            let (mut attempts, key) = lab();
+            let tried = attempts.resume(&key, "x", print(1), is_contested).unwrap();
+            assert!(tried.is_hopeless() && tried.has_taken == is_contested);
+            assert_eq!(tried.left(), Some(120 * SECOND));
+            assert_eq!(attempts.tried(&key, "x", print(1)), Some(tried));
+            assert_eq!(attempts.resume(&key, "x", print(2), is_contested), None);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -42,7 +42,8 @@ pub trait World: Send + Sync + 'static {
         compare(want, have)
     }
 
-    /// The mark that `create` or `update` left on the thing, for [`Ownership::Tags`](super::Ownership::Tags).
+    /// The mark that `create` or `update` left on the thing, for [`Ownership::Tags`](super::Ownership::Tags). Read it with
+    /// [`Mark::read`]: then a text that is no mark is taken for another manager's, and the thing is never touched.
     fn mark(&self, have: &Self::Have) -> Option<Mark> {
         let _ = have;
         None

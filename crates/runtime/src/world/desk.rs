@@ -115,11 +115,11 @@ impl<W: World> Desk<W> {
             Ownership::Prefix(prefix) if name.starts_with(prefix.as_str()) => Claim::Ours(None),
             Ownership::Prefix(_) => Claim::Nobody,
             Ownership::Tags => match self.world.mark(have) {
-                Some(mark) if mark.manager == self.manager() => {
+                Some(mark) if mark.is_of(self.manager()) => {
                     Claim::Ours(Some(Owner { key: mark.key::<W::Kind>(), uid: mark.uid }))
                 }
-                Some(mark) => Claim::Theirs(mark.to_string()),
-                None => Claim::Nobody,
+                Some(mark) if !mark.is_blank() => Claim::Theirs(mark.to_string()),
+                Some(_) | None => Claim::Nobody,
             },
             Ownership::Records => self.recorded(name, have),
         }

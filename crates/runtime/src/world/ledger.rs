@@ -176,6 +176,11 @@ impl Ledger {
         self.books().attempts.tried(key, name, print)
     }
 
+    /// A former process said of this difference that it does not go away, or comes again.
+    pub(super) fn resume(&self, key: &Key, name: &str, print: Print, is_contested: bool) -> Option<Tried> {
+        self.books().attempts.resume(key, name, print, is_contested)
+    }
+
     /// The thing, or without a name all things of the object, were seen as wanted.
     pub(super) fn took(&self, key: &Key, name: Option<&str>) {
         self.books().attempts.took(key, name);

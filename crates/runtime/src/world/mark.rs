@@ -1,5 +1,8 @@
 //! The mark on a thing outside: who manages it, and for which object. One line of text, so that any label, tag or
 //! description can carry it.
+//!
+//! Another text in the place of a mark is somebody's, too: another tool's label, or a mark of ours that the API cut short.
+//! Whose it is cannot be told, so it is nobody's to adopt and never ours to delete.
 
 use std::fmt;
 use std::str::FromStr;
@@ -34,6 +37,28 @@ impl Mark {
         }
     }
 
+    /// The mark that this text is. One that is no mark says as much as that somebody else has marked the thing.
+    pub fn read(text: &str) -> Self {
+        let unknown = || Self {
+            manager: text.to_owned(),
+            namespace: String::new(),
+            name: String::new(),
+            uid: String::new(),
+        };
+        text.parse().unwrap_or_else(|NotAMark| unknown())
+    }
+
+    /// Is it the mark of this manager?
+    pub(super) fn is_of(&self, manager: &str) -> bool {
+        // Without a name it is a text that says nothing, even if it is the manager's own name.
+        self.manager == manager && !self.name.is_empty()
+    }
+
+    /// An empty text marks nothing.
+    pub(super) fn is_blank(&self) -> bool {
+        self.manager.trim().is_empty() && self.name.is_empty()
+    }
+
     pub(super) fn key<K: Kind>(&self) -> Key {
         key::<K>(&self.namespace, &self.name)
     }
@@ -41,6 +66,9 @@ impl Mark {
 
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.is_empty() {
+            return f.write_str(&self.manager);
+        }
         write!(f, "{}/{}/{}/{}", self.manager, self.namespace, self.name, self.uid)
     }
 }
@@ -77,6 +105,11 @@ mod tests {
         assert!("shapes.demo.dev//node/1".parse::<Mark>().is_ok(), "cluster-scoped");
         for other in ["", "k8s", "a/b/c", "a/b/c/d/e", "/ns/name/uid", "a/ns//uid"] {
             assert_eq!(other.parse::<Mark>(), Err(NotAMark), "{other}");
+            let mark = Mark::read(other);
+            assert_eq!((mark.to_string().as_str(), mark.is_blank()), (other, other.is_empty()));
+            assert!(!mark.is_of(other) && !mark.is_of("a"), "whatever it says");
         }
+        assert_eq!(Mark::read(text), mark);
+        assert!(mark.is_of("shapes.demo.dev") && !mark.is_of("other"));
     }
 }

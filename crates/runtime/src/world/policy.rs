@@ -22,7 +22,8 @@ pub enum Use {
     /// Others do: what is not ours is left alone.
     #[default]
     Shared,
-    /// Nobody does: what nobody wants is deleted, except things another manager has marked.
+    /// Nobody does: what is unmarked is adopted without a rule where an object wants its name, and deleted where none does.
+    /// Things that another manager has marked are left alone here, too.
     Exclusive,
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use homeostat_core::Key;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource;
 
 use super::act::Thing;
@@ -26,7 +27,7 @@ use crate::context::Context;
 use crate::engine::words_of;
 use crate::events::Severity;
 use crate::fault::{Fault, Result};
-use crate::kind::{key_of, revision_of};
+use crate::kind::{Kind, key_of, revision_of};
 
 /// How long a parked object waits at most: the end of the outage brings it back long before.
 const PARKED_MAX: Duration = Duration::from_secs(3600);
@@ -174,7 +175,8 @@ impl<W: World> Hand<W> {
         let is_ours = matches!(&seen, Seen::Present { whose: Whose::Own | Whose::Common, .. });
         let wish = self.object.meta().generation.unwrap_or_default();
         let print = Print::new(wish, &differences, is_ours);
-        let tried = desk.ledger.tried(&self.key, name, print);
+        let thing = Thing { name, want, have: have.as_ref(), differences: &differences, print };
+        let tried = desk.ledger.tried(&self.key, name, print).or_else(|| self.resume(&thing));
         let situation = Situation {
             seen,
             is_wanted: want.is_some() && !self.is_cleanup,
@@ -184,7 +186,6 @@ impl<W: World> Hand<W> {
             tried,
         };
         let step = decide(situation, desk.policy.drift, desk.policy.settle);
-        let thing = Thing { name, want, have: have.as_ref(), differences: &differences, print };
         self.take(step, &thing).await
     }
 
@@ -218,16 +219,17 @@ impl<W: World> Hand<W> {
 
 /// Does the status say that this generation was in sync, or drifted from it? Then a difference is drift, also after a
 /// restart.
-fn says_synced<K: crate::kind::Kind>(object: &K) -> bool {
-    let Some(generation) = object.meta().generation else { return false };
-    let object = serde_json::to_value(object).unwrap_or_default();
-    object["status"]["conditions"].as_array().is_some_and(|conditions| {
-        conditions.iter().any(|condition| {
-            condition["type"] == SYNCED
-                && (condition["status"] == "True"
-                    || condition["reason"] == DRIFTED
-                    || condition["reason"] == CONTESTED)
-                && condition["observedGeneration"] == generation
-        })
-    })
+fn says_synced<K: Kind>(object: &K) -> bool {
+    let is_so =
+        |said: Condition| said.status == "True" || [DRIFTED, CONTESTED].contains(&said.reason.as_str());
+    synced_of(object).is_some_and(is_so)
+}
+
+/// What the status says about this generation.
+pub(super) fn synced_of<K: Kind>(object: &K) -> Option<Condition> {
+    let generation = object.meta().generation?;
+    let mut object = serde_json::to_value(object).ok()?;
+    let conditions: Vec<Condition> = serde_json::from_value(object["status"]["conditions"].take()).ok()?;
+    let mut conditions = conditions.into_iter();
+    conditions.find(|one| one.type_ == SYNCED && one.observed_generation == Some(generation))
 }

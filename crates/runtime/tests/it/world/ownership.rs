@@ -44,6 +44,40 @@ async fn exclusive_use_cleans_up_what_is_not_wanted_but_not_what_another_manager
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_mark_that_nobody_can_read_is_somebodys() {
+    for r#use in [Use::Shared, Use::Exclusive] {
+        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        for (name, mark) in
+            [("a", "terraform"), ("b", "widgets.test.dev"), ("c", "widgets.test.dev/default/c/cut/off")]
+        {
+            yard.put(name, 5, Some(mark));
+        }
+        run(&mut lab, &yard, |outside| outside.used(r#use).adopt(|_, _| true)).await;
+        lab.widget("a").await;
+        assert_eq!(synced(&lab, "a").await.2, "a belongs to terraform", "not even by a rule");
+        lab.pass(1200).await;
+        lab.delete::<Widget>("a").await;
+        lab.pass(1200).await;
+        assert_eq!(yard.things(), ["a=5", "b=5", "c=5"], "{use:?}");
+        assert_eq!(yard.writes(), [] as [&str; 0]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn exclusive_use_adopts_what_nobody_marked_without_a_rule() {
+    for ownership in [Ownership::Tags, Ownership::Records] {
+        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        yard.put("w", 5, Some(""));
+        run(&mut lab, &yard, |outside| outside.ownership(ownership.clone()).used(Use::Exclusive)).await;
+        lab.widget("w").await;
+        assert_eq!(yard.things(), ["w=0"], "{ownership:?}");
+        assert_eq!(synced(&lab, "w").await.0, "True");
+        lab.delete::<Widget>("w").await;
+        assert!(yard.things().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_name_taken_by_nobodys_thing_is_a_conflict_until_a_rule_adopts_it() {
     for ownership in [Ownership::Tags, Ownership::Records] {
         let (mut lab, yard) = (Lab::new().await, Yard::new());

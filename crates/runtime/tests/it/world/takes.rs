@@ -160,3 +160,50 @@ async fn a_mark_that_is_not_kept_is_told_instead_of_adopting_for_ever() {
     assert_eq!(events(&lab, "Adopted").await.len(), 1);
     assert!(yard.writes().len() < 10);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_does_not_forget_what_does_not_take() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let running = run(&mut lab, &yard, |outside| outside).await;
+    lab.widget("w").await;
+    yard.switch(|switches| switches.ignores_updates = true);
+    lab.patch::<Widget>("w", json!({"spec": {"size": 5}})).await;
+    lab.pass(600).await;
+    assert_eq!(word(&lab).await, "False NotTaken");
+    running.kill();
+    yard.writes();
+    let running = run(&mut lab, &yard, |outside| outside).await;
+    lab.pass(60).await;
+    assert_eq!((word(&lab).await.as_str(), yard.writes().len()), ("False NotTaken", 0), "nor tries it anew");
+    lab.pass(600).await;
+    assert_eq!((word(&lab).await.as_str(), yard.writes().len()), ("False NotTaken", 2), "but now and then");
+    running.kill();
+    yard.alter("w", |thing| thing.size = 1);
+    run(&mut lab, &yard, |outside| outside).await;
+    assert_eq!(yard.writes(), ["update w"], "another difference is another matter");
+    yard.switch(|switches| switches.ignores_updates = false);
+    lab.pass(3600).await;
+    assert_eq!(word(&lab).await, "True InSync");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_does_not_forget_a_fight() {
+    let (mut lab, yard) = (Lab::new().await, Yard::telling());
+    let running = run(&mut lab, &yard, |outside| outside).await;
+    lab.widget("w").await;
+    for _ in 0..6 {
+        yard.alter("w", |thing| thing.size = 9);
+        lab.pass(10).await;
+    }
+    assert_eq!(word(&lab).await, "False Contested");
+    running.kill();
+    yard.writes();
+    run(&mut lab, &yard, |outside| outside).await;
+    lab.pass(60).await;
+    assert_eq!((word(&lab).await.as_str(), yard.writes().len()), ("False Contested", 0));
+    lab.pass(120).await;
+    assert_eq!((word(&lab).await.as_str(), yard.writes().len()), ("True InSync", 1), "after the pause");
+    yard.alter("w", |thing| thing.size = 9);
+    lab.rest().await;
+    assert_eq!((word(&lab).await.as_str(), yard.writes().len()), ("False Contested", 0), "it goes on");
+}

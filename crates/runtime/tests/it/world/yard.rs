@@ -258,7 +258,7 @@ impl World for Yard {
     }
 
     fn mark(&self, have: &Thing) -> Option<Mark> {
-        have.mark.as_ref()?.parse().ok()
+        have.mark.as_deref().map(Mark::read)
     }
 
     async fn list(&self, from: Option<&str>) -> Answer<Page<Thing>> {
