@@ -69,6 +69,11 @@ impl<K: Kind> Context<K> {
         draft.conditions.push(condition);
     }
 
+    /// Is there something to be written?
+    pub(crate) fn has_draft(&self) -> bool {
+        !self.0.draft.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Sets one field of the status, whatever its type knows of it.
     pub(crate) fn set_status_field(&self, name: &str, value: Value) {
         let mut draft = self.0.draft.lock().unwrap_or_else(PoisonError::into_inner);

@@ -112,6 +112,14 @@ pub(super) fn next(candidates: &[Candidate<'_>], known: Known<'_>, view: &View) 
     Step::Rest(wake)
 }
 
+/// Is something left to do for this state of the object, now or after a failure's pause? What timers bring does not count.
+pub(super) fn is_pending(candidates: &[Candidate<'_>], known: Known<'_>, view: &View) -> bool {
+    let is_lasting = |candidate: &&Candidate<'_>| !matches!(candidate.role, Role::Timer(_) | Role::Delete);
+    candidates.iter().filter(is_lasting).any(|candidate| {
+        is_eligible(candidate.role, view, false) && stand(candidate, known, view) != Stand::Through
+    })
+}
+
 /// Is the object, seen for the first time by this process, one that somebody handled before?
 pub(super) fn is_resumption(candidates: &[Candidate<'_>], record: &Record, is_inherited: bool) -> bool {
     let is_creation = candidates.iter().any(|candidate| candidate.role == Role::Create) && record.is_fresh();

@@ -17,7 +17,7 @@ use super::plan::Plan;
 use super::policy::until;
 use super::record::Record;
 use super::sitting::Sitting;
-use super::verdict::{Trouble, Word};
+use super::verdict::{Told, Trouble};
 use crate::action::Action;
 use crate::cache::Delta;
 use crate::context::Context;
@@ -49,8 +49,8 @@ pub(super) struct Memory {
     pub(super) passing: Record,
     /// Its state when last looked at, and since when it has it.
     pub(super) unchanged: Option<(Fingerprint, Timestamp)>,
-    /// What its status says of handlers that fail; known from the first look on.
-    pub(super) told: Option<Word>,
+    /// What its status says of the handlers; known from the first look on.
+    pub(super) told: Option<Told>,
     /// A record that is not saved yet, or that costs a request to read.
     pub(super) kept: Option<Kept>,
 }

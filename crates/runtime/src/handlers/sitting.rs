@@ -22,7 +22,7 @@ use super::plan::{Occasion, Plan};
 use super::policy::{Failure, Policy, until};
 use super::record::{Record, Seen, Trial};
 use super::turn::{Part, Turn, Which};
-use super::verdict::{self, Trouble, Word};
+use super::verdict::{self, Told, Trouble, Word};
 use crate::context::Context;
 use crate::engine::words_of;
 use crate::error::Error;
@@ -47,6 +47,9 @@ struct Call<'a> {
     role: Role,
     policy: Policy,
     at: Fingerprint,
+    /// The value now of the field it follows.
+    value: Option<&'a Value>,
+    is_part: bool,
 }
 
 /// How a call ended.
@@ -104,14 +107,21 @@ impl<'a, K: Kind> Sitting<'a, K> {
         let mut candidates = plan.candidates(&self.object, self.state);
         candidates.retain(|candidate| candidate.index == index);
         let Some(candidate) = candidates.pop() else { return Ok(()) };
-        let call = Call { id: &entry.id, role: entry.role, policy: entry.policy, at: candidate.at };
+        let call = Call {
+            id: &entry.id,
+            role: entry.role,
+            policy: entry.policy,
+            at: candidate.at,
+            value: candidate.value.as_ref(),
+            is_part: false,
+        };
         let occasion = Occasion { object: self.object.clone(), before: self.before(&candidate) };
         let (function, view, began) = (entry.call.clone(), self.view(), self.cx.now());
         match self.attempt(&call, move |turn| function(occasion, turn)).await {
             Ended::Failed => {}
             Ended::Well(parts) => match self.run_parts(&call, parts).await? {
                 Some(wake) => self.wait_for_parts(&call, wake),
-                None => self.succeeded(&call, candidate.value, &view, began),
+                None => self.succeeded(&call, &view, began),
             },
         }
         Ok(())
@@ -137,7 +147,7 @@ impl<'a, K: Kind> Sitting<'a, K> {
         self.save().await
     }
 
-    /// Has the status say which handlers do not get through, if it is one that may and does not say so already.
+    /// Has the status say how the handlers stand, if it is one that may and does not say so already.
     fn tell(&mut self, daemons: Vec<Trouble>) {
         if !self.cx.engine().is_custom {
             return;
@@ -145,11 +155,55 @@ impl<'a, K: Kind> Sitting<'a, K> {
         let candidates = self.plan.candidates(&self.object, self.state);
         let mut troubles = verdict::troubles(&candidates, self.known());
         troubles.extend(daemons);
-        let (word, object) = (Word::of(&troubles), &self.object);
-        let told = self.memory.told.get_or_insert_with(|| Word::read(&**object));
-        if *told != word {
+        let told = self.told().clone();
+        let Some(word) =
+            Word::of(&troubles).or_else(|| self.is_well(&candidates, &told).then_some(Word::Well))
+        else {
+            return;
+        };
+        // The condition is about the state this go began with; what was edited meanwhile is the next one's.
+        let news = Told::new(word.clone(), &**self.cx.object());
+        if told != news {
             self.cx.condition(word.condition());
-            *told = word;
+            self.memory.told = Some(news);
+        }
+    }
+
+    /// Is nothing left to do, of handlers that have something to say? Those of timers and daemons are only heard of when
+    /// they fail.
+    fn is_well(&self, candidates: &[Candidate<'_>], told: &Told) -> bool {
+        let is_handled =
+            |candidate: &Candidate<'_>| candidate.role.is_durable() && candidate.role != Role::Delete;
+        let may_say = told.is_trouble()
+            || (candidates.iter().any(is_handled)
+                && (told.word.is_some() || verdict::keeps_conditions(&*self.object)));
+        may_say && !self.is_dying && !agenda::is_pending(candidates, self.known(), &self.view())
+    }
+
+    fn told(&mut self) -> &Told {
+        let object = &self.object;
+        self.memory.told.get_or_insert_with(|| Told::read(&**object))
+    }
+
+    /// Where the status is written anyway at the end of the last handler, it says in the same request that all are
+    /// through.
+    fn foretell(&mut self, call: &Call<'_>, turn: &Turn<K>) {
+        let is_worth_it =
+            !call.is_part && call.role.is_durable() && self.cx.engine().is_custom && turn.has_draft();
+        if !is_worth_it || self.is_dying || self.told().is_trouble() {
+            return;
+        }
+        let mut record = self.kept.record.clone();
+        through(&mut record, call, self.plan.updates(), self.state);
+        let candidates = self.plan.candidates(&self.object, self.state);
+        let known = Known { record: &record, passing: &self.memory.passing };
+        let is_well = verdict::troubles(&candidates, known).is_empty()
+            && !agenda::is_pending(&candidates, known, &self.view())
+            && verdict::keeps_conditions(&*self.object);
+        let news = Told::new(Word::Well, &*self.object);
+        if is_well && *self.told() != news {
+            turn.condition(Word::Well.condition());
+            self.memory.told = Some(news);
         }
     }
 
@@ -202,8 +256,20 @@ impl<'a, K: Kind> Sitting<'a, K> {
                 .into()),
             },
         };
-        let result = finish(&turn, call.id, result).await;
         let parts = turn.take_parts();
+        if let Ok(value) = &result {
+            if !value.is_null() {
+                turn.set_status_field(call.id, value.clone());
+            }
+            if parts.is_empty() {
+                self.foretell(call, &turn);
+            }
+        }
+        let result = finish(&turn, result).await;
+        if result.is_err() {
+            // What was foretold may not be written.
+            self.memory.told = None;
+        }
         self.note(call, began, result.as_ref().err());
         if result.is_ok() { Ended::Well(parts) } else { Ended::Failed }
     }
@@ -243,7 +309,7 @@ impl<'a, K: Kind> Sitting<'a, K> {
     async fn run_parts(&mut self, parent: &Call<'_>, parts: Vec<Part<K>>) -> Result<Option<Timestamp>> {
         let mut wake: Option<Timestamp> = None;
         for Part { id, call: function } in parts {
-            let part = Call { id: &id, ..*parent };
+            let part = Call { id: &id, is_part: true, ..*parent };
             if self.marks(part.role).seen(&id) == Some(&Seen::Part(part.at)) {
                 continue;
             }
@@ -275,24 +341,21 @@ impl<'a, K: Kind> Sitting<'a, K> {
         self.failed(call, trial);
     }
 
-    fn succeeded(&mut self, call: &Call<'_>, value: Option<Value>, view: &View, began: Timestamp) {
-        let seen = match (call.role, value) {
-            (Role::Timer(schedule), _) => {
+    fn succeeded(&mut self, call: &Call<'_>, view: &View, began: Timestamp) {
+        match call.role {
+            Role::Timer(schedule) => {
                 let due = agenda::next_tick(call.id, &schedule, self.known(), view);
                 let tick = schedule.ticked(due, began, self.cx.now());
                 self.memory.passing.marks.remove(call.id);
                 let ticks = if schedule.is_recorded() { self.unsaved() } else { &mut self.memory.passing };
                 ticks.ticks.insert(call.id.to_owned(), tick);
-                return;
             }
-            (Role::Update, _) => Seen::State(call.at),
-            (Role::Field, Some(value)) => Seen::Value(value),
-            _ => Seen::Once,
-        };
-        let is_first = call.role.is_durable() && self.kept.record.is_fresh();
-        self.marks_mut(call.role).succeeded(call.id, seen);
-        if is_first && !self.is_dying {
-            self.kept.record.adopt(self.plan.updates(), self.state);
+            Role::Resume => self.memory.passing.succeeded(call.id, Seen::Once),
+            Role::Delete => self.unsaved().succeeded(call.id, Seen::Once),
+            Role::Create | Role::Update | Role::Field => {
+                let (updates, state) = (self.plan.updates(), self.state);
+                through(self.unsaved(), call, updates, state);
+            }
         }
         if call.role.is_durable() {
             self.keep_state();
@@ -381,13 +444,27 @@ impl<'a, K: Kind> Sitting<'a, K> {
     }
 }
 
-/// Stores the result and writes the status the handler asked for, also when it failed.
-async fn finish<K: Kind>(turn: &Turn<K>, id: &str, result: Result<Value>) -> Result<()> {
-    if let Ok(value) = &result
-        && !value.is_null()
-    {
-        turn.set_status_field(id, value.clone());
+/// Notes that a handler of a living object is through. The first that is makes its state the one that updates start from.
+fn through<'a>(
+    record: &mut Record,
+    call: &Call<'_>,
+    updates: impl IntoIterator<Item = &'a str>,
+    state: Fingerprint,
+) {
+    let seen = match (call.role, call.value) {
+        (Role::Update, _) => Seen::State(call.at),
+        (Role::Field, Some(value)) => Seen::Value(value.clone()),
+        _ => Seen::Once,
+    };
+    let is_first = record.is_fresh();
+    record.succeeded(call.id, seen);
+    if is_first {
+        record.adopt(updates, state);
     }
+}
+
+/// Writes the status the handler asked for, also when it failed.
+async fn finish<K: Kind>(turn: &Turn<K>, result: Result<Value>) -> Result<()> {
     let written = turn.write_status(None).await;
     result?;
     Ok(written?)

@@ -1,5 +1,6 @@
-//! What people are told of handlers that fail: a warning event at each failure, and the condition `Handled` in the status
-//! of kinds of one's own, `False` while a handler has given up or keeps failing, and taken back when none does.
+//! What people are told of handlers: a warning event at each failure, and the condition `Handled` in the status of kinds of
+//! one's own. It is `True` when all handlers are through with this generation, `False` while one has given up or keeps
+//! failing, and not renewed while they are at work.
 //!
 //! The record says how handlers stand; this is for people, and nothing depends on it.
 
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use homeostat_core::journal::HandlerOutcome;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use serde_json::Value;
+use serde_json::json;
 
 use super::agenda::{Candidate, Known};
 use super::record::Trial;
@@ -61,10 +62,10 @@ fn trouble(id: &str, trial: &Trial) -> Option<Trouble> {
     is_worth_it.then(|| Trouble { id: id.to_owned(), error: trial.error.clone(), gave_up })
 }
 
-/// What the status says of handlers that fail.
+/// What the status says of the handlers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    /// Nothing, or that all is well again.
+    /// All are through.
     Well,
     Trouble {
         reason: String,
@@ -72,24 +73,54 @@ pub(super) enum Word {
     },
 }
 
-impl Word {
-    pub(super) fn of(troubles: &[Trouble]) -> Self {
-        if troubles.is_empty() {
-            return Self::Well;
-        }
-        let reason = if troubles.iter().any(|trouble| trouble.gave_up) { "GaveUp" } else { "Failing" };
-        let words: Vec<String> = troubles.iter().map(ToString::to_string).collect();
-        Self::Trouble { reason: reason.to_owned(), message: words.join("; ") }
+/// A word and the generation it is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) word: Option<Word>,
+    generation: Option<i64>,
+}
+
+impl Told {
+    pub(super) fn new<K: Kind>(word: Word, object: &K) -> Self {
+        Self { word: Some(word), generation: object.meta().generation }
     }
 
     /// As the object has it.
     pub(super) fn read<K: Kind>(object: &K) -> Self {
         let object = serde_json::to_value(object).unwrap_or_default();
-        let is_it = |one: &&Value| one["type"] == HANDLED && one["status"] == "False";
         let all = object["status"]["conditions"].as_array();
-        let Some(told) = all.and_then(|all| all.iter().find(is_it)) else { return Self::Well };
+        let Some(told) = all.and_then(|all| all.iter().find(|one| one["type"] == HANDLED)) else {
+            return Self::default();
+        };
         let text = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
-        Self::Trouble { reason: text("reason"), message: text("message") }
+        let trouble = || Word::Trouble { reason: text("reason"), message: text("message") };
+        let word = if told["status"] == "True" { Word::Well } else { trouble() };
+        Self { word: Some(word), generation: told["observedGeneration"].as_i64() }
+    }
+
+    pub(super) fn is_trouble(&self) -> bool {
+        matches!(self.word, Some(Word::Trouble { .. }))
+    }
+}
+
+/// Does the type of this object's status keep conditions? If it cannot even be tried, because the status lacks what the
+/// type requires, the server would refuse it as well.
+pub(super) fn keeps_conditions<K: Kind>(object: &K) -> bool {
+    let Ok(mut value) = serde_json::to_value(object) else { return false };
+    value["status"]["conditions"] = json!([Word::Well.condition()]);
+    let tried = serde_json::from_value::<K>(value).and_then(serde_json::to_value);
+    tried.is_ok_and(|tried| tried["status"]["conditions"].as_array().is_some_and(|all| !all.is_empty()))
+}
+
+impl Word {
+    /// Of handlers that do not get through; none when there are none.
+    pub(super) fn of(troubles: &[Trouble]) -> Option<Self> {
+        if troubles.is_empty() {
+            return None;
+        }
+        let reason = if troubles.iter().any(|trouble| trouble.gave_up) { "GaveUp" } else { "Failing" };
+        let words: Vec<String> = troubles.iter().map(ToString::to_string).collect();
+        Some(Self::Trouble { reason: reason.to_owned(), message: words.join("; ") })
     }
 
     pub(super) fn condition(&self) -> Condition {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use homeostat_core::journal::{Entry, Verb, WriteOutcome};
 use homeostat_runtime::handlers::permanent;
 use homeostat_runtime::{Backoff, Handlers};
 use k8s_openapi::api::core::v1::Event;
@@ -9,8 +10,8 @@ use kube::api::ListParams;
 use serde_json::json;
 
 use super::errors::failing;
-use super::{Gadget, gadget, get, kill, lab, run, says};
-use crate::lab::Lab;
+use super::{Gadget, Made, gadget, get, kill, lab, run, says, says_changes};
+use crate::lab::{Lab, Running};
 
 /// The warnings on objects, oldest first: `reason: message`.
 async fn warnings(lab: &Lab) -> Vec<String> {
@@ -32,6 +33,105 @@ async fn handled(lab: &Lab, name: &str) -> [String; 3] {
     let status = get(lab, name).await.unwrap().status.unwrap_or_default();
     let found = status.base.conditions.into_iter().find(|one| one.type_ == "Handled");
     found.map(|found| [found.status, found.reason, found.message]).unwrap_or_default()
+}
+
+/// What `kubectl wait --for=condition=Handled` goes by: is it true, and of the present generation?
+async fn is_handled(lab: &Lab, name: &str) -> bool {
+    let gadget = get(lab, name).await.unwrap();
+    let generation = gadget.metadata.generation;
+    let conditions = gadget.status.unwrap_or_default().base.conditions;
+    let is_it = |one: &&k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| one.type_ == "Handled";
+    conditions
+        .iter()
+        .find(is_it)
+        .is_some_and(|one| one.status == "True" && one.observed_generation == generation)
+}
+
+/// The writes that were sent so far, in order.
+fn writes(running: &Running) -> Vec<Verb> {
+    let records = running.journal.records().into_iter();
+    let sent = records.filter_map(|record| match record.entry {
+        Entry::Wrote { verb, outcome: WriteOutcome::Done { .. }, .. } => Some(verb),
+        _ => None,
+    });
+    sent.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_handled_to_the_end_says_so_in_the_write_of_the_last_result() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    let handlers = || {
+        Handlers::<Gadget>::new()
+            .on_create("first", says(&log, "first"))
+            .on_create("create", |_, _| async { Ok(Made { name: "made".to_owned() }) })
+            .on_update("update", |diff: homeostat_runtime::handlers::Diff<Gadget>, cx| async move {
+                cx.status(|status| status.outside = Some(diff.new.spec.size.to_string()));
+                Ok(())
+            })
+    };
+    let running = run(&mut lab, handlers()).await;
+    gadget(&lab, "g", 1).await;
+    assert_eq!(handled(&lab, "g").await, ["True", "Succeeded", ""]);
+    assert_eq!(writes(&running), [Verb::Patch, Verb::Status, Verb::Patch], "no request of its own");
+    lab.patch::<Gadget>("g", json!({"spec": {"size": 2}})).await;
+    assert!(is_handled(&lab, "g").await, "of the new generation");
+    assert_eq!(writes(&running)[3..], [Verb::Status, Verb::Patch]);
+    kill(&lab, &running).await;
+    let running = run(&mut lab, handlers()).await;
+    lab.pass(3600).await;
+    assert!(writes(&running).is_empty(), "over restarts, too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_that_store_nothing_say_so_once_for_each_generation() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    let handlers = Handlers::<Gadget>::new()
+        .on_create("create", says(&log, "create"))
+        .on_update("update", says_changes(&log, "update"));
+    let running = run(&mut lab, handlers).await;
+    gadget(&lab, "g", 1).await;
+    assert!(is_handled(&lab, "g").await);
+    assert_eq!(writes(&running), [Verb::Patch, Verb::Status]);
+    lab.patch::<Gadget>("g", json!({"spec": {"size": 2}})).await;
+    assert!(is_handled(&lab, "g").await);
+    lab.patch::<Gadget>("g", json!({"metadata": {"labels": {"a": "b"}}})).await;
+    lab.pass(3600).await;
+    assert_eq!(
+        writes(&running)[2..],
+        [Verb::Patch, Verb::Status, Verb::Patch],
+        "a label is no generation, and nothing is written at rest"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_not_handled_before_all_is_through() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    let handlers = failing(&log).on_create("other", |_, _| async { Ok(Made { name: "made".to_owned() }) });
+    run(&mut lab, handlers).await;
+    gadget(&lab, "g", 3).await;
+    lab.pass(15).await;
+    assert_eq!(handled(&lab, "g").await, ["", "", ""], "one of them fails, and may yet succeed");
+    lab.patch::<Gadget>("g", json!({"spec": {"size": 0}})).await;
+    assert!(is_handled(&lab, "g").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_no_handlers_is_not_called_handled() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    let handlers = Handlers::<Gadget>::new()
+        .on_create("create", says(&log, "create"))
+        .when(|gadget: &Gadget| gadget.spec.size > 5)
+        .every("poll", Duration::from_secs(3600), says(&log, "poll"));
+    run(&mut lab, handlers).await;
+    gadget(&lab, "g", 1).await;
+    lab.pass(36_000).await;
+    assert_eq!(handled(&lab, "g").await, ["", "", ""], "only a timer looks at it");
+    lab.patch::<Gadget>("g", json!({"spec": {"size": 6}})).await;
+    assert!(is_handled(&lab, "g").await);
 }
 
 #[tokio::test(start_paused = true)]
