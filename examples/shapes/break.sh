@@ -15,14 +15,14 @@ pids=() operator='' failures=0
 finish() { kill "${pids[@]}" ${operator:+"$operator"} 2>/dev/null; wait 2>/dev/null; rm -rf "$work"; }
 trap finish EXIT
 
-# Starts a part of the program and waits for its "ready".
+# Starts a part of the program and waits for its first line: "ready", or of the operator what it reconciles.
 start() { # name, arguments
   local log=$work/$1.log; shift
   : >"$log"
-  "$SHAPES" "$@" >"$log" 2>>"$work/errors.log" &
+  "$SHAPES" "$@" >"$log" 2>&1 &
   pid=$!
-  for _ in $(seq 300); do grep -q ready "$log" && return; sleep 0.1; done
-  echo "FAILED: $* did not start"; cat "$work/errors.log"; exit 1
+  for _ in $(seq 300); do grep -q 'ready\|reconciles' "$log" && return; sleep 0.1; done
+  echo "FAILED: $* did not start"; cat "$log"; exit 1
 }
 start_operator() {
   start operator operator --cloud "$cloud" --ownership "$ownership" --use "$use" --poll 2 --settle 3 --min-age 3
@@ -109,5 +109,5 @@ heals "what broke meanwhile is put right" is "$bar" teal
 heals "the last Shapes are removed: so are the shapes" is_gone "$bar"
 heals "and nothing is left behind" is_gone "$baz"
 
-if [ "$failures" -gt 0 ]; then echo "$failures did not heal"; tail -n 40 "$work/errors.log"; exit 1; fi
+if [ "$failures" -gt 0 ]; then echo "$failures did not heal"; tail -n 40 "$work"/*.log; exit 1; fi
 echo "all healed"

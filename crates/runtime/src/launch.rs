@@ -1,9 +1,48 @@
 //! What the command line of an operator says. Two words are enough: `manifests` prints what a cluster needs to run
 //! it, `--kubeconfig FILE` says which cluster. `--serve ADDRESS` opens the admin pages.
+//!
+//! A program with a command line of its own has these words after `--`.
 
 use std::net::SocketAddr;
 
-use crate::error::Error;
+/// Letters of a namespace's name: a DNS label.
+const NAMESPACE_LETTERS_MAX: usize = 63;
+
+/// How a program ends whose command line is not understood, as shells and other programs have it.
+pub(crate) const USAGE: i32 = 2;
+
+/// The arguments of a program, without its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// The program's own, with the `--` that ends them.
+    pub(crate) own: Vec<String>,
+    /// The operator's.
+    pub(crate) rest: Vec<String>,
+}
+
+impl Line {
+    /// That of this process; `has_own` says that the operator's part begins after `--`.
+    pub(crate) fn of_process(has_own: bool) -> Self {
+        Self::split(std::env::args().skip(1).collect(), has_own)
+    }
+
+    fn split(mut all: Vec<String>, has_own: bool) -> Self {
+        if !has_own {
+            return Self { own: Vec::new(), rest: all };
+        }
+        let end = all.iter().position(|argument| argument == "--").unwrap_or(all.len());
+        let rest = all.split_off(end).into_iter().skip(1).collect();
+        all.push("--".to_owned());
+        Self { own: all, rest }
+    }
+
+    /// Prints what is wrong and ends the process.
+    pub(crate) fn refuse(&self, problem: &str) -> ! {
+        let hint = if self.own.is_empty() { "--help" } else { "-- --help" };
+        eprintln!("Error: {problem}; try {hint}");
+        std::process::exit(USAGE)
+    }
+}
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,17 +68,18 @@ pub(crate) enum Cluster {
     Own,
 }
 
-/// Reads the arguments after the program's name.
-pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Launch, Error> {
-    let mut arguments = arguments.into_iter();
+/// Reads the operator's arguments, or says what is wrong with them.
+pub(crate) fn parse(arguments: &[String]) -> Result<Launch, String> {
+    let mut arguments = arguments.iter();
     let mut launch = Launch::Run { cluster: Cluster::Any, serve: None };
     while let Some(argument) = arguments.next() {
         let (name, value) = match argument.split_once('=') {
             Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
-            None => (argument, None),
+            None => (argument.clone(), None),
         };
         let mut value = || {
-            value.clone().or_else(|| arguments.next()).ok_or_else(|| usage(&format!("{name} needs a value")))
+            let value = value.clone().or_else(|| arguments.next().cloned());
+            value.filter(|value| !value.trim().is_empty()).ok_or_else(|| format!("{name} needs a value"))
         };
         match (name.as_str(), &mut launch) {
             ("--help" | "-h" | "help", _) => return Ok(Launch::Help),
@@ -49,25 +89,37 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Launc
             ("--in-cluster", Launch::Run { cluster, .. }) => *cluster = Cluster::Own,
             ("--serve", Launch::Run { serve, .. }) => *serve = Some(address(&value()?)?),
             ("--image", Launch::Manifests { image, .. }) => *image = Some(value()?),
-            ("--namespace", Launch::Manifests { namespace, .. }) => *namespace = Some(value()?),
-            (unknown, _) => return Err(usage(&format!("{unknown} is not understood"))),
+            ("--namespace", Launch::Manifests { namespace, .. }) => *namespace = Some(label(value()?)?),
+            (unknown, _) => return Err(format!("{unknown} is not understood")),
         }
     }
     Ok(launch)
 }
 
-fn address(text: &str) -> Result<SocketAddr, Error> {
-    text.parse().map_err(|_| usage(&format!("{text} is not an address with a port, such as 127.0.0.1:8080")))
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("{text} is not an address with a port, such as 127.0.0.1:8080"))
 }
 
-fn usage(problem: &str) -> Error {
-    Error::Invalid(format!("{problem}; try --help"))
+/// A name that Kubernetes accepts for a namespace.
+fn label(name: String) -> Result<String, String> {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_inner = |byte: u8| is_letter(byte) || byte == b'-';
+    let ends_well = |end: Option<&u8>| end.copied().is_some_and(is_letter);
+    let bytes = name.as_bytes();
+    let is_good = bytes.len() <= NAMESPACE_LETTERS_MAX
+        && bytes.iter().copied().all(is_inner)
+        && ends_well(bytes.first())
+        && ends_well(bytes.last());
+    let why = "lower case letters, digits and dashes between them, at most 63, as in my-system";
+    if is_good { Ok(name) } else { Err(format!("{name} cannot name a namespace: write {why}")) }
 }
 
-/// The help screen of the operator of this name.
-pub(crate) fn help(operator: &str) -> String {
+/// The help screen of the operator of this name, in a program that needs these arguments of its own.
+pub(crate) fn help(operator: &str, own: &[String]) -> String {
     let program = std::env::args().next().unwrap_or_default();
     let program = program.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("operator");
+    let words: Vec<&str> = [program].into_iter().chain(own.iter().map(String::as_str)).collect();
+    let program = words.join(" ");
     format!(
         "The operator {operator}: keeps actual state equal to desired state.
 
@@ -96,8 +148,39 @@ mod tests {
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
     fn check(arguments: &[&str], expected: Option<Launch>) {
-        let parsed = parse(arguments.iter().map(ToString::to_string));
-        assert_eq!(parsed.ok(), expected);
+        assert_eq!(parse(&words(arguments)).ok(), expected);
+    }
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn namespaces_that_kubernetes_refuses_are_refused() {
+        let refusal = |name: &str| parse(&words(&["manifests", "--namespace", name])).err();
+        let long = "n".repeat(64);
+        for name in ["Bad_NS", "a.b", "-a", "a-", "a b", "ä", "a/b", &long] {
+            let said = refusal(name).unwrap_or_else(|| panic!("{name} is accepted"));
+            assert!(said.starts_with(&format!("{name} cannot name a namespace: write ")), "{said}");
+        }
+        for name in ["", " "] {
+            assert_eq!(refusal(name).as_deref(), Some("--namespace needs a value"));
+        }
+        for name in ["a", "1-2", "my-system", &long[1..]] {
+            assert_eq!(refusal(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_program_may_have_arguments_of_its_own() {
+        let check = |all: &[&str], has_own: bool, own: &[&str], rest: &[&str]| {
+            let expected = Line { own: words(own), rest: words(rest) };
+            assert_eq!(Line::split(words(all), has_own), expected);
+        };
+        check(&["manifests"], false, &[], &["manifests"]);
+        check(&["operator", "--poll", "5"], true, &["operator", "--poll", "5", "--"], &[]);
+        check(&["operator", "--", "manifests"], true, &["operator", "--"], &["manifests"]);
+        check(&["--", "--image", "--"], true, &["--"], &["--image", "--"]);
     }
 
     #[test]
@@ -120,8 +203,8 @@ mod tests {
         check(&["--help"], Some(Launch::Help));
         check(&["manifests", "-h"], Some(Launch::Help));
         check(&["--version"], Some(Launch::Version));
-        let said = parse(["--fly=1".to_owned()]).unwrap_err();
-        assert_eq!(format!("{said:?}"), "--fly is not understood; try --help", "also when a main returns it");
-        assert!(help("web.demo.dev").contains("manifests [OPTIONS]"));
+        assert_eq!(parse(&words(&["--fly=1"])).unwrap_err(), "--fly is not understood");
+        assert!(help("web.demo.dev", &[]).contains("manifests [OPTIONS]"));
+        assert!(help("web.demo.dev", &words(&["run", "--"])).contains(" run -- manifests [OPTIONS]"));
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Description<'a> {
     /// The only namespace it works in, if there is one.
     pub(crate) namespace: Option<&'a str>,
     pub(crate) image: &'a str,
+    /// What the program needs before the operator's arguments.
+    pub(crate) own_arguments: &'a [String],
     pub(crate) definitions: &'a [Value],
     pub(crate) rules: &'a [Rule],
     pub(crate) uses_leases: bool,
@@ -51,10 +53,11 @@ pub(crate) fn as_yaml(documents: &[Value]) -> String {
     documents.iter().flat_map(|document| ["---\n".to_owned(), format!("{document:#}\n")]).collect()
 }
 
-/// Operator names are domains; object names take them as they are, only lower case.
+/// Operator names are domains; object names take them as they are, only lower case, and begin and end with a letter.
 pub(crate) fn object_name(name: &str) -> String {
     let clean = |letter: char| if letter.is_ascii_alphanumeric() || letter == '.' { letter } else { '-' };
-    name.to_lowercase().chars().map(clean).collect()
+    let name: String = name.to_lowercase().chars().map(clean).collect();
+    name.trim_matches(['.', '-']).to_owned()
 }
 
 /// A cluster-wide operator gets a ClusterRole; one bound to a namespace gets a Role there, and a ClusterRole only for
@@ -127,10 +130,10 @@ fn everywhere(address: IpAddr) -> IpAddr {
 
 fn deployment(description: &Description<'_>, name: &str) -> Value {
     let labels = json!({"app.kubernetes.io/name": name});
+    // Never a control plane of its own, which would be ready and do nothing for the cluster.
+    let mut arguments = [description.own_arguments, &["--in-cluster".to_owned()]].concat();
     let mut container = json!({
         "name": "operator", "image": description.image,
-        // Never a control plane of its own, which would be ready and do nothing for the cluster.
-        "args": ["--in-cluster"],
         "securityContext": {
             "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "runAsNonRoot": true,
             "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
@@ -141,11 +144,12 @@ fn deployment(description: &Description<'_>, name: &str) -> Value {
         if address.ip().is_loopback() {
             // Probes come from outside the container.
             let everywhere = SocketAddr::new(everywhere(address.ip()), address.port());
-            container["args"] = json!(["--in-cluster", "--serve", everywhere.to_string()]);
+            arguments.extend(["--serve".to_owned(), everywhere.to_string()]);
         }
         container["livenessProbe"] = json!({"httpGet": {"path": "/healthz", "port": "admin"}});
         container["readinessProbe"] = json!({"httpGet": {"path": "/readyz", "port": "admin"}});
     }
+    container["args"] = json!(arguments);
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": name, "namespace": description.home, "labels": labels},
@@ -174,6 +178,7 @@ mod tests {
             home,
             namespace,
             image: "web:1",
+            own_arguments: &[],
             definitions: &[],
             rules: &rules,
             uses_leases: true,
@@ -198,6 +203,7 @@ mod tests {
                 home: "default",
                 namespace: None,
                 image: "web:1",
+                own_arguments: &["run".to_owned(), "--".to_owned()],
                 definitions: &[],
                 rules: &[],
                 uses_leases: false,
@@ -207,11 +213,21 @@ mod tests {
             deployment["spec"]["template"]["spec"]["containers"][0].clone()
         };
         let arguments = |address| container(address)["args"].clone();
-        assert_eq!(arguments("127.0.0.1:8080"), json!(["--in-cluster", "--serve", "0.0.0.0:8080"]));
-        assert_eq!(arguments("[::1]:80"), json!(["--in-cluster", "--serve", "[::]:80"]));
-        assert_eq!(arguments("0.0.0.0:8080"), json!(["--in-cluster"]));
+        assert_eq!(
+            arguments("127.0.0.1:8080"),
+            json!(["run", "--", "--in-cluster", "--serve", "0.0.0.0:8080"])
+        );
+        assert_eq!(arguments("[::1]:80"), json!(["run", "--", "--in-cluster", "--serve", "[::]:80"]));
+        assert_eq!(arguments("0.0.0.0:8080"), json!(["run", "--", "--in-cluster"]));
         assert_eq!(container("127.0.0.1:8080")["ports"][0]["containerPort"], 8080);
         assert_eq!(container("none")["readinessProbe"], Value::Null);
+    }
+
+    #[test]
+    fn names_are_fit_for_objects() {
+        for (name, expected) in [("web.demo.dev", "web.demo.dev"), ("My Web!", "my-web"), ("_a_", "a")] {
+            assert_eq!(object_name(name), expected);
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::fault::{self, BoxError};
 use crate::ground::States;
 use crate::handlers::{Activities, Activity, Occasion};
 use crate::journal::Journal;
-use crate::launch::{Launch, help, parse};
+use crate::launch::{Launch, Line, help, parse};
 use crate::manifests::{Description, HOME_NAMESPACE, as_yaml, manifests};
 use crate::rule::{Rule, reconciled};
 use crate::run;
@@ -45,6 +45,7 @@ pub struct Operator {
     pub(crate) election: Election,
     pub(crate) term: Duration,
     pub(crate) activities: Activities,
+    has_own_arguments: bool,
 }
 
 impl Operator {
@@ -66,6 +67,7 @@ impl Operator {
             election: Election::None,
             term: TERM,
             activities: Activities::default(),
+            has_own_arguments: false,
         }
     }
 
@@ -176,8 +178,15 @@ impl Operator {
         self.journal.clone()
     }
 
+    /// For a program with a command line of its own: the operator reads only what stands after `--`, and the Deployment
+    /// of the manifests repeats what stands before it.
+    pub fn after_dashes(self) -> Self {
+        Self { has_own_arguments: true, ..self }
+    }
+
     /// Does what the command line says: runs until SIGTERM or ctrl-c against the cluster of `--kubeconfig`,
-    /// `KUBECONFIG` or the Pod's account; or prints manifests, or help.
+    /// `KUBECONFIG` or the Pod's account; or prints manifests, or help. What it does not understand ends the process
+    /// with 2.
     pub async fn run(self) -> Result<(), Error> {
         let nowhere =
             || Error::NoCluster("give --kubeconfig FILE, set KUBECONFIG, or run in a Pod".to_owned());
@@ -189,9 +198,10 @@ impl Operator {
         self,
         otherwise: impl FnOnce() -> BoxFuture<'static, Result<Client, BoxError>>,
     ) -> Result<(), Error> {
-        match parse(std::env::args().skip(1))? {
+        let line = Line::of_process(self.has_own_arguments);
+        match parse(&line.rest).unwrap_or_else(|problem| line.refuse(&problem)) {
             Launch::Help => {
-                print!("{}", help(self.name.as_str()));
+                print!("{}", help(self.name.as_str(), &line.own));
                 Ok(())
             }
             Launch::Version => {
@@ -201,7 +211,7 @@ impl Operator {
             Launch::Manifests { image, namespace } => {
                 let image = image.unwrap_or_else(|| format!("{}:latest", self.name));
                 let namespace = namespace.unwrap_or_else(|| HOME_NAMESPACE.to_owned());
-                print!("{}", self.manifests_in(&namespace, &image));
+                print!("{}", self.printed(&namespace, &image, &line.own));
                 Ok(())
             }
             Launch::Run { cluster, serve } => {
@@ -238,11 +248,16 @@ impl Operator {
 
     /// The same, with the Deployment and its account in this namespace, which is made if it is not `default`.
     pub fn manifests_in(&self, home: &str, image: &str) -> String {
+        self.printed(home, image, &[])
+    }
+
+    fn printed(&self, home: &str, image: &str, own_arguments: &[String]) -> String {
         as_yaml(&manifests(&Description {
             name: self.name.as_str(),
             home,
             namespace: self.scope.namespace.as_deref(),
             image,
+            own_arguments,
             definitions: &self.definitions,
             rules: &self.rules(),
             uses_leases: self.election.uses_leases(),

@@ -45,7 +45,7 @@ pub struct Event {
 
 /// What is broken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Faults {
     /// Every call is answered with 500.
     pub errors: bool,

@@ -5,19 +5,17 @@ use std::error::Error;
 use std::io::IsTerminal as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::pin::pin;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use homeostat::embedded::ControlPlane;
 use homeostat::kube::api::{DeleteParams, Patch, PatchParams};
 use homeostat::kube::config::{KubeConfigOptions, Kubeconfig};
 use homeostat::kube::{Api, Client, Config, ResourceExt};
-use homeostat::runtime::CancellationToken;
 use homeostat_example_shapes::{Form, Options, Shape, ShapeSpec, operator, server};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Parser)]
-#[command(about = "A cloud API of shapes, wrapped into a declarative system")]
+#[command(version, about = "A cloud API of shapes, wrapped into a declarative system")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -37,16 +35,16 @@ enum Command {
         #[arg(long)]
         kubeconfig: PathBuf,
     },
-    /// Run the operator
+    /// Run the operator: in the cluster that KUBECONFIG names, or else on a control plane of its own
     Operator {
         /// The cloud
         #[arg(long)]
         cloud: String,
-        /// The cluster
-        #[arg(long, env = "KUBECONFIG")]
-        kubeconfig: PathBuf,
         #[command(flatten)]
         options: Options,
+        /// What every operator understands, such as --kubeconfig FILE, manifests or --help
+        #[arg(last = true)]
+        operator: Vec<String>,
     },
     /// Make or change a Shape object
     Make {
@@ -90,34 +88,23 @@ impl From<Shapely> for Form {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal()).init();
     match Arguments::parse().command {
         Command::Server { listen } => {
+            log();
             let running = server::start(listen).await?;
             println!("ready {}", running.url());
             stopped().await?;
         }
         Command::Cluster { kubeconfig } => {
+            log();
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
             let plane = ControlPlane::builder().listen(address, kubeconfig).start().await?;
             println!("ready {}", plane.url().unwrap_or_default());
             stopped().await?;
             plane.stop().await?;
         }
-        Command::Operator { cloud, kubeconfig, options } => {
-            let (client, stop) = (connect(kubeconfig).await?, CancellationToken::new());
-            let running = operator(&cloud, &options).run_on(client, stop.clone());
-            println!("ready {:?} {:?}", options.ownership, options.share);
-            let mut running = pin!(running);
-            tokio::select! {
-                ended = &mut running => ended?,
-                told = stopped() => {
-                    told?;
-                    // It finishes what it is doing outside.
-                    stop.cancel();
-                    running.await?;
-                }
-            }
+        Command::Operator { cloud, options, operator: _ } => {
+            homeostat::run(operator(&cloud, &options).after_dashes()).await?;
         }
         Command::Make { name, form, color, kubeconfig } => {
             let mut shape = Shape::new(&name, ShapeSpec { form: form.into(), color });
@@ -130,6 +117,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     Ok(())
+}
+
+fn log() {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal()).init();
 }
 
 async fn connect(kubeconfig: PathBuf) -> Result<Client, Box<dyn Error>> {

@@ -28,11 +28,11 @@ fn printed(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// It ends with 1, prints nothing and says this on stderr.
+/// It ends with 2, prints nothing and says this on stderr.
 #[track_caller]
 fn refused(arguments: &[&str], expected: &str) {
     let (output, _folder) = run(arguments);
-    assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{arguments:?}");
     assert_eq!(String::from_utf8_lossy(&output.stderr), expected, "{arguments:?}");
 }
@@ -76,6 +76,9 @@ fn what_it_does_not_understand_is_named() {
     refused(&["--kubeconfig"], "Error: --kubeconfig needs a value; try --help\n");
     let serve = "Error: here is not an address with a port, such as 127.0.0.1:8080; try --help\n";
     refused(&["--serve", "here"], serve);
+    let namespace = "Error: Bad_NS cannot name a namespace: write lower case letters, digits and dashes between them, at \
+                     most 63, as in my-system; try --help\n";
+    refused(&["manifests", "--namespace", "Bad_NS"], namespace);
 }
 
 #[test]

@@ -87,6 +87,14 @@ impl Lab {
 
     /// A request by somebody who is neither the operator nor the page.
     async fn call(&self, method: &str, path: &str, body: &str) -> String {
+        let answer = self.ask(method, path, body).await;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 "), "{method}: {head}");
+        body.to_owned()
+    }
+
+    /// The same, with the head of the answer.
+    pub(crate) async fn ask(&self, method: &str, path: &str, body: &str) -> String {
         let url = self.cloud.url();
         let authority = url.strip_prefix("http://").unwrap();
         let mut stream = TcpStream::connect(authority).await.unwrap();
@@ -95,8 +103,6 @@ impl Lab {
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        assert!(head.starts_with("HTTP/1.1 200 "), "{method}: {head}");
-        body.to_owned()
+        answer
     }
 }

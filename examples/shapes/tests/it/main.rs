@@ -37,3 +37,22 @@ fn a_prefix_in_a_cloud_of_our_own() {
 fn records_in_a_shared_cloud() {
     check("records", "shared");
 }
+
+#[test]
+fn the_operator_understands_what_every_operator_does() {
+    let run = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shapes"));
+        command.args(["operator", "--cloud", "http://cloud.example", "--poll", "5", "--"]).args(more);
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, manifests, _) = run(&["manifests", "--image", "shapes:1"]);
+    assert_eq!(code, Some(0));
+    let own = r#""operator","--cloud","http://cloud.example","--poll","5","--","--in-cluster""#;
+    let closely: String = manifests.split_whitespace().collect();
+    assert!(closely.contains(own) && closely.contains("\"kind\":\"ClusterRole\""), "{manifests}");
+    assert!(run(&["--version"]).1.starts_with("shapes.demo.dev, built with homeostat "));
+    let (code, _, said) = run(&["--fly"]);
+    assert_eq!((code, said.as_str()), (Some(2), "Error: --fly is not understood; try -- --help\n"));
+}

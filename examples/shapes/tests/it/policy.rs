@@ -28,3 +28,17 @@ async fn a_cloud_that_ignores_updates_is_told_of_until_it_obeys() {
     lab.until_reason("InSync").await;
     assert_eq!(lab.foo().await.color, "gold");
 }
+
+#[tokio::test]
+async fn a_switch_that_is_none_is_refused_and_the_known_ones_are_named() {
+    let lab = Lab::start(Options::default()).await;
+    lab.set_faults(&Faults { errors: true, ..Faults::default() }).await;
+    let answer = lab.ask("PUT", "/faults", r#"{"error": true}"#).await;
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    for words in
+        ["unknown field `error`", "`errors`", "`latencyMs`", "`ignoresUpdates`", "`emptyLists`", "`lagMs`"]
+    {
+        assert!(answer.contains(words), "{words} is not in {answer}");
+    }
+    assert!(lab.ask("GET", "/faults", "").await.contains("\"errors\":true"), "and nothing is switched");
+}
