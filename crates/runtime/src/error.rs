@@ -143,4 +143,18 @@ impl Error {
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }
+
+    /// Does the namespace take nothing new because it is being deleted, or is it gone? Whoever wanted something there
+    /// goes with it.
+    pub fn is_namespace_ending(&self) -> bool {
+        let Self::Api { status, .. } = self else { return false };
+        let Some(details) = &status.details else { return false };
+        let is_ending = || details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating");
+        (status.code == 403 && is_ending()) || (status.code == 404 && details.kind == "namespaces")
+    }
+
+    /// Is this very object gone?
+    pub(crate) fn is_loss_of(&self, key: &Key) -> bool {
+        matches!(self, Self::Api { target, .. } if self.is_not_found() && target == key.as_str())
+    }
 }

@@ -18,6 +18,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use homeostat_core::Key;
+
 use crate::error::Error;
 use crate::queue::Outcome;
 
@@ -96,6 +98,15 @@ impl Fault {
         crate::error::chain(&*self.error)
     }
 
+    /// Is it part of how things go, and no news: the object or its namespace is gone, or a write came second or too late?
+    pub(crate) fn is_expected(&self, key: &Key, failures: u32) -> bool {
+        /// So often in a row a write may be late: what is being deleted loses its children one by one.
+        const LATE_MAX: u32 = 3;
+        let Some(error) = self.error.downcast_ref::<Error>() else { return false };
+        let is_late = error.is_conflict() || error.is_not_found();
+        (failures < LATE_MAX && is_late) || error.is_loss_of(key) || error.is_namespace_ending()
+    }
+
     /// Was it only that the API server could not be reached? Then its return is the cure.
     pub(crate) fn is_cut_off(&self) -> bool {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&*self.error);
@@ -139,6 +150,8 @@ impl fmt::Display for Fault {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -177,6 +190,24 @@ mod tests {
             (terminal(gone()), false),
         ] {
             assert_eq!(fault.is_cut_off(), expected, "{fault}");
+        }
+    }
+    #[test]
+    fn what_goes_with_its_namespace_is_no_news() {
+        let key = Key::new("", "pods", "shop", "web");
+        let check = |target: &str, status: serde_json::Value, failures: u32, expected: bool| {
+            let status = Box::new(serde_json::from_value(status.clone()).unwrap());
+            let fault = Fault::from(Error::Api { verb: "patch", target: target.into(), status });
+            assert_eq!(fault.is_expected(&key, failures), expected, "{fault} {failures}");
+        };
+        let ending = json!({"code": 403, "details": {"causes": [{"reason": "NamespaceTerminating"}]}});
+        check("other", ending, 9, true);
+        check("other", json!({"code": 403}), 0, false);
+        check("other", json!({"code": 404, "details": {"kind": "namespaces"}}), 9, true);
+        check(key.as_str(), json!({"code": 404}), 9, true);
+        for code in [404, 409] {
+            check("other", json!({"code": code}), 0, true);
+            check("other", json!({"code": code}), 3, false);
         }
     }
 }

@@ -161,7 +161,12 @@ fn settle(seat: &mut Seat, inbox: &Inbox, work: &Work, verdict: &Verdict, times:
         let fault = class(fault, delay.unwrap_or_default());
         Entry::Failed { object, error: error.clone(), fault, failures, took }
     });
-    tracing::warn!(controller = %inbox.source(), object = %work.key, error, ?retry, "reconcile failed");
+    let (controller, object) = (inbox.source(), &work.key);
+    if fault.is_expected(object, work.failures) {
+        tracing::debug!(%controller, %object, error, ?retry, "reconcile failed");
+    } else {
+        tracing::warn!(%controller, %object, error, ?retry, "reconcile failed");
+    }
     taken
 }
 

@@ -17,6 +17,10 @@ impl Kubectl {
         Self(Server::start(folder, &["--ephemeral", "--node"]).await)
     }
 
+    async fn durable(folder: &Path) -> Self {
+        Self(Server::start(folder, &["--node"]).await)
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("kubectl");
         command.arg("--kubeconfig").arg(&self.0.kubeconfig).args(arguments).kill_on_drop(true);
@@ -166,5 +170,56 @@ async fn a_stateful_set_rolls_out_in_order() {
     assert_eq!(kubectl.run(env).await, "");
     kubectl.run("delete statefulset db --cascade=foreground --timeout=60s").await;
     kubectl.until("get pods -o name", "").await;
+    kubectl.0.stop().await;
+}
+
+/// What the Pods of a StatefulSet leave in their claims is there when the server comes back, until the claims are deleted.
+#[tokio::test]
+async fn a_stateful_set_finds_its_volumes_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubectl = Kubectl::durable(folder.path()).await;
+    let script = "echo once more >> /homeostat-test/starts; wc -l < /homeostat-test/starts; exec sleep 3600";
+    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": {
+        "replicas": 2, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}},
+        "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
+        "template": {"metadata": {"labels": {"app": "db"}}, "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "main", "image": "none", "command": ["sh", "-c", script],
+                "volumeMounts": [{"name": "data", "mountPath": "/homeostat-test"}]}]}}}});
+    kubectl.apply(&set).await;
+    kubectl.run("rollout status statefulset/db --timeout=60s").await;
+    kubectl.until("logs db-1", "1").await;
+    kubectl.0.stop().await;
+    let kubectl = Kubectl::durable(folder.path()).await;
+    kubectl.until("logs db-1", "2").await;
+    kubectl.run("delete pod db-1 --timeout=60s").await;
+    kubectl.run("wait --for=create pod/db-1 --timeout=60s").await;
+    kubectl.run("wait --for=condition=Ready pod/db-1 --timeout=60s").await;
+    kubectl.until("logs db-1", "3").await;
+    kubectl.run("delete statefulset db --cascade=foreground --timeout=60s").await;
+    assert_eq!(kubectl.run("get pvc -o name").await.lines().count(), 2, "claims stay");
+    kubectl.run("delete pvc --all --timeout=60s").await;
+    kubectl.until("get pv -o name", "").await;
+    kubectl.0.stop().await;
+    assert_eq!(std::fs::read_dir(folder.path().join(".homeostat/node/claims")).unwrap().count(), 0);
+}
+
+/// A namespace that goes takes its workloads along; that they cannot be made anew meanwhile is no news.
+#[tokio::test]
+async fn a_namespace_goes_without_a_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kubectl = Kubectl::start(folder.path()).await;
+    for name in ["one", "two", "three"] {
+        kubectl.run(&format!("create namespace {name}")).await;
+        let mut web = deployment(3);
+        web["metadata"]["namespace"] = json!(name);
+        kubectl.apply(&web).await;
+        kubectl.run(&format!("create job wait --image=none --namespace={name} -- sleep 3600")).await;
+        kubectl.run(&format!("expose deployment web --port=80 --namespace={name}")).await;
+        kubectl.run(&format!("rollout status deployment/web --namespace={name} --timeout=60s")).await;
+    }
+    kubectl.run("delete namespace one two three --timeout=60s").await;
+    assert_eq!(kubectl.0.complaints(), "");
     kubectl.0.stop().await;
 }

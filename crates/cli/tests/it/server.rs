@@ -19,6 +19,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 pub(crate) struct Server {
     process: Child,
     output: BufReader<ChildStdout>,
+    log: File,
     pub(crate) url: String,
     pub(crate) kubeconfig: PathBuf,
 }
@@ -51,7 +52,12 @@ impl Server {
         let Some((url, kubeconfig)) = ready else {
             panic!("no ready line ({read:?}) but {line:?}; the log says:\n{}", whole(&mut log));
         };
-        Self { process, url: url.to_owned(), kubeconfig: folder.join(kubeconfig), output }
+        Self { process, url: url.to_owned(), kubeconfig: folder.join(kubeconfig), output, log }
+    }
+
+    /// All it wrote to stderr so far.
+    pub(crate) fn complaints(&mut self) -> String {
+        whole(&mut self.log)
     }
 
     /// The number of the process.

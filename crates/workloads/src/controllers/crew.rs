@@ -37,7 +37,7 @@ pub(crate) async fn create_one<K: Kind>(cx: &Context<K>, pod: core::Pod) -> Resu
     match &created {
         Ok(pod) => cx.event(Severity::Normal, "SuccessfulCreate", format!("Created pod: {}", pod.name())),
         // The namespace takes the owner with it: nothing to tell.
-        Err(error) if is_namespace_ending(error) => {}
+        Err(error) if error.is_namespace_ending() => {}
         Err(error) => cx.event(Severity::Warning, "FailedCreate", format!("Error creating: {}", said(error))),
     }
     created
@@ -68,8 +68,4 @@ pub(crate) fn said(error: &Error) -> String {
         Error::Api { status, .. } => status.message.clone(),
         other => other.to_string(),
     }
-}
-
-fn is_namespace_ending(error: &Error) -> bool {
-    matches!(error, Error::Api { status, .. } if status.code == 403 && status.message.contains("is being terminated"))
 }
