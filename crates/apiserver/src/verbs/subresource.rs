@@ -34,5 +34,20 @@ fn no_connection(call: &Call) -> Status {
             return Status::bad_request(format!("pod {} does not have a host assigned", call.path.name));
         }
     }
-    Status::bad_request("this server offers no connections into Pods")
+    Status::bad_request(instead(kind))
+}
+
+/// Connections into Pods are not offered; what to do instead, since Pods are processes of a machine one can reach.
+fn instead(part: &str) -> &'static str {
+    match part {
+        "exec" => {
+            "this server runs no commands in containers: they are processes of its machine, so run it there, with their view \
+             of the files by `nsenter --target PID --mount COMMAND`; PID is in the Pod's containerID, process://PID"
+        }
+        "attach" | "log" => "this server attaches to no containers: `kubectl logs -f` shows what they say",
+        "portforward" => {
+            "this server forwards no ports: Pods are processes of its machine, so their ports are open there already"
+        }
+        _ => "this server is no proxy to Pods and Services: their ports are open on its machine",
+    }
 }

@@ -110,6 +110,16 @@ async fn kubectl_runs_reads_and_deletes_pods() {
 
     run(&server, "deaf", "Always", "trap '' TERM; while :; do sleep 0.05; done").await;
     ready(&server, "deaf").await;
+    // What is not offered is said with what to do instead.
+    for (words, expected) in [
+        ("exec deaf -- ls", "`nsenter --target PID --mount COMMAND`"),
+        ("attach deaf", "`kubectl logs -f`"),
+        ("port-forward deaf 8080:80", "their ports are open there already"),
+        ("cp deaf:/etc/hostname copy", "`nsenter --target PID --mount COMMAND`"),
+    ] {
+        let error = kubectl(&server, &words.split(' ').collect::<Vec<_>>()).await.unwrap_err();
+        assert!(error.contains(expected), "{words}: {error}");
+    }
     let process = pid(&server, "deaf").await;
     told(&server, &["delete", "pod", "deaf", "--grace-period=1"]).await;
     assert!(!is_alive(process), "kubectl waits until it is gone, and so is the process");
