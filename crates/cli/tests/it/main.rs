@@ -11,6 +11,7 @@ mod kill;
 mod ledger;
 mod leftovers;
 mod new;
+mod ordinary;
 mod pods;
 mod program;
 mod rollouts;
