@@ -151,8 +151,13 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), Status> {
     let uid = meta::uid(object).to_owned();
     let snapshot = backend.store.snapshot();
     let priority_class = |name: &str| priority_class(&snapshot, name);
-    let with =
-        Prepare { clock: &backend.clock, uid: &uid, identity: &call.who, priority_classes: &priority_class };
+    let with = Prepare {
+        clock: &backend.clock,
+        uid: &uid,
+        identity: &call.who,
+        priority_classes: &priority_class,
+        has_node: backend.logs.get().is_some(),
+    };
     prepare_for_create(resource, object, &with)?;
     if let Some(schema) = resource.custom().and_then(|custom| custom.schema.as_ref()) {
         // The status was taken away; its defaults come back.

@@ -165,6 +165,27 @@ async fn a_killed_server_finds_its_pods_again() {
     nothing_runs_in(&root).await;
 }
 
+/// A Pod that asks for a token and names no account gets that of the default one, as Kubernetes' admission has it.
+#[tokio::test]
+async fn a_token_without_an_account_is_of_the_default_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--ephemeral", "--node"]).await;
+    let script = "cut -d. -f2 $HOMEOSTAT_VOLUMES/own/vault | tr '_-' '/+' | base64 -d 2>/dev/null; true";
+    let token = serde_json::json!({"serviceAccountToken": {"path": "vault", "audience": "vault"}});
+    let job = serde_json::json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "asks"},
+        "spec": {"template": {"spec": {"restartPolicy": "Never",
+            "containers": [{"name": "main", "image": "none", "command": ["sh", "-c", script],
+                "volumeMounts": [{"name": "own", "mountPath": "/homeostat-test"}]}],
+            "volumes": [{"name": "own", "projected": {"sources": [token]}}]}}}});
+    let manifest = folder.path().join("job.json");
+    std::fs::write(&manifest, job.to_string()).unwrap();
+    told(&server, &["apply", "-f", manifest.to_str().unwrap()]).await;
+    told(&server, &["wait", "--for=condition=Complete", "job/asks", "--timeout=60s"]).await;
+    let claims = told(&server, &["logs", "job/asks"]).await;
+    assert!(claims.contains("system:serviceaccount:default:default"), "{claims}");
+    server.stop().await;
+}
+
 /// A Job counts restarts as failures, but not that its node was stopped and came back.
 #[tokio::test]
 async fn a_job_without_retries_survives_its_node() {

@@ -33,6 +33,8 @@ pub struct Prepare<'a> {
     pub identity: &'a Identity,
     /// The PriorityClasses there are.
     pub priority_classes: &'a PriorityClasses<'a>,
+    /// Does somebody here run Pods?
+    pub has_node: bool,
 }
 
 /// The statuses new objects start with; kinds not listed start with an empty one.
@@ -149,9 +151,29 @@ mod tests {
             |name: &str| (name == "high").then(|| json!({"metadata": {"name": "high"}, "value": 7}));
         let identity = Identity::admin();
         let clock = Clock::system();
-        let with = Prepare { clock: &clock, uid: "u-1", identity: &identity, priority_classes: &classes };
+        let with = Prepare {
+            clock: &clock,
+            uid: "u-1",
+            identity: &identity,
+            priority_classes: &classes,
+            has_node: true,
+        };
         crate::kinds::defaults::default(group, "v1", kind, &mut object);
         prepare_for_create(&row(group, kind), &mut object, &with).map(|()| object)
+    }
+
+    #[test]
+    fn a_token_is_of_an_account() {
+        let check = |source: Value, account: Value, expected: Value| {
+            let volume = json!({"name": "own", "projected": {"sources": [source]}});
+            let spec = json!({"containers": [], "volumes": [volume], "serviceAccountName": account});
+            let pod = created("", "Pod", json!({"metadata": {"name": "web"}, "spec": spec})).unwrap();
+            assert_eq!(pod["spec"]["serviceAccountName"], expected, "{pod}");
+        };
+        let token = json!({"serviceAccountToken": {"path": "token"}});
+        check(token.clone(), json!(null), json!("default"));
+        check(token, json!("robot"), json!("robot"));
+        check(json!({"secret": {"name": "x"}}), json!(null), json!(null));
     }
 
     #[test]

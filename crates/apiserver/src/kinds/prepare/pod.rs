@@ -1,11 +1,12 @@
 //! New and changed Pods: the first status, and what the admission steps that are always on add.
 //!
-//! ServiceAccount admission (mounting a token) is deliberately not here: nothing mounts it without a kubelet.
+//! ServiceAccount admission (mounting a token) is deliberately not here: nothing mounts it without a kubelet, and a node
+//! here does so without changing the Pod. Only a Pod that asks for a token itself gets the account the token is of.
 
 use serde_json::{Value, json};
 
 use super::Prepare;
-use crate::kinds::fill::{Fields, at, each, fill, is_zero, items, made, text};
+use crate::kinds::fill::{Fields, at, each, fill, fill_zero, is_zero, items, made, text};
 use crate::kinds::quantity;
 use crate::resource::Resource;
 use crate::status::Status;
@@ -20,6 +21,11 @@ pub(super) fn created(resource: &Resource, pod: &mut Fields, with: &Prepare<'_>)
     let name = pod.get("metadata").map(|metadata| text(metadata, "name").to_owned()).unwrap_or_default();
     let Some(spec) = made(pod, "spec") else { return Ok(()) };
     tolerate(spec);
+    if with.has_node && asks_for_token(spec) {
+        for field in ["serviceAccountName", "serviceAccount"] {
+            fill_zero(spec, field, "default");
+        }
+    }
     let refused = |why: String| Status::forbidden(&resource.about(&name), &why);
     prioritize(spec, with).map_err(refused)?;
     let is_gated = !is_zero(spec.get("schedulingGates"));
@@ -32,6 +38,14 @@ pub(super) fn created(resource: &Resource, pod: &mut Fields, with: &Prepare<'_>)
     }
     pod.insert("status".into(), status);
     Ok(())
+}
+
+/// Does the Pod name no account, but want its token in a volume?
+fn asks_for_token(spec: &Fields) -> bool {
+    let volumes = spec.get("volumes").and_then(Value::as_array).into_iter().flatten();
+    let sources = volumes.flat_map(|volume| volume["projected"]["sources"].as_array().into_iter().flatten());
+    is_zero(spec.get("serviceAccountName"))
+        && sources.into_iter().any(|one| one["serviceAccountToken"].is_object())
 }
 
 /// A changed Pod: what admission decided at creation stays.
