@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Output;
 
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 
 use crate::server::{PATIENCE, Server, eventually};
@@ -93,13 +93,20 @@ async fn a_deployment_rolls_out_and_back() {
     let env = "get deployment web -o jsonpath={.spec.template.spec.containers[0].env}";
     assert_eq!(kubectl.run(env).await, "", "the first template is back");
 
+    kubectl.run("rollout undo deployment/web --to-revision=2").await;
+    kubectl.run("rollout status deployment/web --timeout=60s").await;
+    assert!(kubectl.run(env).await.contains("red"), "a revision is named by its number");
+    let unknown = kubectl.output(&["rollout", "undo", "deployment/web", "--to-revision=2"]).await;
+    assert!(!unknown.status.success(), "it has another number by now");
+    kubectl.run("rollout undo deployment/web").await;
+
     kubectl.run("rollout restart deployment/web").await;
     kubectl.run("rollout status deployment/web --timeout=60s").await;
     kubectl.run("rollout pause deployment/web").await;
     kubectl.run("set env deployment/web COLOUR=blue").await;
     kubectl.run("rollout resume deployment/web").await;
     kubectl.run("rollout status deployment/web --timeout=60s").await;
-    assert_eq!(kubectl.run(revision).await, "5");
+    assert_eq!(kubectl.run(revision).await, "7");
     kubectl.0.stop().await;
 }
 
@@ -130,6 +137,46 @@ async fn a_deployment_is_scaled_and_deleted_with_each_cascade() {
     kubectl.apply(&deployment(3)).await;
     kubectl.run("rollout status deployment/web --timeout=60s").await;
     assert_eq!(kubectl.run("get replicasets -o name").await.lines().count(), 1);
+    kubectl.0.stop().await;
+}
+
+#[tokio::test]
+async fn a_service_leads_to_the_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubectl = Kubectl::start(folder.path()).await;
+    let mut web = deployment(2);
+    let main = &mut web["spec"]["template"]["spec"]["containers"][0];
+    main["ports"] = json!([{"name": "http", "containerPort": 18080}]);
+    main["readinessProbe"] =
+        json!({"exec": {"command": ["test", "-e", folder.path().join("go")]}, "periodSeconds": 1});
+    kubectl.apply(&web).await;
+    kubectl.run("expose deployment web --port=80 --target-port=http").await;
+    let ready = "get endpointslices -l kubernetes.io/service-name=web -o jsonpath={.items[*].endpoints[*].conditions.ready}";
+    kubectl.until(ready, "false false").await;
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    kubectl.until(ready, "true true").await;
+    let ports = "get endpointslices -l kubernetes.io/service-name=web -o jsonpath={.items[*].ports[*].port}";
+    assert_eq!(kubectl.run(ports).await, "18080");
+    kubectl.run("scale deployment/web --replicas=0").await;
+    kubectl.until(ready, "").await;
+    kubectl.0.stop().await;
+}
+
+/// Events as they come, not as they were when somebody asked.
+#[tokio::test]
+async fn events_are_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubectl = Kubectl::start(folder.path()).await;
+    let mut watch = kubectl.command(&["get", "events", "--watch", "--no-headers"]);
+    let mut watch = watch.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    kubectl.run("run hello --image=none --command -- sleep 3600").await;
+    kubectl.run("wait --for=condition=Ready pod/hello --timeout=60s").await;
+    kubectl.run("delete pod hello --grace-period=1 --timeout=60s").await;
+    for reason in ["Scheduled", "Started", "Killing"] {
+        let told = async { while !lines.next_line().await.unwrap().expect("it goes on").contains(reason) {} };
+        tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| panic!("no event {reason}"));
+    }
     kubectl.0.stop().await;
 }
 
