@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::parts::{self, Part};
 use super::person;
 use super::plan::{After, Situation};
-use super::status::{Refusal, container_id, whole};
+use super::status::{NO_EXTRAS, Refusal, container_id, whole};
 use super::volumes;
 use crate::node::Ground;
 use crate::node::keeper::protocol::{Exit, Run, State};
@@ -24,6 +24,17 @@ pub(super) fn tell(ground: &Ground, cx: &Context<Pod>, situation: &Situation<'_>
         if matches!(situation.after(part, run), After::Wait { .. }) && !is_wait_told(situation, part, run) {
             cx.event(Severity::Warning, "BackOff", back_off(situation, part));
         }
+    }
+}
+
+/// Containers that were added to the Pod and are not run.
+pub(super) fn tell_extras(cx: &Context<Pod>, situation: &Situation<'_>) {
+    let told =
+        situation.pod.status.iter().flat_map(|status| status.ephemeral_container_statuses.iter().flatten());
+    let told: Vec<&str> = told.map(|one| one.name.as_str()).collect();
+    let extras = situation.spec.ephemeral_containers.iter().flatten();
+    for extra in extras.filter(|extra| !told.contains(&extra.name.as_str())) {
+        cx.event(Severity::Warning, "Failed", format!("Error: container {}: {NO_EXTRAS}", extra.name));
     }
 }
 

@@ -84,6 +84,7 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     let supplies = Supplies { cx: &cx, tokens: supply.tokens };
     let refusals = carry_out(&ground, &supplies, &situation, &plan)?;
     events::tell(&ground, &cx, &situation);
+    events::tell_extras(&cx, &situation);
     for complaint in ground.prober.take_complaints(uid) {
         cx.event(Severity::Warning, "Unhealthy", complaint);
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
-    HostIP, PodCondition, PodIP, PodStatus,
+    EphemeralContainer, HostIP, PodCondition, PodIP, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -51,6 +51,23 @@ pub(crate) fn report(situation: &Situation<'_>, refusals: &Refusals, status: &mu
     conditions(situation, phase, (&begun, &main), status);
     status.init_container_statuses = Some(begun).filter(|all| !all.is_empty());
     status.container_statuses = Some(main);
+    let extras: Vec<ContainerStatus> =
+        situation.spec.ephemeral_containers.iter().flatten().map(extra).collect();
+    status.ephemeral_container_statuses = Some(extras).filter(|all| !all.is_empty());
+}
+
+/// What is said of containers that are added to a running Pod (`kubectl debug`).
+pub(super) const NO_EXTRAS: &str = "this node runs no ephemeral containers: their processes would be those of the machine, so look at the Pod from there";
+
+fn extra(container: &EphemeralContainer) -> ContainerStatus {
+    let waiting = Some(because("NotOffered", Some(NO_EXTRAS.to_owned())));
+    ContainerStatus {
+        name: container.name.clone(),
+        image: container.image.clone().unwrap_or_default(),
+        state: Some(ContainerState { waiting, ..ContainerState::default() }),
+        last_state: Some(ContainerState::default()),
+        ..ContainerStatus::default()
+    }
 }
 
 fn container(situation: &Situation<'_>, part: Part<'_>, refusals: &Refusals) -> ContainerStatus {

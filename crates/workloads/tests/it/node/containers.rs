@@ -1,5 +1,7 @@
 //! Containers: started, ended, restarted, and what the status says of it.
 
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::lab::{Lab, condition, main_status, waiting};
@@ -295,4 +297,19 @@ async fn a_failed_hook_ends_the_container() {
     );
     let words = "PostStartHook of container main failed: command exited with 1: no";
     lab.until_event("hooked", "FailedPostStartHook", words).await;
+}
+
+/// What `kubectl debug` adds is not run, and that is said.
+#[tokio::test]
+async fn ephemeral_containers_are_refused_aloud() {
+    let lab = Lab::new().await;
+    lab.shell("web", "exec sleep 1000", "Always").await;
+    lab.until_ready("web").await;
+    let added =
+        Patch::Strategic(json!({"spec": {"ephemeralContainers": [{"name": "look", "image": "none"}]}}));
+    lab.api::<Pod>().patch_ephemeral_containers("web", &PatchParams::default(), &added).await.unwrap();
+    lab.until_event("web", "Failed", "container look: this node runs no ephemeral containers").await;
+    let is_told = |pod: &Pod| pod.status.as_ref().unwrap().ephemeral_container_statuses.is_some();
+    let pod = lab.until("web", "told", is_told).await;
+    assert_eq!(condition(&pod, "Ready"), "True", "the others do not suffer");
 }
