@@ -24,6 +24,7 @@ mod namespace;
 pub mod negotiate;
 mod object;
 pub mod openapi;
+mod ordered;
 mod page;
 pub mod patch;
 mod protobuf;

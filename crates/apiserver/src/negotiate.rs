@@ -9,12 +9,13 @@ mod accept;
 mod content;
 mod query;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use self::accept::{Clause, clauses};
 pub use self::content::{Encoding, PatchType, body_encoding, patch_type, unsupported_body};
 pub(crate) use self::query::{parameter, parameters};
-use crate::status::Status;
+use crate::status::{self, Status};
 
 /// What kube-apiserver lists in its refusals.
 const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
@@ -227,15 +228,21 @@ pub fn discovery(asked: &Asked<'_>) -> Result<Discovery, Status> {
 pub fn encode(value: &Value, representation: &Representation) -> Vec<u8> {
     match representation.media {
         Media::Yaml => serde_saphyr::to_string(value).expect("JSON values are YAML values").into_bytes(),
-        Media::Json | Media::Protobuf if representation.pretty => {
-            serde_json::to_vec_pretty(value).expect("JSON values can be written")
-        }
-        Media::Json | Media::Protobuf => {
-            let mut bytes = serde_json::to_vec(value).expect("JSON values can be written");
-            bytes.push(b'\n');
-            bytes
-        }
+        Media::Json | Media::Protobuf => match status::ordered(value) {
+            Some(status) => json(&status, representation.pretty),
+            None => json(value, representation.pretty),
+        },
     }
+}
+
+/// JSON text: a line, or indented for people.
+pub(crate) fn json(value: &impl Serialize, is_pretty: bool) -> Vec<u8> {
+    if is_pretty {
+        return serde_json::to_vec_pretty(value).expect("JSON values can be written");
+    }
+    let mut bytes = serde_json::to_vec(value).expect("JSON values can be written");
+    bytes.push(b'\n');
+    bytes
 }
 
 /// Would the client take `application/` with this subtype before JSON? Asked about JSON itself: at all?

@@ -5,6 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::field;
+use crate::ordered::{Order, Ordered};
 
 /// A refusal, ready to be sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +77,25 @@ impl About<'_> {
             ..Details::default()
         }
     }
+}
+
+/// The fields of a Status in Go's order, which clients print and tests compare.
+static ORDER: Order = Order {
+    names: &["kind", "apiVersion", "metadata", "status", "message", "reason", "details", "code"],
+    inside: &[("details", &DETAILS)],
+    below: Some(&METADATA),
+};
+static DETAILS: Order = Order {
+    names: &["name", "group", "kind", "uid", "causes", "retryAfterSeconds"],
+    inside: &[("causes", &CAUSE)],
+    below: None,
+};
+static CAUSE: Order = Order { names: &["reason", "message", "field"], inside: &[], below: None };
+static METADATA: Order = Order { names: &["resourceVersion", "continue"], inside: &[], below: None };
+
+/// A Status to be written in Go's order; `None`: the value is none.
+pub(crate) fn ordered(value: &Value) -> Option<Ordered<'_>> {
+    (value["kind"] == "Status" && value["apiVersion"] == "v1").then_some(Ordered(value, &ORDER))
 }
 
 impl Status {
@@ -297,6 +317,12 @@ impl Status {
         Self::new(503, "ServiceUnavailable", message).retry_after(1)
     }
 
+    /// The text of the JSON.
+    pub fn to_text(&self) -> String {
+        let object = self.to_json();
+        serde_json::to_string(&Ordered(&object, &ORDER)).expect("JSON values can be written")
+    }
+
     /// The JSON of the `Status` object.
     pub fn to_json(&self) -> Value {
         let metadata = self.next.as_ref().map_or_else(|| json!({}), |next| json!({ "continue": next }));
@@ -362,5 +388,18 @@ mod tests {
         let status = Status::not_found(&about).to_json();
         assert_eq!(status["message"], r#"deployments.apps "web" not found"#);
         assert_eq!(status["details"], json!({"name": "web", "group": "apps", "kind": "deployments"}));
+    }
+
+    #[test]
+    fn the_text_is_in_the_order_of_go() {
+        let about = About { group: "apps", resource: "deployments", name: "a" };
+        let status = Status::not_found(&about).caused("Why", "what", "where").retry_after(1);
+        let text = concat!(
+            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","#,
+            r#""message":"deployments.apps \"a\" not found","reason":"NotFound","details":{"name":"a","group":"apps","#,
+            r#""kind":"deployments","causes":[{"reason":"Why","message":"what","field":"where"}],"retryAfterSeconds":1},"#,
+            r#""code":404}"#
+        );
+        assert_eq!(status.to_text(), text);
     }
 }

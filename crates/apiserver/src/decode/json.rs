@@ -84,22 +84,45 @@ fn complaint(text: &str, error: &serde_json::Error) -> String {
     if message.starts_with("recursion limit exceeded") {
         return "exceeded max depth".into();
     }
-    match at(text, error) {
-        Some(found) if message.starts_with("key must be a string") => {
-            format!("invalid character {} looking for beginning of object key string", quoted(found))
-        }
-        Some(found) if message.starts_with("expected value") => {
-            format!("invalid character {} looking for beginning of value", quoted(found))
-        }
-        Some(found) => format!("invalid character {} in literal ({message})", quoted(found)),
-        None => message,
-    }
+    let Some(found) = at(text, error) else { return message };
+    let is_close = found == '}';
+    let place = match message.split(" at line ").next().unwrap_or_default() {
+        "key must be a string" => "looking for beginning of object key string",
+        "trailing comma" if is_close => "looking for beginning of object key string",
+        "expected value" | "trailing comma" => "looking for beginning of value",
+        "expected `:`" => "after object key",
+        "expected `,` or `}`" => "after object key:value pair",
+        "expected `,` or `]`" => "after array element",
+        "invalid number" => "in numeric literal",
+        "invalid escape" => "in string escape code",
+        "control character (\\u0000-\\u001F) found while parsing a string" => "in string literal",
+        "expected ident" => return literal(text, error, found).unwrap_or(message),
+        _ => return message,
+    };
+    format!("invalid character {} {place}", quoted(found))
+}
+
+/// A word that begins like `null`, `true` or `false` and goes on otherwise.
+fn literal(text: &str, error: &serde_json::Error, found: char) -> Option<String> {
+    let before = text.get(..offset(text, error)?)?;
+    ["null", "true", "false"].into_iter().find_map(|word| {
+        let read = (1..word.len()).rev().find(|read| before.ends_with(&word[..*read]))?;
+        let next = word[read..].chars().next()?;
+        let (found, next) = (quoted(found), quoted(next));
+        Some(format!("invalid character {found} in literal {word} (expecting {next})"))
+    })
 }
 
 /// The character the parser stopped at.
 fn at(text: &str, error: &serde_json::Error) -> Option<char> {
-    let line = text.split('\n').nth(error.line().checked_sub(1)?)?;
-    line.get(error.column().checked_sub(1)?..)?.chars().next()
+    text.get(offset(text, error)?..)?.chars().next()
+}
+
+/// Where that is. A line break that makes no sense is reported as the start of the next line.
+fn offset(text: &str, error: &serde_json::Error) -> Option<usize> {
+    let lines = text.split_inclusive('\n').take(error.line().checked_sub(1)?);
+    let start = lines.map(str::len).sum::<usize>();
+    (start + error.column()).checked_sub(1)
 }
 
 fn quoted(found: char) -> String {

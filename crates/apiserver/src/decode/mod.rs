@@ -49,12 +49,7 @@ pub fn body(bytes: &[u8], media: Media, want_duplicates: bool) -> Result<Decoded
 /// # Errors
 /// The 400 Kubernetes gives, with the kind and the start of the body.
 pub fn object(bytes: &[u8], media: Media, want_duplicates: bool, kind: &str) -> Result<Decoded, Status> {
-    let refuse = |why: String| {
-        let excerpt = excerpt(bytes);
-        Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): {why} ({excerpt})"
-        ))
-    };
+    let refuse = |why: String| unrecognized(bytes, kind, &why);
     let parsed = parse(bytes, media, want_duplicates).map_err(|error| match media {
         Media::Json => refuse(format!("couldn't get version/kind; json parse error: {error}")),
         Media::Yaml => refuse(error),
@@ -79,6 +74,19 @@ pub fn object(bytes: &[u8], media: Media, want_duplicates: bool, kind: &str) -> 
     Err(refuse(format!(
         r#"couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }}"#
     )))
+}
+
+/// The 400 for a body that does not say what it is, with its start.
+pub fn unrecognized(bytes: &[u8], kind: &str, why: &str) -> Status {
+    let excerpt = excerpt(bytes);
+    Status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {why} ({excerpt})"
+    ))
+}
+
+/// What Go's decoder says about text that is not JSON; `None`: it is.
+pub fn json_complaint(bytes: &[u8]) -> Option<String> {
+    parse(bytes, Media::Json, false).err()
 }
 
 /// The JSON name of a value's type, as Go's decoder says it.
@@ -219,6 +227,22 @@ mod tests {
         let go = "couldn't get version/kind; json parse error: ";
         refused(Media::Json, "{", &format!("{go}unexpected end of JSON input ({{)"));
         refused(Media::Json, "", &format!("{go}unexpected end of JSON input (<empty>)"));
+        for (text, words) in [
+            ("nonsense", "'o' in literal null (expecting 'u')"),
+            ("[tree]", "'e' in literal true (expecting 'u')"),
+            ("{'a':1}", r"'\'' looking for beginning of object key string"),
+            ("{\"a\" 1}", "'1' after object key"),
+            ("{\"a\":1 \"b\"}", "'\"' after object key:value pair"),
+            ("{\"a\":1,}", "'}' looking for beginning of object key string"),
+            ("[1 2]", "'2' after array element"),
+            ("[1,]", "']' looking for beginning of value"),
+            ("[\"a\nb\"]", r"'\n' in string literal"),
+            ("[\"\\q\"]", "'q' in string escape code"),
+            ("[-x]", "'x' in numeric literal"),
+        ] {
+            let said = json_complaint(text.as_bytes());
+            assert_eq!(said, Some(format!("invalid character {words}")), "{text}");
+        }
         let long = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}} trailing"#;
         let start = r#"{"apiVersion":"v1","kind":"Con ..."#;
         refused(Media::Json, long, &format!("{go}invalid character 't' after top-level value ({start})"));

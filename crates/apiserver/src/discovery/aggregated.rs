@@ -5,7 +5,7 @@ use http::{Response, StatusCode, header};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha512};
 
-use super::written::Written;
+use super::written::written;
 use super::{Group, Version};
 use crate::body::Body;
 use crate::negotiate::DiscoveryVersion;
@@ -23,7 +23,7 @@ pub struct Document {
 impl Document {
     /// Renders a document and computes its tag: the upper-case hexadecimal SHA-512 of the body.
     pub(crate) fn new(value: &Value) -> Self {
-        let mut body = serde_json::to_vec(&Written(value)).expect("JSON values can be written");
+        let mut body = serde_json::to_vec(&written(value)).expect("JSON values can be written");
         body.push(b'\n');
         Self { etag: format!("\"{:X}\"", Sha512::digest(&body)).into(), body: body.into() }
     }

@@ -19,7 +19,6 @@ use serde_json::Value;
 pub use self::aggregated::Document;
 pub use self::order::compare_versions;
 pub(crate) use self::root::MANAGED_LABEL;
-use self::written::Written;
 use crate::body::Body;
 use crate::negotiate::{self, Asked, Discovery, DiscoveryVersion, Endpoint, Forms, Media, Representation};
 use crate::resource::Resource;
@@ -181,22 +180,15 @@ fn plain(request: &Request<'_>, document: &Value) -> Result<Response<Body>, Stat
     negotiate::representation(&request.asked, endpoint).map(|form| encoded(document, form))
 }
 
-fn written(document: &Value, form: Representation) -> Vec<u8> {
+fn bytes(document: &Value, form: Representation) -> Vec<u8> {
     if form.media == Media::Yaml {
         return negotiate::encode(document, &form);
     }
-    let document = Written(document);
-    let bytes =
-        if form.pretty { serde_json::to_vec_pretty(&document) } else { serde_json::to_vec(&document) };
-    let mut bytes = bytes.expect("JSON values can be written");
-    if !form.pretty {
-        bytes.push(b'\n');
-    }
-    bytes
+    negotiate::json(&written::written(document), form.pretty)
 }
 
 fn encoded(document: &Value, form: Representation) -> Response<Body> {
-    let body = Body::Full(Bytes::from(written(document, form)));
+    let body = Body::Full(Bytes::from(bytes(document, form)));
     Response::builder()
         .status(StatusCode::OK)
         .header(header::CONTENT_TYPE, form.media.content_type())

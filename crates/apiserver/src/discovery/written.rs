@@ -1,13 +1,36 @@
 //! Discovery documents as Go writes them: fields in the order of its types. Some scripts look for the text.
 
-use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use serde::Serialize;
 use serde_json::Value;
 
-/// The fields of all these types, in an order that agrees with each of them.
-const ORDER: [&str; 29] = [
-    "apiVersion",
+use crate::ordered::{Order, Ordered};
+
+/// A document to be written.
+pub(super) fn written(document: &Value) -> impl Serialize {
+    Ordered(document, &DOCUMENT)
+}
+
+/// A whole document: its kind comes first; that of a resource comes after its name.
+static DOCUMENT: Order = Order {
+    names: &[
+        "kind",
+        "apiVersion",
+        "metadata",
+        "items",
+        "groupVersion",
+        "name",
+        "versions",
+        "preferredVersion",
+    ],
+    inside: &[],
+    below: Some(&PART),
+};
+
+static PART: Order = Order { names: &ORDER, inside: &[], below: None };
+
+/// The fields of all parts, in an order that agrees with each of their types.
+const ORDER: [&str; 27] = [
     "metadata",
-    "items",
     "groupVersion",
     "name",
     "singularName",
@@ -36,44 +59,6 @@ const ORDER: [&str; 29] = [
     "paths",
 ];
 
-/// A whole document. Its kind comes first; that of a resource comes after its name.
-pub(super) struct Written<'a>(pub(super) &'a Value);
-
-impl Serialize for Written<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        write(self.0, true, serializer)
-    }
-}
-
-/// A part of one.
-struct Part<'a>(&'a Value);
-
-impl Serialize for Part<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        write(self.0, false, serializer)
-    }
-}
-
-fn write<S: Serializer>(value: &Value, is_whole: bool, serializer: S) -> Result<S::Ok, S::Error> {
-    match value {
-        Value::Object(fields) => {
-            let mut fields = fields.iter().collect::<Vec<_>>();
-            fields.sort_by_key(|(name, _)| (!(is_whole && *name == "kind"), rank(name)));
-            let mut map = serializer.serialize_map(Some(fields.len()))?;
-            for (name, value) in fields {
-                map.serialize_entry(name, &Part(value))?;
-            }
-            map.end()
-        }
-        Value::Array(items) => serializer.collect_seq(items.iter().map(Part)),
-        scalar => scalar.serialize(serializer),
-    }
-}
-
-fn rank(name: &str) -> usize {
-    ORDER.iter().position(|one| *one == name).unwrap_or(ORDER.len())
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -82,7 +67,7 @@ mod tests {
 
     #[track_caller]
     fn check(document: &Value, expected: &str) {
-        assert_eq!(serde_json::to_string(&Written(document)).expect("JSON can be written"), expected);
+        assert_eq!(serde_json::to_string(&written(document)).expect("JSON can be written"), expected);
     }
 
     #[test]

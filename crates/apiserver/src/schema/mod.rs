@@ -36,7 +36,7 @@ pub use node::{
 pub use rules::Rules;
 pub use typecheck::{cannot_be_handled, decode, decode_metadata, restore};
 pub use unknown::prune;
-pub use validate::validate;
+pub use validate::{validate, validate_status};
 
 #[cfg(test)]
 mod chaos;

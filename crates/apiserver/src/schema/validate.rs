@@ -12,6 +12,7 @@ use crate::field::{Error, Path};
 
 /// The largest whole number every JSON reader keeps exactly: 2^53 - 1.
 const EXACT_FLOAT_MAX: f64 = 9_007_199_254_740_991.0;
+const STATUS: &str = "status";
 /// How Kubernetes prints the place of a complaint that has none.
 const NOWHERE: &str = "<nil>";
 
@@ -22,14 +23,33 @@ pub fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec<Error>
     if !errors.is_empty() && old.is_some() {
         errors = judge(rules, new, old, "");
     }
-    if rules.has_structure() {
-        let found = list_type::validate(schema, new);
-        let was_wrong = |old: &Value| !list_type::validate(schema, old).is_empty();
-        if !found.is_empty() && !old.is_some_and(was_wrong) {
-            errors.extend(found);
-        }
-    }
+    errors.extend(shape(schema, rules, new, old));
     errors
+}
+
+/// What is wrong with an object of which only the status is replaced. Kubernetes looks at the status alone, and names
+/// what is in it from there.
+pub fn validate_status(schema: &Schema, new: &Value, old: &Value) -> Vec<Error> {
+    let Some(rules) = &schema.rules else { return Vec::new() };
+    let (Some(part), Some(status)) = (rules.properties.get(STATUS), new.get(STATUS)) else {
+        return shape(schema, rules, new, Some(old));
+    };
+    let mut errors = judge(part, status, None, STATUS);
+    if !errors.is_empty() {
+        errors = judge(part, status, old.get(STATUS), STATUS);
+    }
+    errors.extend(shape(schema, rules, new, Some(old)));
+    errors
+}
+
+/// What is wrong with the shape, unless it was wrong before.
+fn shape(schema: &Schema, rules: &Rules, new: &Value, old: Option<&Value>) -> Vec<Error> {
+    if !rules.has_structure() {
+        return Vec::new();
+    }
+    let found = list_type::validate(schema, new);
+    let was_wrong = |old: &Value| !list_type::validate(schema, old).is_empty();
+    if found.is_empty() || old.is_some_and(was_wrong) { Vec::new() } else { found }
 }
 
 /// The complaints about a value that stands at `base`, for defaults in definitions.

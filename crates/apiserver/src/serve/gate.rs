@@ -154,7 +154,7 @@ fn is_long_running(path: &str, query: &str) -> bool {
 }
 
 fn refusal(status: &Status) -> Response<Body> {
-    let mut response = Response::new(Body::from(status.to_json().to_string()));
+    let mut response = Response::new(Body::from(format!("{}\n", status.to_text())));
     *response.status_mut() = http::StatusCode::from_u16(status.code).expect("a status has a code of HTTP");
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

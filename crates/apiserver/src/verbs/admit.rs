@@ -16,6 +16,9 @@ use crate::resource::Resource;
 use crate::schema;
 use crate::status::Status;
 
+/// Where Kubernetes registers its types, as its refusals name it.
+const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
+
 /// A normal object, and what to warn of.
 pub(super) struct Admitted {
     pub(super) object: Value,
@@ -28,11 +31,18 @@ pub(super) fn body(call: &Call, bytes: &[u8], strictness: Strictness) -> Result<
     let wants_duplicates = strictness != Strictness::Ignore;
     let decoded = read(call, bytes, wants_duplicates, (&resource.api_version(), &resource.kind))?;
     let mut object = decoded.value;
+    if resource.is_custom() && object["kind"].as_str().unwrap_or_default().is_empty() {
+        let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(bytes));
+        return Err(decode::unrecognized(bytes, &resource.kind, &why));
+    }
     check_type(&call.resource, &mut object)?;
-    let problems = normalize(&call.resource, &mut object, strictness, false)?;
+    let intro = cannot_be_handled(&call.resource);
+    let problems = normalize(&call.resource, &mut object, strictness, false).map_err(|status| {
+        let is_told = !resource.is_custom() || status.code != 400;
+        if is_told { status } else { Status::bad_request(format!("{intro}{}", status.message)) }
+    })?;
     let problems =
         problems.into_iter().chain(decoded.duplicates.iter().map(|path| format!("duplicate field {path:?}")));
-    let intro = if call.resource.is_custom() { String::new() } else { cannot_be_handled(&call.resource) };
     let mut warnings = judge(problems.collect(), strictness, &intro)?;
     if resource.is_custom() {
         warnings.extend(finalizer_warnings(&object["metadata"]));
@@ -132,22 +142,17 @@ pub(super) fn applied(call: &Call, bytes: &[u8], strictness: Strictness) -> Resu
     let resource = &call.resource;
     let expected = resource.api_version();
     if object["apiVersion"] != *expected || object["kind"] != *resource.kind {
-        return Err(wrong_applied_type(resource, &object));
+        return Err(wrong_applied_type(&object));
     }
     let problems = decoded.duplicates.iter().map(|path| format!("key {path:?} already set in map")).collect();
     let warnings = judge(problems, strictness, "error strict decoding YAML: ")?;
     Ok(Admitted { object, warnings })
 }
 
-fn wrong_applied_type(resource: &Resource, object: &Value) -> Status {
-    let given = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
-    Status::bad_request(format!(
-        "failed to create typed patch object: expected {}, Kind={}, got {}, Kind={}",
-        resource.api_version(),
-        resource.kind,
-        given("apiVersion"),
-        given("kind")
-    ))
+fn wrong_applied_type(object: &Value) -> Status {
+    let given = |name: &str| object[name].as_str().unwrap_or_default();
+    let (group, version) = given("apiVersion").split_once('/').unwrap_or(("", given("apiVersion")));
+    Status::bad_request(format!("invalid object type: {group}/{version}, Kind={}", given("kind")))
 }
 
 fn cannot_be_handled(resource: &Resource) -> String {
@@ -205,25 +210,42 @@ fn check_type(resource: &Resource, object: &mut Value) -> Result<(), Status> {
     if resource.is_custom() {
         return check_custom_type(resource, map, &api_version, &kind);
     }
-    if !kind.is_empty() && kind != *resource.kind {
-        let version = if api_version.is_empty() {
-            &*resource.version
-        } else {
-            api_version.rsplit('/').next().unwrap_or_default()
-        };
-        return Err(Status::bad_request(format!(
-            "{kind} in version {version:?} cannot be handled as a {}: converting ({version}.{kind}) to ({}.{}): unknown conversion",
-            resource.kind, resource.version, resource.kind
-        )));
-    }
-    if !api_version.is_empty() && api_version != expected {
-        return Err(Status::bad_request(format!(
-            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
-        )));
+    let or =
+        |given: &str, default: &str| if given.is_empty() { default.to_owned() } else { given.to_owned() };
+    let (api_version, kind) = (or(&api_version, &expected), or(&kind, &resource.kind));
+    if api_version != expected || kind != *resource.kind {
+        return Err(Status::bad_request(wrong_type(resource, &api_version, &kind)));
     }
     map.insert("kind".into(), (*resource.kind).into());
     map.insert("apiVersion".into(), expected.into());
     Ok(())
+}
+
+/// Why a body of this type is none for the resource: no such type is known, or it is another kind's, or the same kind's of
+/// another version.
+fn wrong_type(resource: &Resource, api_version: &str, kind: &str) -> String {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let intro = format!("{kind} in version {version:?} cannot be handled as a {}: ", resource.kind);
+    // Versions that are served no longer are still known to Kubernetes.
+    let is_old = version.contains("beta") || version.contains("alpha");
+    let single = kind.strip_suffix("List").unwrap_or(kind);
+    if !is_old && schema::built_in(group, version, single).is_none() {
+        return format!(
+            "{intro}no kind {kind:?} is registered for version {api_version:?} in scheme {SCHEME:?}"
+        );
+    }
+    if kind != &*resource.kind {
+        let package = match &*resource.group {
+            "" => "core",
+            group => group.split('.').next().unwrap_or_default(),
+        };
+        let to = &resource.kind;
+        return format!("{intro}converting ({version}.{kind}) to ({package}.{to}): unknown conversion");
+    }
+    let expected = resource.api_version();
+    format!(
+        "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+    )
 }
 
 fn check_custom_type(
@@ -232,12 +254,9 @@ fn check_custom_type(
     api_version: &str,
     kind: &str,
 ) -> Result<(), Status> {
-    let text = || Value::Object(map.clone()).to_string();
     if kind.is_empty() {
-        return Err(Status::bad_request(format!("Object 'Kind' is missing in '{}'", text())));
-    }
-    if api_version.is_empty() {
-        return Err(Status::bad_request(format!("Object 'apiVersion' is missing in '{}'", text())));
+        let text = Value::Object(map.clone());
+        return Err(Status::bad_request(format!("Object 'Kind' is missing in '{text}'")));
     }
     let expected = resource.api_version();
     if api_version != expected {

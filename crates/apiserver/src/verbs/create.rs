@@ -5,6 +5,7 @@ use homeostat_store::{Error as StoreError, Op, Snapshot};
 use serde_json::Value;
 
 use super::options::WriteOptions;
+use super::update::OTHER_NAMESPACE;
 use super::write::{
     allocate, check_depth, complete, definition_errors, is_definition, stamp_new, track, warnings_of,
 };
@@ -116,8 +117,7 @@ async fn create_named(
 fn check_body(call: &Call, object: &Value) -> Result<(), Status> {
     let (asked, given) = (&*call.path.namespace, meta::namespace(object));
     if !given.is_empty() && given != asked {
-        let message = "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(Status::bad_request(message));
+        return Err(Status::bad_request(OTHER_NAMESPACE));
     }
     let revision = meta::text(object, "resourceVersion");
     if !revision.is_empty() && revision != "0" && !call.is_apply() {
@@ -138,6 +138,11 @@ fn generate_name(call: &Call, object: &mut Value) {
 
 fn already_exists(call: &Call, name: &str, is_generated: bool) -> Status {
     let mut status = Status::already_exists(&call.resource.about(name));
+    let snapshot = call.backend.store.snapshot();
+    let taken = snapshot.get(&key_of(&call.resource, &call.path.namespace, name));
+    if taken.is_some_and(|entry| meta::is_deleting(&encode::decode(entry))) {
+        status.message.insert_str(0, "object is being deleted: ");
+    }
     if is_generated {
         status.message.push_str(", the server was not able to generate a unique name for the object");
         status = status.retry_after(1);

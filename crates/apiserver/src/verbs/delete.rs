@@ -27,6 +27,9 @@ pub(crate) const ORPHAN: &str = "orphan";
 /// The grace period of a Pod that names none.
 const POD_GRACE_S: i64 = 30;
 
+/// Where Kubernetes registers the options of requests, as its refusals name it.
+const OPTIONS_SCHEME: &str = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
+
 /// What happens to dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
@@ -58,8 +61,9 @@ impl DeleteOptions {
             && !kind.is_empty()
             && kind != "DeleteOptions"
         {
+            let version = options["apiVersion"].as_str().unwrap_or_default();
             return Err(Status::bad_request(format!(
-                "decoded object cannot be converted to DeleteOptions: {kind}"
+                "no kind {kind:?} is registered for version {version:?} in scheme {OPTIONS_SCHEME:?}"
             )));
         }
         Ok(options)
@@ -104,7 +108,7 @@ impl DeleteOptions {
             (Some("Orphan"), _) | (None, Some(true)) => Some(Policy::Orphan),
             (None, None) => None,
             (Some(_), None) => {
-                let supported = ["Background", "Foreground", "Orphan"];
+                let supported = ["Foreground", "Background", "Orphan", "nil"];
                 errors.push(Error::not_supported(&policy_path, &options["propagationPolicy"], &supported));
                 None
             }
@@ -217,16 +221,16 @@ fn check_preconditions(
     // Kubernetes names the Kind here, not the resource.
     let about = crate::status::About { resource: &resource.kind, ..resource.about(entry.key.name()) };
     let pairs = [
-        ("UID", &options.uid, meta::uid(object).to_owned()),
-        ("ResourceVersion", &options.resource_version, entry.revision.to_string()),
+        ("UID", &options.uid, meta::uid(object).to_owned(), "deleted and then recreated"),
+        ("ResourceVersion", &options.resource_version, entry.revision.to_string(), "modified"),
     ];
-    for (what, asked, actual) in pairs {
+    for (what, asked, actual, fate) in pairs {
         if let Some(asked) = asked
             && *asked != actual
         {
             let why = format!(
                 "the {what} in the precondition ({asked}) does not match the {what} in record ({actual}). The \
-                 object might have been deleted and then recreated"
+                 object might have been {fate}"
             );
             return Err(Status::conflict(&about, &why));
         }

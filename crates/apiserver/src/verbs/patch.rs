@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::admit::{self, Admitted, Origin};
 use super::options::WriteOptions;
-use super::update::check_names;
+use super::update::{OTHER_NAMESPACE, check_names};
 use super::write::{Changed, change, schema_of};
 use super::{Answer, Call, create};
 use crate::decode;
@@ -51,7 +51,10 @@ pub(super) enum Patch {
 impl Patch {
     /// Reads a patch, and what a strict client would not like about it.
     pub(super) fn parse(kind: PatchType, body: &[u8]) -> Result<(Self, Vec<String>), Status> {
-        let decoded = decode::body(body, decode::Media::Json, true)?;
+        let decoded = decode::body(body, decode::Media::Json, true).map_err(|status| match kind {
+            PatchType::Merge => Status::bad_request(format!("error decoding patch: {}", status.message)),
+            _ => status,
+        })?;
         let (value, duplicates) = (decoded.value, decoded.duplicates);
         let mut problems =
             duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect::<Vec<_>>();
@@ -92,16 +95,13 @@ fn check_identity(call: &Call, new: &Value, old: &Value) -> Result<(), Status> {
     if meta::name(new).is_empty() {
         return check_names(call, new);
     }
-    let checked = [("name", "name"), ("namespace", "namespace")];
-    for (field, what) in checked.into_iter().filter(|(field, _)| *field == "name" || call.resource.namespaced)
-    {
+    let checked = ["name", "namespace"].into_iter();
+    for field in checked.filter(|field| *field == "name" || call.resource.namespaced) {
         let (new, old) = (meta::text(new, field), meta::text(old, field));
         if !new.is_empty() && !old.is_empty() && new != old {
             let message =
-                format!("the {what} of the object ({new}) does not match the {what} on the URL ({old})");
-            let message =
-                if field == "namespace" { message.replace("on the URL", "on the request") } else { message };
-            return Err(Status::bad_request(message));
+                format!("the name of the object ({new}) does not match the name on the URL ({old})");
+            return Err(Status::bad_request(if field == "name" { message } else { OTHER_NAMESPACE.into() }));
         }
     }
     Ok(())

@@ -4,10 +4,14 @@ use serde_json::Value;
 
 use super::admit::{self, Admitted};
 use super::options::WriteOptions;
-use super::write::{Changed, change};
+use super::write::{Changed, change, wrong_uid};
 use super::{Answer, Call, create};
 use crate::object::meta;
 use crate::status::Status;
+
+/// What a body is told that names another namespace than its path.
+pub(super) const OTHER_NAMESPACE: &str =
+    "the namespace of the provided object does not match the namespace sent on the request";
 
 /// Replaces the object the path names.
 pub(super) async fn update(call: &Call, body: &[u8]) -> Result<Answer, Status> {
@@ -25,9 +29,7 @@ pub(super) async fn update(call: &Call, body: &[u8]) -> Result<Answer, Status> {
 async fn create_missing(call: &Call, options: &WriteOptions, mut object: Value) -> Result<Answer, Status> {
     if !meta::uid(&object).is_empty() {
         let about = call.resource.about(&call.path.name);
-        let why =
-            format!("Precondition failed: UID in precondition: {}, UID in object meta: ", meta::uid(&object));
-        return Err(Status::conflict(&about, &why));
+        return Err(Status::conflict(&about, &wrong_uid(call, meta::uid(&object), "")));
     }
     if !meta::text(&object, "resourceVersion").is_empty() {
         return Err(call.not_found());
@@ -52,10 +54,7 @@ pub(super) fn check_names(call: &Call, object: &Value) -> Result<(), Status> {
     }
     let (on_path, in_body) = (&*call.path.namespace, meta::namespace(object));
     if !in_body.is_empty() && in_body != on_path {
-        let message = format!(
-            "the namespace of the object ({in_body}) does not match the namespace on the request ({on_path})"
-        );
-        return Err(Status::bad_request(message));
+        return Err(Status::bad_request(OTHER_NAMESPACE));
     }
     Ok(())
 }

@@ -450,7 +450,7 @@ fn error_piece(media: Media, status: &Status) -> Bytes {
         return piece.into();
     }
     start_into(&mut piece, "ERROR");
-    piece.extend_from_slice(status.to_json().to_string().as_bytes());
+    piece.extend_from_slice(status.to_text().as_bytes());
     piece.extend_from_slice(b"}\n");
     piece.into()
 }

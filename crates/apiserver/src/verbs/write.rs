@@ -170,12 +170,33 @@ async fn release(
 }
 
 /// The uid and resourceVersion the client saw must be those stored.
+/// The words of Kubernetes' storage for an object that is not the one meant, its key included.
+pub(super) fn wrong_uid(call: &Call, asked: &str, actual: &str) -> String {
+    let (group, plural) = storage_of(&call.resource);
+    let resource = match (group, plural) {
+        (group, plural) if call.resource.is_custom() => format!("{group}/{plural}"),
+        ("", "endpoints" | "services") => {
+            format!("services/{}", if plural == "services" { "specs" } else { plural })
+        }
+        ("", "nodes") => "minions".to_owned(),
+        ("", "replicationcontrollers") => "controllers".to_owned(),
+        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+        (_, plural) => plural.to_owned(),
+    };
+    let namespace =
+        if call.resource.namespaced { format!("{}/", call.path.namespace) } else { String::new() };
+    format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{resource}/{namespace}{}, ResourceVersion: 0, \
+         AdditionalErrorMsg: Precondition failed: UID in precondition: {asked}, UID in object meta: {actual}",
+        call.path.name
+    )
+}
+
 fn check_preconditions(call: &Call, new: &Value, old: &Value, entry: &Entry) -> Result<(), Status> {
     let about = call.resource.about(&call.path.name);
     let (asked, actual) = (meta::uid(new), meta::uid(old));
     if !asked.is_empty() && asked != actual && !call.is_patch {
-        let why = format!("Precondition failed: UID in precondition: {asked}, UID in object meta: {actual}");
-        return Err(Status::conflict(&about, &why));
+        return Err(Status::conflict(&about, &wrong_uid(call, asked, actual)));
     }
     let asked = meta::text(new, "resourceVersion");
     if asked.is_empty() || asked == "0" {
@@ -335,7 +356,10 @@ fn errors_of(call: &Call, new: &Value, old: &Value) -> Vec<field::Error> {
     match resource.custom() {
         Some(custom) => {
             if let Some(schema) = &custom.schema {
-                errors.extend(schema::validate(schema, new, Some(old)));
+                errors.extend(match &*call.path.subresource {
+                    "status" => schema::validate_status(schema, new, old),
+                    _ => schema::validate(schema, new, Some(old)),
+                });
             }
             if let Some(cel) = &custom.cel {
                 cel.judge_after(&mut errors, new, Some(old));

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::at::{At, Errors};
+use crate::decode::json_complaint;
 use crate::field::{Error, Path};
 use crate::kinds::fill::same;
 use crate::kinds::names;
@@ -116,7 +117,8 @@ fn check_docker(value: &At<'_>, errors: &mut Errors) {
     }
     let bytes = STANDARD.decode(value.text()).unwrap_or_default();
     if let Err(why) = serde_json::from_slice::<serde_json::Map<String, Value>>(&bytes) {
-        errors.push(Error::invalid(&value.path, &json!("<secret contents redacted>"), &why.to_string()));
+        let why = json_complaint(&bytes).unwrap_or_else(|| why.to_string());
+        errors.push(Error::invalid(&value.path, &json!("<secret contents redacted>"), &why));
     }
 }
 
