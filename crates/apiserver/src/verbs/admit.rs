@@ -10,7 +10,6 @@ use crate::field;
 use crate::kinds;
 use crate::metadata::validate::finalizer_warnings;
 use crate::negotiate::{self, Encoding};
-use crate::patch::go::Printed;
 use crate::protobuf;
 use crate::resource::Resource;
 use crate::schema;
@@ -95,8 +94,10 @@ pub(super) fn typed(value: &mut Value, (api_version, kind): (&str, &str)) -> Res
 pub(super) struct Origin<'a> {
     /// Problems found in the patch itself.
     pub(super) problems: &'a [String],
-    /// The patch, if it is a strategic one: refusals show it, where others show the result.
-    pub(super) strategic: Option<&'a Value>,
+    /// Was it a strategic patch? Those are not decoded from JSON.
+    pub(super) is_strategic: bool,
+    /// What refusals show of it; `None`: the object.
+    pub(super) shown: Option<&'a dyn Fn() -> String>,
 }
 
 /// The object a patch made.
@@ -120,7 +121,7 @@ fn judged(
 ) -> Result<Vec<String>, Status> {
     check_type(&call.resource, object)?;
     let mut problems = origin.problems.to_vec();
-    problems.extend(normalize(&call.resource, object, strictness, origin.strategic.is_some())?);
+    problems.extend(normalize(&call.resource, object, strictness, origin.is_strategic)?);
     judge(problems, strictness, "")
 }
 
@@ -129,7 +130,7 @@ fn bad_result(object: &Value, origin: Origin<'_>, status: &Status) -> Status {
     if status.code != 400 {
         return status.clone();
     }
-    let shown = origin.strategic.map_or_else(|| object.to_string(), |patch| Printed(patch).to_string());
+    let shown = origin.shown.map_or_else(|| object.to_string(), |shown| shown());
     let path = field::Path::Root;
     let error = field::Error::invalid(&path.field("patch"), &shown.into(), &status.message);
     Status::invalid("", "", "", &[error])

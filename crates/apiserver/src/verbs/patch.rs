@@ -11,9 +11,42 @@ use crate::decode;
 use crate::field::{Error, Path};
 use crate::negotiate::{self, PatchType};
 use crate::object::meta;
+use crate::ordered::{Order, Ordered};
 use crate::patch::apply::apply;
+use crate::patch::go::Printed;
 use crate::patch::{json, merge, strategic};
 use crate::status::Status;
+
+/// The result of a patch as Kubernetes shows it: what was not looked into is in the order of its type.
+static RESULT: Order = Order { names: &[], inside: &[("metadata", &METADATA)], below: None };
+static METADATA: Order = Order {
+    names: &[
+        "name",
+        "generateName",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "labels",
+        "annotations",
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
+    ],
+    inside: &[("managedFields", &MANAGED), ("ownerReferences", &OWNER)],
+    below: Some(&BY_NAME),
+};
+static MANAGED: Order = Order {
+    names: &["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"],
+    inside: &[],
+    below: Some(&BY_NAME),
+};
+static OWNER: Order =
+    Order { names: &["apiVersion", "kind", "name", "uid"], inside: &[], below: Some(&BY_NAME) };
+static BY_NAME: Order = Order { names: &[], inside: &[], below: None };
 
 /// Applies the body to the object the path names.
 pub(super) async fn patch(call: &Call, body: &[u8]) -> Result<Answer, Status> {
@@ -33,7 +66,9 @@ pub(super) async fn patch(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     change(call, &options, |old| {
         let mut object = old.clone();
         patch.apply(call, &mut object)?;
-        let origin = Origin { problems: &problems, strategic: patch.strategic() };
+        let shown = || patch.shown(call, old);
+        let is_strategic = matches!(patch, Patch::Strategic(_));
+        let origin = Origin { problems: &problems, is_strategic, shown: Some(&shown) };
         let Admitted { object, warnings } = admit::patched(call, object, options.strictness, origin)?;
         check_identity(call, &object, old)?;
         Ok(Changed { object, warnings, is_applied: false })
@@ -70,11 +105,18 @@ impl Patch {
         Ok((patch, problems))
     }
 
-    fn strategic(&self) -> Option<&Value> {
-        match self {
-            Self::Strategic(patch) => Some(patch),
-            Self::Json(_) | Self::Merge(_) => None,
+    /// What a refusal shows: a strategic patch itself, of others what they made of the object.
+    fn shown(&self, call: &Call, old: &Value) -> String {
+        if let Self::Strategic(patch) = self {
+            return Printed(patch).to_string();
         }
+        let mut result = old.clone();
+        // It was applied to the same object before.
+        let _ = self.apply(call, &mut result);
+        if call.resource.is_custom() {
+            return result.to_string();
+        }
+        serde_json::to_string(&Ordered(&result, &RESULT)).expect("JSON values can be written")
     }
 
     pub(super) fn apply(&self, call: &Call, object: &mut Value) -> Result<(), Status> {
@@ -122,7 +164,7 @@ pub(super) fn check_manager(call: &Call) -> Result<(), Status> {
 }
 
 /// What an apply made: its problems were told before it was merged.
-const APPLIED: Origin<'_> = Origin { problems: &[], strategic: None };
+const APPLIED: Origin<'_> = Origin { problems: &[], is_strategic: false, shown: None };
 
 /// Server-side apply: also creates.
 async fn apply_patch(call: &Call, options: &WriteOptions, body: &[u8]) -> Result<Answer, Status> {

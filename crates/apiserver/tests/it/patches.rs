@@ -188,3 +188,18 @@ async fn a_strategic_patch_of_a_wrong_type_is_shown_as_it_was_sent() {
         assert_eq!(refused["message"], format!(" \"\" is invalid: patch: Invalid value: {expected}"));
     }
 }
+
+#[tokio::test]
+async fn what_a_patch_made_is_shown_when_it_is_refused() {
+    let plane = Plane::start().await;
+    plane
+        .post(MAPS, json!({"metadata": {"name": "m", "labels": {"a": "b"}}, "data": {"k": "1"}}))
+        .await
+        .expect(201);
+    let path = format!("{MAPS}/m?fieldValidation=Strict");
+    let refused = plane.patch(&path, MERGE, json!({"dataa": {"k": "2"}})).await.expect(422);
+    let said = refused["message"].as_str().unwrap();
+    let start = r#" "" is invalid: patch: Invalid value: "{\"apiVersion\":\"v1\",\"data\":{\"k\":\"1\"},\"dataa\":{\"k\":\"2\"},\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"m\",\"namespace\":\"default\",\"uid\":"#;
+    assert!(said.starts_with(start), "{said}");
+    assert!(said.ends_with(r#": strict decoding error: unknown field "dataa""#), "{said}");
+}
