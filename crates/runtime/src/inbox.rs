@@ -57,13 +57,13 @@ impl Seat {
         work
     }
 
-    /// Ends a run, notes it, and takes the next key if this worker goes on, all under one lock: the note of this run
-    /// stands in the journal before another worker can begin the next run of the same key.
+    /// Ends a run, notes it (if it was not noted before), and takes the next key if this worker goes on, all under one
+    /// lock: the note of this run stands in the journal before another worker can begin the next run of the same key.
     pub(crate) fn turn(
         &mut self,
         ended: Ended<'_>,
         goes_on: bool,
-        note: impl FnOnce(Option<Duration>) -> Entry,
+        note: impl FnOnce(Option<Duration>) -> Option<Entry>,
     ) -> Option<Work> {
         let work = self.inbox.turn(ended, goes_on, note);
         self.is_taken = work.is_some() || !goes_on;
@@ -168,7 +168,7 @@ impl Inbox {
         &self,
         ended: Ended<'_>,
         goes_on: bool,
-        note: impl FnOnce(Option<Duration>) -> Entry,
+        note: impl FnOnce(Option<Duration>) -> Option<Entry>,
     ) -> Option<Work> {
         self.count(&ended.work.key, -1);
         let mut manned = self.lock();
@@ -181,7 +181,9 @@ impl Inbox {
         let delay = manned.queue.done(ended.work.ticket, ended.outcome, ended.at);
         let is_earliest = delay.is_some()
             && manned.queue.deadline().is_some_and(|now| before.is_none_or(|before| now < before));
-        self.0.journal.record(&self.0.source, note(delay));
+        if let Some(entry) = note(delay) {
+            self.0.journal.record(&self.0.source, entry);
+        }
         let next = if goes_on { self.take(&mut manned, ended.at) } else { None };
         drop(manned);
         if is_earliest {
@@ -255,7 +257,7 @@ mod tests {
         let work = seat.next(now).expect("one key");
         let ended = Ended { work: &work, outcome: Outcome::AwaitChange, at: now, is_cut_off: false };
         let next = Next::AwaitChange;
-        let note = |_| Entry::Settled { object: key.clone(), next, took: Duration::ZERO };
+        let note = |_| Some(Entry::Settled { object: key.clone(), next, took: Duration::ZERO });
         assert!(seat.turn(ended, true, note).is_none());
         // The worker has not ended yet, but it will not look again.
         inbox.add(&key, Cause::Created, Urgency::Edit);

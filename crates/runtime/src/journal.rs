@@ -54,7 +54,8 @@ pub(crate) struct Reach {
 impl Journal {
     /// An empty journal on this clock.
     pub fn new(clock: Clock) -> Self {
-        Self(Arc::new(Shared { clock, held: Mutex::default(), folds: RwLock::default() }))
+        let held = Held { ring: VecDeque::with_capacity(RECORDS_MAX), ..Held::default() };
+        Self(Arc::new(Shared { clock, held: Mutex::new(held), folds: RwLock::default() }))
     }
 
     /// Writes down what was done.

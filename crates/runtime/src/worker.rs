@@ -152,14 +152,16 @@ fn settle(seat: &mut Seat, inbox: &Inbox, work: &Work, verdict: &Verdict, times:
     let object = work.key.clone();
     let Verdict::Failed(fault) = verdict else {
         let next = if outcome == Outcome::Gone { Next::Gone } else { next(outcome) };
-        return seat.turn(ended, times.may_go_on, |_| Entry::Settled { object, next, took });
+        // Noted before the queue is locked, which everybody waits for.
+        inbox.journal().record(inbox.source(), Entry::Settled { object, next, took });
+        return seat.turn(ended, times.may_go_on, |_| None);
     };
     let error = fault.chain();
     let (mut retry, failures) = (None, work.failures.saturating_add(1));
     let taken = seat.turn(ended, times.may_go_on, |delay| {
         retry = delay;
         let fault = class(fault, delay.unwrap_or_default());
-        Entry::Failed { object, error: error.clone(), fault, failures, took }
+        Some(Entry::Failed { object, error: error.clone(), fault, failures, took })
     });
     let (controller, object) = (inbox.source(), &work.key);
     if fault.is_expected(object, work.failures) {

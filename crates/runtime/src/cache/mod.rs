@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use foldhash::fast::RandomState;
 use homeostat_core::journal::{Change, WatchState};
 use homeostat_core::{Key, Revision};
 use tokio::sync::watch;
@@ -67,7 +68,7 @@ struct Shared<K: Kind> {
 }
 
 struct State<K: Kind> {
-    objects: HashMap<Key, Entry<K>>,
+    objects: HashMap<Key, Entry<K>, RandomState>,
     followers: Vec<Box<dyn Follow<K>>>,
     poison: BTreeMap<Key, Poison>,
     /// The number of the list under way or last completed.
@@ -75,16 +76,15 @@ struct State<K: Kind> {
     revision: Revision,
 }
 
-impl<K: Kind> State<K> {
-    /// A list shows this revision of an object: if we know a newer one, it is of a history that the server has lost.
-    fn admit_older(&mut self, key: &Key, revision: Revision) {
-        if let Some(entry) = self.objects.get_mut(key)
-            && revision < entry.revision
-        {
-            entry.disown_after(revision);
-            entry.revision = Revision::ZERO;
-        }
-    }
+/// Who shows a state of an object.
+#[derive(Clone, Copy, PartialEq)]
+enum Shown {
+    /// The first list.
+    First,
+    /// A later one: a new object in it was created while nobody watched, and that is news.
+    Again,
+    /// A watch.
+    Live,
 }
 
 /// An object that does not decode, and the list that last mentioned it.
@@ -106,7 +106,7 @@ impl<K: Kind> Cache<K> {
     /// An empty cache that nothing feeds yet.
     pub(crate) fn new() -> Self {
         let state = State {
-            objects: HashMap::new(),
+            objects: HashMap::default(),
             followers: Vec::new(),
             poison: BTreeMap::new(),
             epoch: 0,
@@ -260,17 +260,17 @@ impl<K: Kind> Cache<K> {
     }
 
     /// The watch (or a list) shows a state of the object with this key.
-    pub(crate) fn observe(&self, key: Key, object: K, is_list: bool) -> Option<Delta<K>> {
-        let revision = revision_of(&object);
+    pub(crate) fn observe(&self, key: Key, object: Arc<K>, is_list: bool) -> Option<Delta<K>> {
+        let revision = revision_of(&*object);
         let delta = {
             let mut state = self.write();
             state.poison.remove(&key);
-            // In a later list a new object was created while nobody watched: that is news.
-            let is_first = is_list && !self.0.freshness.borrow().is_synced;
-            if is_list {
-                state.admit_older(&key, revision);
-            }
-            self.change(&mut state, key, Some(Arc::new(object)), revision, is_first)?
+            let shown = match is_list {
+                false => Shown::Live,
+                true if self.0.freshness.borrow().is_synced => Shown::Again,
+                true => Shown::First,
+            };
+            self.change(&mut state, key, Some(object), revision, shown)?
         };
         self.tell(&delta);
         Some(delta)
@@ -288,7 +288,7 @@ impl<K: Kind> Cache<K> {
                 }
                 return None;
             }
-            self.change(&mut state, key, None, revision, false)?
+            self.change(&mut state, key, None, revision, Shown::Live)?
         };
         self.tell(&delta);
         Some(delta)
@@ -355,12 +355,17 @@ impl<K: Kind> Cache<K> {
         key: Key,
         new: Option<Arc<K>>,
         revision: Revision,
-        is_list: bool,
+        shown: Shown,
     ) -> Option<Delta<K>> {
         state.revision = state.revision.max(revision);
         let epoch = state.epoch;
         let entry = state.objects.entry(key.clone()).or_insert_with(|| Entry::empty(epoch));
         entry.epoch = epoch;
+        if shown != Shown::Live && revision < entry.revision {
+            // What we know is newer than a list: it is of a history that the server has lost.
+            entry.disown_after(revision);
+            entry.revision = Revision::ZERO;
+        }
         if new.is_some() && entry.seen.is_some() && revision <= entry.revision && revision != Revision::ZERO {
             return None;
         }
@@ -372,7 +377,7 @@ impl<K: Kind> Cache<K> {
             state.objects.remove(&key);
         }
         self.follow(state, &key, before.as_deref(), after.as_deref());
-        let change = sort_of(old.is_some(), new.is_some(), is_list);
+        let change = sort_of(old.is_some(), new.is_some(), shown == Shown::First);
         let is_while_writing = self.is_writing(&key);
         Some(Delta { key, old, new, change, revision, is_echo, is_while_writing })
     }

@@ -47,7 +47,7 @@ fn told(cache: &Cache<ConfigMap>) -> Arc<Mutex<Vec<String>>> {
 }
 
 fn see(cache: &Cache<ConfigMap>, object: ConfigMap, is_list: bool) {
-    cache.observe(key_of(&object), object, is_list);
+    cache.observe(key_of(&object), Arc::new(object), is_list);
 }
 
 fn listed(cache: &Cache<ConfigMap>, objects: Vec<ConfigMap>, revision: u64) {

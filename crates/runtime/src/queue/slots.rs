@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
 
+use foldhash::fast::RandomState;
 use homeostat_core::Key;
 use tokio::time::Instant;
 
@@ -12,7 +13,7 @@ use super::state::Slot;
 /// The slots in use, found by key or by number.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    by_key: HashMap<Key, u32>,
+    by_key: HashMap<Key, u32, RandomState>,
     places: Vec<Slot>,
     free: Vec<u32>,
     namespaces: Namespaces,

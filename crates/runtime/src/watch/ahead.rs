@@ -1,8 +1,8 @@
 //! The lines of a watch, and a list decoded ahead of the cache.
 //!
-//! A streaming list is the one moment in which much must be decoded at once. Then a task of its own reads and decodes
-//! while the watch's task fills the cache, so that two cores share what one would do alone; the order stays. Single
-//! events take no such detour.
+//! A streaming list is the one moment in which much must be decoded at once. Then one task reads, others decode, and the
+//! watch's own fills the cache, so that all cores share what one would do alone; the order stays. Single events take no
+//! such detour.
 //!
 //! **Invariant:** at most [`AHEAD_BATCHES`] batches wait, whatever the server sends.
 
@@ -10,10 +10,10 @@ use std::panic::resume_unwind;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::FutureExt as _;
 use http_body_util::BodyExt;
 use kube::client::Body;
 use tokio::sync::mpsc;
+use tokio::task::JoinError;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
@@ -23,14 +23,17 @@ use super::machine::Signal;
 use super::wire::{self, Line};
 use crate::kind::Kind;
 
+/// How the line of an object begins.
+const ADDED: &[u8] = br#"{"type":"ADDED""#;
+
 /// The longest line held before its end: ten times the largest object a server accepts.
 const LINE_BYTES_MAX: usize = 32 << 20;
 
-/// Objects handed over at once: enough that waking the other task costs little beside them.
-const BATCH_LINES: usize = 128;
+/// Objects decoded at once: enough that waking another core costs little beside them.
+const BATCH_LINES: usize = 64;
 
-/// Batches decoded ahead: enough that neither task waits for a moment's delay of the other.
-const AHEAD_BATCHES: usize = 4;
+/// Batches that wait to be decoded or to be taken: enough that no core waits for a moment's delay of another.
+const AHEAD_BATCHES: usize = 6;
 
 /// Between two objects of a streaming list a healthy server does not pause this long.
 const STREAM_STALL_MAX: Duration = Duration::from_secs(20);
@@ -65,63 +68,66 @@ impl Reading {
     }
 }
 
-/// A list under way: its lines in order, decoded by another task.
+/// Lines that any core decodes; the one who waits for them gets them in their order.
+type Batch<K> = AbortOnDropHandle<Vec<Line<K>>>;
+
+/// A list under way.
 pub(super) struct List<K> {
-    batches: mpsc::Receiver<Vec<Line<K>>>,
+    batches: mpsc::Receiver<Batch<K>>,
     reader: AbortOnDropHandle<Result<Reading, Signal>>,
 }
 
 impl<K: Kind> List<K> {
     pub(super) fn read(reading: Reading) -> Self {
         let (sender, batches) = mpsc::channel(AHEAD_BATCHES);
-        let reader = tokio::spawn(decode(reading, sender).in_current_span());
+        let reader = tokio::spawn(hand_out(reading, sender).in_current_span());
         Self { batches, reader: AbortOnDropHandle::new(reader) }
     }
 
     /// The next lines; none when the list is complete or broken off.
     pub(super) async fn next(&mut self) -> Option<Vec<Line<K>>> {
-        self.batches.recv().await
+        finished(self.batches.recv().await?.await)
     }
 
     /// After the last lines: what follows them, or how the list broke off.
     pub(super) async fn end(self) -> Result<Reading, Signal> {
-        self.reader.await.unwrap_or_else(|error| match error.try_into_panic() {
-            // The user's type panicked while it was decoded; it does so here as it would have done there.
-            Ok(panic) => resume_unwind(panic),
-            Err(_) => Err(Signal::Ended),
-        })
+        finished(self.reader.await).unwrap_or(Err(Signal::Ended))
     }
 }
 
-/// Decodes to the end of the list.
-async fn decode<K: Kind>(
-    mut reading: Reading,
-    batches: mpsc::Sender<Vec<Line<K>>>,
-) -> Result<Reading, Signal> {
+/// What a task made; nothing when the whole runtime ends. If the user's type panicked while it was decoded, it does so
+/// here as it would have done there.
+fn finished<T>(outcome: Result<T, JoinError>) -> Option<T> {
+    outcome.map_err(|error| error.try_into_panic().map(resume_unwind)).ok()
+}
+
+/// Reads to the end of the list and hands out what is to be decoded.
+async fn hand_out<K: Kind>(mut reading: Reading, batches: mpsc::Sender<Batch<K>>) -> Result<Reading, Signal> {
     loop {
-        let first = reading.line(STREAM_STALL_MAX).await?;
-        let mut batch = vec![wire::line(&first)];
-        let mut broken_off = None;
-        while batch.len() < BATCH_LINES && !ends_list(&batch) && broken_off.is_none() {
-            match reading.line(STREAM_STALL_MAX).now_or_never() {
-                Some(Ok(text)) => batch.push(wire::line(&text)),
-                Some(Err(signal)) => broken_off = Some(signal),
-                None => break,
+        let mut texts = Vec::with_capacity(BATCH_LINES);
+        let mut ended = Ok(false);
+        while texts.len() < BATCH_LINES && ended == Ok(false) {
+            match reading.line(STREAM_STALL_MAX).await {
+                Ok(text) => {
+                    ended = Ok(ends_list::<K>(&text));
+                    texts.push(text);
+                }
+                Err(signal) => ended = Err(signal),
             }
         }
-        let is_last = ends_list(&batch);
+        let decoding = async move { texts.iter().map(wire::line).collect() };
+        let batch = AbortOnDropHandle::new(tokio::spawn(decoding.in_current_span()));
         // Nobody takes it when the watch was given up.
         batches.send(batch).await.map_err(|_| Signal::Ended)?;
-        match broken_off {
-            Some(signal) => return Err(signal),
-            None if is_last => return Ok(reading),
-            None => {}
+        if ended? {
+            return Ok(reading);
         }
     }
 }
 
-fn ends_list<K>(batch: &[Line<K>]) -> bool {
-    matches!(batch.last(), Some(Line::Bookmark { ends_initial: true, .. }))
+/// Is this the bookmark after the last object? Objects are known by how their lines begin, and are not decoded for it.
+fn ends_list<K: Kind>(text: &Bytes) -> bool {
+    !text.starts_with(ADDED) && matches!(wire::line::<K>(text), Line::Bookmark { ends_initial: true, .. })
 }
 
 fn broken(error: String) -> Signal {
@@ -153,7 +159,7 @@ mod tests {
         while let Some(batch) = list.next().await {
             assert!(batch.len() <= BATCH_LINES);
             names.extend(batch.into_iter().filter_map(|line| match line {
-                Line::Applied { item: wire::Item::Good(map), .. } => map.metadata.name,
+                Line::Applied(wire::Item::Good { key, .. }) => Some(key.name().to_owned()),
                 _ => None,
             }));
         }

@@ -20,7 +20,7 @@ use super::outage::Outage;
 use super::wire::{self, Item, Line};
 use crate::cache::{Cache, Delta};
 use crate::journal::Journal;
-use crate::kind::{Kind, is_namespaced, key_of, resource_of};
+use crate::kind::{Kind, is_namespaced, resource_of};
 
 /// Objects per page: what client-go asks for, and what servers are tuned to.
 const PAGE_OBJECTS: u32 = 500;
@@ -171,7 +171,9 @@ impl<K: Kind> Feed<K> {
 
     fn read_line(&self, line: Line<K>, is_list: bool) -> Result<Signal, Trouble> {
         match line {
-            Line::Applied { item, revision } => {
+            Line::Applied(item) => {
+                // Within a list the revisions of objects say nothing about where a watch may go on.
+                let revision = if is_list { String::new() } else { item.revision().to_owned() };
                 self.take(item, is_list);
                 Ok(Signal::Event { revision })
             }
@@ -191,11 +193,10 @@ impl<K: Kind> Feed<K> {
 
     fn take(&self, item: Item<K>, is_list: bool) {
         match item {
-            Item::Good(object) => {
-                let key = key_of(&object);
+            Item::Good { key, object } => {
                 self.note(Self::guarded(&key, || self.cache.observe(key.clone(), object, is_list)));
             }
-            Item::Poison { key, error } => {
+            Item::Poison { key, error, .. } => {
                 tracing::warn!(object = %key, %error, "object does not decode and is left out until it changes");
                 self.journal
                     .record(&self.source, Entry::Quarantined { object: key.clone(), error: error.clone() });

@@ -3,6 +3,9 @@
 //!
 //! The usual case costs one pass over the bytes. Only a page that holds a poison object is taken apart item by item.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use homeostat_core::{Key, Revision};
 use kube::core::Status;
@@ -11,18 +14,37 @@ use serde_json::Value;
 
 use super::decode::Trimmed;
 use super::locate::explain;
-use crate::kind::{Kind, key, parse_revision};
+use crate::kind::{Kind, key, key_of, parse_revision};
 
 /// The annotation on the bookmark that ends a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// One object as it came.
+/// One object as it came. Handing it on moves two pointers, however large the object.
 #[derive(Debug)]
 pub(crate) enum Item<K> {
     /// Decoded.
-    Good(K),
+    Good { key: Key, object: Arc<K> },
     /// Not decodable as `K`.
-    Poison { key: Key, error: String },
+    Poison { key: Key, error: String, revision: String },
+}
+
+impl<K: Kind> Item<K> {
+    fn good(object: K) -> Self {
+        Self::Good { key: key_of(&object), object: Arc::new(object) }
+    }
+
+    fn poison(identity: IdentityMeta, error: String) -> Self {
+        let key = key_from::<K>(&identity);
+        Self::Poison { key, error, revision: identity.resource_version }
+    }
+
+    /// Its resourceVersion.
+    pub(crate) fn revision(&self) -> &str {
+        match self {
+            Self::Good { object, .. } => object.meta().resource_version.as_deref().unwrap_or_default(),
+            Self::Poison { revision, .. } => revision,
+        }
+    }
 }
 
 /// One page of a list.
@@ -37,7 +59,7 @@ pub(crate) struct Page<K> {
 #[derive(Debug)]
 pub(crate) enum Line<K> {
     /// `ADDED` or `MODIFIED`: the difference is in what the cache knew.
-    Applied { item: Item<K>, revision: String },
+    Applied(Item<K>),
     /// `DELETED`. The last state is not decoded: the cache has the one before it.
     Deleted { key: Key, revision: String },
     /// `BOOKMARK`.
@@ -83,7 +105,7 @@ struct IdentityMeta {
 pub(crate) fn page<K: Kind>(body: &[u8]) -> Result<Page<K>, serde_json::Error> {
     if let Ok(list) = serde_json::from_slice::<List<Trimmed<K>>>(body) {
         let items =
-            list.items.unwrap_or_default().into_iter().map(|Trimmed(object)| Item::Good(object)).collect();
+            list.items.unwrap_or_default().into_iter().map(|Trimmed(object)| Item::good(object)).collect();
         return Ok(finish(list.metadata, items));
     }
     let list: List<Value> = serde_json::from_slice(body)?;
@@ -98,8 +120,8 @@ fn finish<K>(meta: ListMeta, items: Vec<Item<K>>) -> Page<K> {
 fn item<K: Kind>(value: &Value) -> Item<K> {
     let identity = Identity::deserialize(value).unwrap_or_default().metadata;
     match Trimmed::deserialize(value) {
-        Ok(Trimmed(object)) => Item::Good(object),
-        Err(error) => Item::Poison { key: key_from::<K>(&identity), error: explain::<K>(value, &error) },
+        Ok(Trimmed(object)) => Item::good(object),
+        Err(error) => Item::poison(identity, explain::<K>(value, &error)),
     }
 }
 
@@ -133,18 +155,23 @@ fn event<K: Kind>(kind: &str, object: &[u8]) -> Result<Line<K>, serde_json::Erro
 }
 
 fn applied<K: Kind>(object: &[u8]) -> Result<Line<K>, serde_json::Error> {
-    match serde_json::from_slice::<Trimmed<K>>(object) {
-        Ok(Trimmed(object)) => {
-            let revision = object.meta().resource_version.clone().unwrap_or_default();
-            Ok(Line::Applied { item: Item::Good(object), revision })
-        }
+    match trimmed(object) {
+        Ok(object) => Ok(Line::Applied(Item::good(object))),
         Err(error) => {
             let identity = serde_json::from_slice::<Identity>(object)?.metadata;
             let error = explain::<K>(&serde_json::from_slice(object)?, &error);
-            let item = Item::Poison { key: key_from::<K>(&identity), error };
-            Ok(Line::Applied { item, revision: identity.resource_version })
+            Ok(Line::Applied(Item::poison(identity, error)))
         }
     }
+}
+
+/// Decodes one object. To see once that all of it is text costs less than to ask of each string.
+fn trimmed<K: Kind>(object: &[u8]) -> Result<K, serde_json::Error> {
+    let decoded = match std::str::from_utf8(object) {
+        Ok(text) => serde_json::from_str::<Trimmed<K>>(text),
+        Err(_) => serde_json::from_slice::<Trimmed<K>>(object),
+    };
+    decoded.map(|Trimmed(object)| object)
 }
 
 /// A watch line in an order of fields no server uses.
@@ -155,7 +182,7 @@ struct Event {
 }
 
 /// Type and object of a watch line. Servers write the type first, so the object is found without parsing.
-fn split(text: &Bytes) -> Result<(String, Bytes), serde_json::Error> {
+fn split(text: &Bytes) -> Result<(Cow<'_, str>, Bytes), serde_json::Error> {
     const HEAD: &[u8] = br#"{"type":""#;
     const MIDDLE: &[u8] = br#"","object":"#;
     if let Some(rest) = text.strip_prefix(HEAD)
@@ -163,11 +190,10 @@ fn split(text: &Bytes) -> Result<(String, Bytes), serde_json::Error> {
         && let Some(object) = rest[end..].strip_prefix(MIDDLE)
         && let Some(object) = object.trim_ascii_end().strip_suffix(b"}")
     {
-        let kind = String::from_utf8_lossy(&rest[..end]).into_owned();
-        return Ok((kind, text.slice_ref(object)));
+        return Ok((String::from_utf8_lossy(&rest[..end]), text.slice_ref(object)));
     }
     let event: Event = serde_json::from_slice(text)?;
-    Ok((event.r#type, serde_json::to_vec(&event.object)?.into()))
+    Ok((event.r#type.into(), serde_json::to_vec(&event.object)?.into()))
 }
 
 /// The number in a resourceVersion the server sent.
@@ -190,8 +216,8 @@ mod tests {
         ]});
         let page: Page<ConfigMap> = page(body.to_string().as_bytes()).expect("a page");
         assert_eq!((page.revision.as_str(), page.continue_token.as_deref()), ("9", Some("next")));
-        assert!(matches!(&page.items[0], Item::Good(map) if map.metadata.name.as_deref() == Some("good")));
-        assert!(matches!(&page.items[1], Item::Poison { key, error }
+        assert!(matches!(&page.items[0], Item::Good { key, .. } if key.as_str() == "/configmaps/a/good"));
+        assert!(matches!(&page.items[1], Item::Poison { key, error, .. }
             if key.as_str() == "/configmaps/a/bad" && error == "data: invalid type: integer `7`, expected a map"));
     }
 
@@ -199,10 +225,10 @@ mod tests {
     fn check(text: &str, expected: &str) {
         let line: Line<ConfigMap> = line(&Bytes::copy_from_slice(text.as_bytes()));
         let shown = match line {
-            Line::Applied { item: Item::Good(map), revision } => {
-                format!("good {} at {revision}", map.metadata.name.unwrap_or_default())
+            Line::Applied(Item::Good { key, object }) => {
+                format!("good {key} at {}", object.metadata.resource_version.as_deref().unwrap_or_default())
             }
-            Line::Applied { item: Item::Poison { key, error }, revision } => {
+            Line::Applied(Item::Poison { key, error, revision }) => {
                 format!("poison {key} at {revision}: {error}")
             }
             Line::Deleted { key, revision } => format!("deleted {key} at {revision}"),
@@ -215,10 +241,13 @@ mod tests {
 
     #[test]
     fn lines_of_every_sort() {
-        check(r#"{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"4"}}}"#, "good x at 4");
+        check(
+            r#"{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"4"}}}"#,
+            "good /configmaps//x at 4",
+        );
         check(
             r#"{ "object":{"metadata":{"name":"x","resourceVersion":"4"}}, "type":"MODIFIED"}"#,
-            "good x at 4",
+            "good /configmaps//x at 4",
         );
         check(
             r#"{"type":"ADDED","object":{"data":1,"metadata":{"name":"x","resourceVersion":"4"}}}"#,
