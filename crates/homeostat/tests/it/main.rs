@@ -7,6 +7,7 @@
 
 mod command_line;
 mod deployed;
+mod guide;
 mod operator;
 mod programs;
 mod replicas;

@@ -7,11 +7,11 @@ use http::StatusCode;
 use super::Page;
 use crate::journal::{Journal, KEPT_OBJECTS, KEPT_PER_OBJECT, Reach};
 
-/// The page about one object. `kind` may be the plural or the kind; `-` or `_` stands for no namespace.
+/// The page about one object. `kind` may be the plural or the kind, with the group behind a dot where it matters; `-` or
+/// `_` stands for no namespace.
 pub(super) fn page(journal: &Journal, kind: &str, namespace: &str, name: &str, wants_json: bool) -> Page {
     let namespace = if matches!(namespace, "-" | "_") { "" } else { namespace };
-    let is_meant =
-        |key: &Key| key.name() == name && key.namespace() == namespace && is_same_kind(key.resource(), kind);
+    let is_meant = |key: &Key| key.name() == name && key.namespace() == namespace && is_same_kind(key, kind);
     let records = journal.about_any(is_meant);
     let reach = journal.reach();
     if records.is_empty() {
@@ -56,9 +56,15 @@ fn unknown_words(reach: Reach) -> String {
     }
 }
 
-/// `configmaps`, `configmap` and `ConfigMap` are the same.
-fn is_same_kind(resource: &str, asked: &str) -> bool {
+/// `configmaps`, `configmap` and `ConfigMap` are the same; so are `deployments` and `Deployment.apps`.
+fn is_same_kind(key: &Key, asked: &str) -> bool {
     let asked = asked.to_lowercase();
+    let (asked, group) =
+        asked.split_once('.').map_or((asked.as_str(), None), |(kind, group)| (kind, Some(group)));
+    let resource = key.resource();
+    if group.is_some_and(|group| group != key.group()) {
+        return false;
+    }
     resource == asked || resource == format!("{asked}s") || resource == format!("{asked}es") || {
         asked.strip_suffix('y').is_some_and(|stem| resource == format!("{stem}ies"))
     }
@@ -178,6 +184,22 @@ mod tests {
             "nothing is known of Node x: nothing happened to it since the operator started \
              (2027-01-15T08:00:00.000Z), or it is another operator's\n"
         );
+    }
+
+    #[test]
+    fn a_kind_may_be_written_as_people_write_it() {
+        let check = |key: &Key, asked: &str, expected: bool| {
+            assert_eq!(is_same_kind(key, asked), expected, "{asked}");
+        };
+        let policy = Key::new("demo.dev", "policies", "a", "p");
+        for asked in ["policies", "Policy", "policy", "policies.demo.dev", "Policy.demo.dev"] {
+            check(&policy, asked, true);
+        }
+        for asked in ["polic", "pods", "policies.other.dev", "policies.demo", "policies."] {
+            check(&policy, asked, false);
+        }
+        check(&Key::new("", "pods", "a", "p"), "Pod.", true);
+        check(&Key::new("networking.k8s.io", "ingresses", "a", "i"), "Ingress", true);
     }
 
     #[tokio::test(start_paused = true)]
