@@ -124,9 +124,10 @@ async fn an_outage_is_logged_once_per_watch_and_so_is_its_end() {
         assert_eq!(lab.times_logged(" WARN "), outages, "the watch, once");
         assert_eq!(lab.times_logged("cannot watch test.dev/widgets: the server is not reachable"), outages);
         lab.faults.clear();
-        // Until a bookmark has come, a break is one of several.
-        lab.pass(180).await;
+        lab.pass(60).await;
         assert_eq!(lab.times_logged("watch is in step again"), outages);
+        // Until something has come over it, a break is one of several.
+        lab.widget(&format!("w{outages}")).await;
     }
     assert!(running.metric(failures).await > 10, "each try is counted all the same");
     lab.faults.cut();
