@@ -243,11 +243,11 @@ mod tests {
     fn lines_of_every_sort() {
         check(
             r#"{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"4"}}}"#,
-            "good /configmaps//x at 4",
+            "good configmaps/x at 4",
         );
         check(
             r#"{ "object":{"metadata":{"name":"x","resourceVersion":"4"}}, "type":"MODIFIED"}"#,
-            "good /configmaps//x at 4",
+            "good configmaps/x at 4",
         );
         check(
             r#"{"type":"ADDED","object":{"data":1,"metadata":{"name":"x","resourceVersion":"4"}}}"#,
