@@ -193,3 +193,20 @@ async fn volumes_are_the_groups() {
     let said = lab.said(&pod, |_| ()).await.unwrap();
     assert_eq!(said, "65534 4321 4322\nhush\n440 4321\n65534 4321\n");
 }
+
+/// Where a path cannot be given, it is said what becomes of it for whom.
+#[tokio::test]
+async fn without_namespaces_the_flaws_are_said() {
+    let lab = with_sources(NodeOptions::without_namespaces).await;
+    let mounts =
+        json!([{"name": "empty", "mountPath": "/homeostat-test", "subPath": "part", "readOnly": true}]);
+    lab.pod("open", spec("true", &mounts)).await;
+    let open = "$HOMEOSTAT_VOLUMES/empty/part and $HOME/homeostat-test, and can be written to";
+    lab.until_event("open", "MountPathNotHonoured", open).await;
+    if rustix::process::getuid().is_root() {
+        let mut other = spec("true", &mounts);
+        other["securityContext"] = json!({"runAsUser": 65534});
+        lab.pod("closed", other).await;
+        lab.until_event("closed", "MountPathNotHonoured", "which user 65534 cannot reach").await;
+    }
+}
