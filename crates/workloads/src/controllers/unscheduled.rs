@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1 as core;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -15,6 +16,9 @@ use serde_json::json;
 use super::node_health::is_unready;
 use super::pod::Pod;
 
+/// A Pod is left alone so long after its birth: whoever made it may bind it by hand, and a client that uses the API
+/// server alone finds its Pod as it left it.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// A Pod that a Node should take is looked at again this often: the Node may fall silent first.
 const AGAIN: Duration = Duration::from_secs(30);
 /// The one scheduler whose absence we know of.
@@ -34,6 +38,9 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     if nodes.iter().any(|node| !is_unready(node)) {
         return Ok(Action::requeue(AGAIN));
     }
+    if let Some(rest) = patience_left(&pod, cx.now()) {
+        return Ok(Action::requeue(rest));
+    }
     let message = match nodes.len() {
         0 => format!("no nodes available to schedule pods: {REMEDY}"),
         count => format!("0/{count} nodes are available: {count} node(s) were not ready: {REMEDY}"),
@@ -44,6 +51,12 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
         cx.event(Severity::Warning, "FailedScheduling", message);
     }
     Ok(Action::await_change())
+}
+
+/// How long it is still left alone.
+fn patience_left(pod: &Pod, now: Timestamp) -> Option<Duration> {
+    let age = now.duration_since(pod.created()?).max(SignedDuration::ZERO).unsigned_abs();
+    PATIENCE.checked_sub(age).filter(|rest| !rest.is_zero())
 }
 
 /// Does it wait for a Node, and for nothing else?

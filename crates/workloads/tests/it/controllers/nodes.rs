@@ -124,6 +124,8 @@ async fn a_pod_without_any_node_says_so() {
     lab.create::<Pod>(unbound("waits", json!({}))).await;
     lab.create::<Pod>(unbound("gated", json!({"schedulingGates": [{"name": "a/b"}]}))).await;
     lab.create::<Pod>(unbound("theirs", json!({"schedulerName": "mine"}))).await;
+    lab.pass(5).await;
+    assert!(lab.events("waits").await.is_empty(), "it may be bound by hand");
     lab.pass(300).await;
     let waits = lab.get::<Pod>("waits").await;
     assert_eq!(condition(&waits, "PodScheduled"), "False Unschedulable");
