@@ -91,7 +91,7 @@ impl Backend {
     fn settle(&self, key: &Key, old: Option<&Arc<Entry>>, committed: &Committed) {
         let new = committed.entries.first().and_then(Option::as_ref);
         self.settle_addresses(key, old, new);
-        self.notices.observe(key, old, new);
+        self.notices.observe(key, old, new, || self.store.snapshot().get(key).cloned());
     }
 
     /// What a Service no longer holds is free again; what it holds now is taken.

@@ -196,15 +196,22 @@ impl Notices {
     pub(super) fn rebuild(&self, backend: &Backend) {
         let snapshot = backend.store.snapshot();
         for entry in snapshot.iter() {
-            self.observe(&entry.key, None, Some(entry));
+            self.observe(&entry.key, None, Some(entry), || Some(entry.clone()));
         }
     }
 
-    /// Takes note of a commit.
-    pub(crate) fn observe(&self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
+    /// Takes note of a commit. Commits of one key may be noted in another order than they were made (a Pod is created
+    /// anew as soon as its deletion is seen), so `current` is asked for what is there now, while nobody else takes note.
+    pub(crate) fn observe(
+        &self,
+        key: &Key,
+        old: Option<&Arc<Entry>>,
+        new: Option<&Arc<Entry>>,
+        current: impl FnOnce() -> Option<Arc<Entry>>,
+    ) {
         let mut state = self.state();
         let before = state.waiting.queue.len();
-        state.observe_owners(key, old, new);
+        state.observe_owners(key, old, new, current);
         state.observe_kind(key, old, new);
         let is_more = state.waiting.queue.len() > before;
         drop(state);
@@ -215,18 +222,24 @@ impl Notices {
 }
 
 impl State {
-    fn observe_owners(&mut self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
-        let old_owners = old.map(|entry| View::of_entry(entry));
-        let new_owners = new.map(|entry| View::of_entry(entry));
-        let of =
-            |view: &Option<Arc<View>>| view.as_ref().map(|view| view.owners.to_vec()).unwrap_or_default();
-        let (before, after) = (of(&old_owners), of(&new_owners));
+    fn observe_owners(
+        &mut self,
+        key: &Key,
+        old: Option<&Arc<Entry>>,
+        new: Option<&Arc<Entry>>,
+        current: impl FnOnce() -> Option<Arc<Entry>>,
+    ) {
+        let of = |entry: Option<&Arc<Entry>>| {
+            entry.map(|entry| View::of_entry(entry).owners.to_vec()).unwrap_or_default()
+        };
+        let (before, after) = (of(old), of(new));
         if before != after {
-            for uid in &before {
+            let now = of(current().as_ref());
+            for uid in before.iter().chain(&after).filter(|uid| !now.contains(uid)) {
                 self.forget(uid, key);
             }
-            for uid in &after {
-                self.dependents.entry(uid.clone()).or_default().insert(key.clone());
+            for uid in now {
+                self.dependents.entry(uid).or_default().insert(key.clone());
             }
             if !after.is_empty() {
                 self.waiting.insert(Notice::Object(key.clone()));
@@ -324,9 +337,28 @@ mod tests {
         let notices = Notices::default();
         let key = Key::new("", "pods", "d", "x");
         let owned = entry(&key, r#"{"metadata":{"ownerReferences":[{"uid":"u"}]}}"#);
-        notices.observe(&key, None, Some(&owned));
+        notices.observe(&key, None, Some(&owned), || Some(owned.clone()));
         assert_eq!(notices.dependents("u"), std::slice::from_ref(&key));
-        notices.observe(&key, Some(&owned), None);
+        notices.observe(&key, Some(&owned), None, || None);
+        assert!(notices.dependents("u").is_empty());
+    }
+
+    /// A Pod is created anew as soon as somebody sees that the one before is gone, and may be noted first.
+    #[test]
+    fn a_dependent_made_anew_stays_known_whoever_is_noted_first() {
+        let notices = Notices::default();
+        let key = Key::new("", "pods", "d", "x");
+        let owned = |uid: &str| {
+            entry(&key, &format!(r#"{{"metadata":{{"uid":"{uid}","ownerReferences":[{{"uid":"u"}}]}}}}"#))
+        };
+        let (former, present) = (owned("former"), owned("present"));
+        notices.observe(&key, None, Some(&former), || Some(former.clone()));
+        notices.observe(&key, None, Some(&present), || Some(present.clone()));
+        notices.observe(&key, Some(&former), None, || Some(present.clone()));
+        assert_eq!(notices.dependents("u"), std::slice::from_ref(&key));
+        // Both gone, noted the wrong way round: nothing stays behind.
+        notices.observe(&key, Some(&present), None, || None);
+        notices.observe(&key, None, Some(&present), || None);
         assert!(notices.dependents("u").is_empty());
     }
 
