@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
+use super::held::Room;
 use super::limits::{
     ANSWER_TIME, BODY_BYTES_MAX, READS_MAX, RETRY_AFTER_S, USER_READS_MAX, USER_WRITES_MAX, WRITES_MAX,
 };
@@ -50,6 +51,7 @@ pub(crate) struct Gate<H> {
     authenticator: Arc<Authenticator>,
     reads: Seats,
     writes: Seats,
+    room: Room,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -64,7 +66,7 @@ impl<H: Handler> Gate<H> {
     ) -> Self {
         let (reads, writes) =
             (Seats::new(USER_READS_MAX, READS_MAX), Seats::new(USER_WRITES_MAX, WRITES_MAX));
-        Self { handler, authenticator, reads, writes, tasks, stop }
+        Self { handler, authenticator, reads, writes, room: Room::new(), tasks, stop }
     }
 
     /// Answers one request of a connection with this peer.
@@ -76,7 +78,7 @@ impl<H: Handler> Gate<H> {
                 let is_long_running = permit.is_none();
                 let response = self.handle(request, is_long_running).await;
                 drop(permit);
-                response
+                self.hold(response)
             }
             Err(refusal) => self.refused(*refusal),
         };
@@ -124,6 +126,15 @@ impl<H: Handler> Gate<H> {
             Err(_) => {
                 self.refused(refusal(&Status::internal("the request made the server panic; see its log")))
             }
+        }
+    }
+
+    /// The answer, if there is room to keep it until the client has read it.
+    fn hold(&self, response: Response<Body>) -> Response<Body> {
+        let (head, body) = response.into_parts();
+        match self.room.hold(body) {
+            Some(body) => Response::from_parts(head, body),
+            None => self.refused(too_many()),
         }
     }
 

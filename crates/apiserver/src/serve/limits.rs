@@ -71,6 +71,12 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Connections that wait to be accepted: 64 clients that start at once must not lose a packet.
 pub const BACKLOG: u32 = 1024;
 
+/// Bytes of answers made whole (Tables, protobuf lists) that wait for their clients to read them: three lists of 50 000 objects.
+/// Who comes when it is full is told to come again.
+pub const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Answers smaller than this are not counted: as many as there are streams on a connection are as large as one list.
+pub const HELD_BYTES_SMALL: usize = 64 * 1024;
+
 /// Pieces smaller than this are joined before they are written.
 pub const PIECE_BYTES_SMALL: usize = 8 * 1024;
 /// … up to this many bytes: two TLS records. Larger joints only cost memory.

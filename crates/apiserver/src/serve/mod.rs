@@ -24,6 +24,7 @@ mod connection;
 mod error;
 pub(crate) mod files;
 mod gate;
+mod held;
 pub mod kubeconfig;
 pub mod limits;
 mod listener;
