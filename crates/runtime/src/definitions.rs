@@ -129,7 +129,8 @@ async fn apply(ground: &Ground, definition: &Value) -> Verdict {
     match call::<Value>(&ground.client, attempt, request).await {
         Ok(_) => Verdict::Applied,
         Err(error @ Error::Api { .. }) if error.code() == Some(403) => {
-            tracing::info!(%error, "definition not applied; expecting it in the cluster");
+            // As operators run in a cluster: who installs them applies the definitions.
+            tracing::debug!(%error, "definition not applied; expecting it in the cluster");
             Verdict::Forbidden
         }
         Err(error) => Verdict::Failed(error),
