@@ -1,8 +1,8 @@
 //! The journal: a bounded ring of what this operator did, and the folds that live on it (metrics, console, oracles).
 //!
-//! Thousands of objects that are merely looked at must not push out why one of them fails. So what a record in the ring
-//! said of an object outlives it there when it was a change or a failure: the last few of each object are kept, for the
-//! objects it happened to last.
+//! Thousands of objects that are looked at or changed must not push out why one of them fails. So what a record in the
+//! ring said of an object outlives it there when it was a change or a failure: the last few of each object are kept, for
+//! the objects it happened to last. Failures have a room of their own, so that no change takes their place.
 //!
 //! **Invariant:** writing never waits for a reader and never fails; when the ring is full the oldest record goes, and
 //! memory is bounded. Folds see every record, also those that are dropped.
@@ -17,10 +17,10 @@ use jiff::Timestamp;
 /// Records in the ring: about four megabytes, some minutes of a busy operator and days of a quiet one.
 const RECORDS_MAX: usize = 16_384;
 
-/// Changes and failures kept of one object: the last failure and what led to it.
+/// Failures kept of one object, and as many changes: how it fails, and what was done before.
 pub(crate) const KEPT_PER_OBJECT: usize = 4;
 
-/// Objects of which they are kept: as much memory again as the ring.
+/// Objects of which failures are kept, and as many of which changes are: each as much memory again as the ring.
 pub(crate) const KEPT_OBJECTS: usize = 4096;
 
 type Fold = Arc<dyn Fn(&Record) + Send + Sync>;
@@ -38,7 +38,8 @@ struct Shared {
 #[derive(Default)]
 struct Held {
     ring: VecDeque<Record>,
-    kept: Kept,
+    troubles: Kept,
+    changes: Kept,
     dropped: u64,
 }
 
@@ -87,12 +88,12 @@ impl Journal {
     /// The same about the objects that are meant.
     pub(crate) fn about_any(&self, is_meant: impl Fn(&Key) -> bool) -> Vec<Record> {
         let held = self.held();
-        let kept = held.kept.objects.iter().filter(|(key, _)| is_meant(key));
-        let mut known: Vec<Record> = kept.flat_map(|(_, kept)| &kept.records).cloned().collect();
-        known.sort_by_key(|record| record.at);
+        let kept = held.troubles.objects.iter().chain(&held.changes.objects);
+        let kept = kept.filter(|(key, _)| is_meant(key));
+        let mut known: Vec<&(u64, Record)> = kept.flat_map(|(_, records)| records).collect();
+        known.sort_by_key(|(number, _)| *number);
         let recent = held.ring.iter().filter(|record| record.entry.object().is_some_and(&is_meant));
-        known.extend(recent.cloned());
-        known
+        known.into_iter().map(|(_, record)| record).chain(recent).cloned().collect()
     }
 
     pub(crate) fn reach(&self) -> Reach {
@@ -112,56 +113,62 @@ impl Held {
         self.ring.push_back(record);
         let oldest = oldest?;
         self.dropped += 1;
-        if is_lasting(&oldest.entry) { self.kept.push(oldest) } else { Some(oldest) }
+        match room(&oldest.entry) {
+            Some(Room::Troubles) => self.troubles.push(self.dropped, oldest),
+            Some(Room::Changes) => self.changes.push(self.dropped, oldest),
+            None => Some(oldest),
+        }
     }
 }
 
-/// Did something change or fail? Only looking at an object, which is most of what happens, is forgotten with the ring.
-fn is_lasting(entry: &Entry) -> bool {
+/// Where a record goes that outlives the ring.
+enum Room {
+    Troubles,
+    Changes,
+}
+
+/// Did something fail or change? Only looking at an object, which is most of what happens, is forgotten with the ring.
+fn room(entry: &Entry) -> Option<Room> {
     match entry {
         Entry::Failed { .. }
         | Entry::Quarantined { .. }
+        | Entry::Wrote { outcome: WriteOutcome::Failed { .. }, .. }
+        | Entry::Handled { outcome: HandlerOutcome::Retry { .. } | HandlerOutcome::GaveUp { .. }, .. } => {
+            Some(Room::Troubles)
+        }
+        Entry::Wrote { outcome: WriteOutcome::Done { .. } | WriteOutcome::Fenced, .. }
         | Entry::Drifted { .. }
-        | Entry::Settled { next: Next::Gone, .. } => true,
-        Entry::Wrote { outcome, .. } => *outcome != WriteOutcome::Skipped,
-        Entry::Handled { outcome, .. } => *outcome != HandlerOutcome::Done,
-        _ => false,
+        | Entry::Settled { next: Next::Gone, .. } => Some(Room::Changes),
+        _ => None,
     }
 }
 
 /// What outlives the ring, object by object.
 #[derive(Default)]
 struct Kept {
-    objects: HashMap<Key, Lasting>,
+    /// The last records of each with their numbers, oldest first, never none.
+    objects: HashMap<Key, VecDeque<(u64, Record)>>,
     /// The objects in the order in which something was last kept of them.
     order: BTreeMap<u64, Key>,
-    next: u64,
-}
-
-struct Lasting {
-    records: VecDeque<Record>,
-    turn: u64,
 }
 
 impl Kept {
-    fn push(&mut self, record: Record) -> Option<Record> {
+    /// Takes a record in, whose number is above all before; returns one that is no longer needed.
+    fn push(&mut self, number: u64, record: Record) -> Option<Record> {
         let Some(object) = record.entry.object().cloned() else { return Some(record) };
-        let turn = self.next;
-        self.next += 1;
-        self.order.insert(turn, object.clone());
-        let lasting = self.objects.entry(object);
-        let lasting = lasting.or_insert_with(|| Lasting { records: VecDeque::new(), turn });
-        if lasting.turn != turn {
-            self.order.remove(&std::mem::replace(&mut lasting.turn, turn));
+        self.order.insert(number, object.clone());
+        let records = self.objects.entry(object).or_default();
+        if let Some((before, _)) = records.back() {
+            self.order.remove(before);
         }
-        lasting.records.push_back(record);
-        let oldest = if lasting.records.len() > KEPT_PER_OBJECT { lasting.records.pop_front() } else { None };
+        records.push_back((number, record));
+        let oldest = if records.len() > KEPT_PER_OBJECT { records.pop_front() } else { None };
         if self.objects.len() > KEPT_OBJECTS
             && let Some((_, object)) = self.order.pop_first()
         {
             self.objects.remove(&object);
         }
-        oldest
+        oldest.map(|(_, record)| record)
     }
 }
 
@@ -175,7 +182,7 @@ impl std::fmt::Debug for Journal {
 mod tests {
     use std::time::Duration;
 
-    use homeostat_core::journal::{Cause, FaultClass};
+    use homeostat_core::journal::{Cause, FaultClass, Verb};
 
     use super::*;
 
@@ -190,6 +197,11 @@ mod tests {
     fn failed(object: Key, failures: u32) -> Entry {
         let took = Duration::ZERO;
         Entry::Failed { object, error: "odd".into(), fault: FaultClass::Terminal, failures, took }
+    }
+
+    fn wrote(object: Key) -> Entry {
+        let (target, outcome) = (object.clone(), WriteOutcome::Done { revision: None });
+        Entry::Wrote { object, verb: Verb::Apply, target, outcome, diff: Vec::new() }
     }
 
     fn fill(journal: &Journal, entry: impl Fn(usize) -> Entry, count: usize) {
@@ -228,6 +240,26 @@ mod tests {
     }
 
     #[test]
+    fn no_change_takes_the_place_of_a_failure() {
+        // All at the same time: the order is that in which they were written down.
+        let journal = Journal::new(Clock::virtual_from(Timestamp::UNIX_EPOCH));
+        let sick = Key::new("", "things", "", "sick");
+        let told =
+            [wrote(sick.clone()), failed(sick.clone(), 1), wrote(sick.clone()), failed(sick.clone(), 2)];
+        for entry in &told {
+            journal.record(&"test".into(), entry.clone());
+        }
+        let known = || journal.about(&sick).into_iter().map(|record| record.entry).collect::<Vec<_>>();
+        fill(&journal, |number| looked_at(thing(number)), RECORDS_MAX);
+        assert_eq!(known(), told);
+        fill(&journal, |number| wrote(thing(number)), KEPT_OBJECTS + 1);
+        fill(&journal, |number| looked_at(thing(number)), RECORDS_MAX);
+        assert_eq!(known(), [failed(sick.clone(), 1), failed(sick.clone(), 2)]);
+        let held = journal.held();
+        assert_eq!((held.changes.objects.len(), held.changes.order.len()), (KEPT_OBJECTS, KEPT_OBJECTS));
+    }
+
+    #[test]
     fn what_is_kept_is_bounded_and_the_longest_quiet_goes_first() {
         let journal = Journal::new(Clock::system());
         fill(&journal, |number| failed(thing(number), 1), KEPT_OBJECTS);
@@ -235,7 +267,8 @@ mod tests {
         fill(&journal, |number| failed(thing(KEPT_OBJECTS + number), 1), 10);
         fill(&journal, |_| looked_at(Key::new("", "things", "", "crowd")), RECORDS_MAX);
         let held = journal.held();
-        assert_eq!((held.kept.objects.len(), held.kept.order.len()), (KEPT_OBJECTS, KEPT_OBJECTS));
+        let Kept { objects, order } = &held.troubles;
+        assert_eq!((objects.len(), order.len()), (KEPT_OBJECTS, KEPT_OBJECTS));
         drop(held);
         assert_eq!(journal.about(&thing(0)).len(), 2);
         assert!(journal.about(&thing(1)).is_empty(), "longest quiet");

@@ -36,7 +36,7 @@ pub(super) fn page(journal: &Journal, kind: &str, namespace: &str, name: &str, w
 fn gap_words(reach: Reach) -> String {
     match reach {
         Reach { since: Some(since), dropped: 1.. } => format!(
-            "before {since:.3} only its last changes and failures are known, at most {KEPT_PER_OBJECT}\n"
+            "before {since:.3} only its last changes and failures are known, at most {KEPT_PER_OBJECT} of each\n"
         ),
         _ => String::new(),
     }
@@ -47,7 +47,8 @@ fn unknown_words(reach: Reach) -> String {
     match reach {
         Reach { since: Some(since), dropped: dropped @ 1.. } => format!(
             " since {since:.3}: nothing happened to it, or it is another operator's. Of the {dropped} records before, \
-             the last changes and failures of {KEPT_OBJECTS} objects are kept, and it is not among them"
+             the last failures of {KEPT_OBJECTS} objects and the last changes of as many are kept, and it is not \
+             among them"
         ),
         Reach { since: Some(since), .. } => format!(
             ": nothing happened to it since the operator started ({since:.3}), or it is another operator's"
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(
             page(&journal, "pods", "a", "sick", false).text,
             format!(
-                "before {since} only its last changes and failures are known, at most 4\n{since} pod quarantined  odd\n"
+                "before {since} only its last changes and failures are known, at most 4 of each\n{since} pod quarantined  odd\n"
             )
         );
         let unknown = page(&journal, "pods", "a", "other", false).text;
