@@ -164,7 +164,8 @@ fn settle(seat: &mut Seat, inbox: &Inbox, work: &Work, verdict: &Verdict, times:
         Some(Entry::Failed { object, error: error.clone(), fault, failures, took })
     });
     let (controller, object) = (inbox.source(), &work.key);
-    if fault.is_expected(object, work.failures) {
+    // That the server is away is told by the watches, once and not by every object.
+    if is_cut_off || fault.is_expected(object, work.failures) {
         tracing::debug!(%controller, %object, error, ?retry, "reconcile failed");
     } else {
         tracing::warn!(%controller, %object, error, ?retry, "reconcile failed");

@@ -289,6 +289,10 @@ impl<'a, K: Kind> Sitting<'a, K> {
         };
         match &outcome {
             HandlerOutcome::Done => {}
+            // That the server is away is told by the watches, once and not by every object.
+            HandlerOutcome::Retry { after, error } if fault.is_some_and(Fault::is_cut_off) => {
+                tracing::debug!(object = %self.cx.key(), handler = call.id, %error, retry = ?after, "handler failed");
+            }
             HandlerOutcome::Retry { after, error } => {
                 tracing::warn!(object = %self.cx.key(), handler = call.id, %error, retry = ?after, "handler failed");
             }

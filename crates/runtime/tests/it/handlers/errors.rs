@@ -12,7 +12,8 @@ use kube::api::ListParams;
 use serde_json::json;
 
 use super::{Gadget, Made, gadget, get, kill, lab, run, says};
-use crate::lab::Log;
+use crate::lab::{Log, config};
+use crate::wire::Breakage;
 
 /// A create handler that fails as the size says: 1 busy, 2 for good, 3 for no known reason, 4 hangs, 5 panics.
 pub(super) fn failing(log: &Log) -> Handlers<Gadget, Handler> {
@@ -150,4 +151,26 @@ async fn a_deletion_that_gave_up_lets_the_object_go() {
     lab.pass(100).await;
     assert_eq!(log.take().len(), 4);
     assert!(get(&lab, "stubborn").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_of_the_server_is_not_logged_by_every_object() {
+    let mut lab = lab().await;
+    let handlers =
+        Handlers::<Gadget>::new().on_create("create", |gadget: Arc<Gadget>, cx: Turn<Gadget>| async move {
+            if gadget.spec.size == 1 {
+                return Err("odd".into());
+            }
+            cx.apply(config("child", &[])).await.map(|_| ()).map_err(Into::into)
+        });
+    let running = run(&mut lab, handlers).await;
+    lab.faults.set(|request| request.uri().path().contains("configmaps").then_some(Breakage::Unreachable));
+    gadget(&lab, "cut-off", 0).await;
+    lab.pass(5).await;
+    let is_failure =
+        |entry: &Entry| matches!(entry, Entry::Handled { outcome, .. } if *outcome != HandlerOutcome::Done);
+    assert!(running.journal.records().iter().any(|record| is_failure(&record.entry)));
+    assert!(!lab.has_logged("handler failed"), "the watches tell of an outage");
+    gadget(&lab, "odd", 1).await;
+    assert!(lab.has_logged("handler failed"), "its own errors are told");
 }
