@@ -143,7 +143,7 @@ impl<W: World> Desk<W> {
     pub(super) fn look(&self, name: &str, have: &W::Have) -> Finding {
         catch_unwind(AssertUnwindSafe(|| self.look_at(name, have))).unwrap_or_else(|panic| {
             tracing::error!(world = W::NAME, name, why = words_of(&*panic), "a thing cannot be judged");
-            Finding::Suspect(self.wishers(name))
+            Finding::InTheWay(self.wishers(name))
         })
     }
 
@@ -166,7 +166,17 @@ impl<W: World> Desk<W> {
         };
         match claimant {
             Some((key, object)) if is_equal(object) => Finding::InSync(key.clone()),
-            _ => Finding::Suspect(keys()),
+            _ if self.is_ours(&claim) => Finding::Suspect(keys()),
+            _ => Finding::InTheWay(keys()),
+        }
+    }
+
+    /// Is a thing with this claim ours for certain?
+    fn is_ours(&self, claim: &Claim) -> bool {
+        match claim {
+            Claim::Ours(owner) => owner.as_ref().is_none_or(|owner| self.is_in_scope(&owner.key)),
+            Claim::Nobody => self.policy.r#use == Use::Exclusive,
+            Claim::Doubtful(_) | Claim::Theirs(_) => false,
         }
     }
 
@@ -183,7 +193,7 @@ impl<W: World> Desk<W> {
             // The last who wanted it is on its way out, and its cleanup takes the thing along.
             Claim::Ours(None) if !self.wishers(name).is_empty() => Finding::Kept,
             Claim::Ours(None) => Finding::Leak(Suspicion::Unwanted),
-            Claim::Doubtful(owner) => Finding::Suspect(vec![owner.key]),
+            Claim::Doubtful(owner) => Finding::InTheWay(vec![owner.key]),
             Claim::Nobody if self.policy.r#use == Use::Exclusive => Finding::Leak(Suspicion::Stray),
             Claim::Nobody | Claim::Theirs(_) => Finding::Foreign,
         }

@@ -12,8 +12,10 @@ use super::leaks::Suspicion;
 pub(super) enum Finding {
     /// As this object wants it.
     InSync(Key),
-    /// Ours, or in the way of ours, and not as wanted: these objects must look.
+    /// Ours, and not as wanted: these objects must look.
     Suspect(Vec<Key>),
+    /// Not known to be ours, and in the way of these objects, which must look.
+    InTheWay(Vec<Key>),
     /// Kept for this object, which lives and does not want it.
     Unlisted(Key),
     /// Ours and unwanted, or nobody's where all is ours.
@@ -28,6 +30,7 @@ pub(super) enum Finding {
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     pub(super) things: usize,
+    /// How many of them are ours for certain: the safety of the sweep is a share of this, so doubt counts as no.
     pub(super) owned: usize,
     in_sync: HashMap<Key, usize>,
     pub(super) suspects: BTreeSet<Key>,
@@ -45,10 +48,10 @@ impl Survey {
     /// A thing was listed.
     pub(super) fn note(&mut self, name: String, finding: Finding) {
         self.things += 1;
-        self.owned += usize::from(!matches!(finding, Finding::Foreign));
+        self.owned += usize::from(!matches!(finding, Finding::Foreign | Finding::InTheWay(_)));
         match finding {
             Finding::InSync(key) => *self.in_sync.entry(key).or_default() += 1,
-            Finding::Suspect(keys) => self.suspects.extend(keys),
+            Finding::Suspect(keys) | Finding::InTheWay(keys) => self.suspects.extend(keys),
             Finding::Unlisted(key) => {
                 self.suspects.insert(key.clone());
                 self.unlisted.push((key, name));
@@ -93,12 +96,13 @@ mod tests {
         survey.note("y1".into(), Finding::InSync(key("y")));
         survey.note("y2".into(), Finding::Suspect(vec![key("y")]));
         survey.note("z".into(), Finding::Foreign);
+        survey.note("v".into(), Finding::InTheWay(vec![key("v")]));
         assert!(survey.is_settled(&key("x"), 1));
         assert!(!survey.is_settled(&key("x2"), 1), "its thing was not listed");
         assert!(!survey.is_settled(&key("y"), 2));
         assert!(survey.is_settled(&key("none"), 0), "an object may want nothing");
-        assert_eq!((survey.things, survey.owned), (4, 3));
-        assert_eq!(survey.suspects, BTreeSet::from([key("x2"), key("y")]));
+        assert_eq!((survey.things, survey.owned), (5, 3));
+        assert_eq!(survey.suspects, BTreeSet::from([key("v"), key("x2"), key("y")]));
     }
 
     #[test]

@@ -67,6 +67,30 @@ async fn an_empty_answer_of_the_cluster_does_not_delete_the_world() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_share_is_one_of_our_things_and_not_of_those_in_our_way() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    for number in 0..12 {
+        yard.put(&format!("theirs{number}"), 5, Some("terraform"));
+    }
+    let running = run(&mut lab, &yard, |outside| outside).await;
+    for number in 0..12 {
+        lab.widget(&format!("theirs{number}")).await;
+    }
+    for number in 0..5 {
+        lab.widget(&format!("w{number}")).await;
+    }
+    running.kill();
+    lab.rest().await;
+    for number in 0..3 {
+        vanish(&lab, &format!("w{number}")).await;
+    }
+    let running = run(&mut lab, &yard, |outside| outside).await;
+    lab.pass(3600).await;
+    assert_eq!(withheld(&running).unwrap(), "3 of 5 seem unwanted, more than a share of 0.2");
+    assert_eq!(yard.things().len(), 17);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_empty_or_truncated_list_of_the_outside_deletes_and_makes_nothing() {
     for ownership in ownerships() {
         let (mut lab, yard) = (Lab::new().await, Yard::new());

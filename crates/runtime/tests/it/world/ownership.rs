@@ -1,11 +1,11 @@
 //! Whose is whose: exclusive and shared use, adoption by rule, conflicts with other owners.
 
 use homeostat_core::journal::Entry;
-use homeostat_runtime::world::{Mark, Ownership, Sweep, Use};
+use homeostat_runtime::world::{Drift, Mark, Ownership, Sweep, Use};
 use serde_json::json;
 
 use super::yard::{Yard, named, ownerships, quick, run, surveys, synced};
-use crate::lab::{Lab, Widget};
+use crate::lab::{Lab, Running, Widget};
 
 const OTHER: &str = "others.dev/default/x/1";
 
@@ -189,4 +189,50 @@ async fn what_is_seen_is_counted() {
     let last = surveys(&running).pop().unwrap();
     let Entry::Surveyed { things, owned, suspects, leaks, .. } = last else { panic!("{last:?}") };
     assert_eq!((things, owned, suspects, leaks), (2, 1, 0, 0));
+}
+
+/// What the last pass said: things, and how many of them are ours.
+fn counted(running: &Running) -> (u64, u64) {
+    match surveys(running).pop() {
+        Some(Entry::Surveyed { things, owned, .. }) => (things, owned),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_the_way_of_an_object_does_not_count_as_ours() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let running = run(&mut lab, &yard, |outside| outside).await;
+    for name in ["ours", "unmarked", "seized"] {
+        lab.widget(name).await;
+    }
+    lab.pass(70).await;
+    assert_eq!(counted(&running), (3, 3));
+    yard.alter("unmarked", |thing| thing.mark = None);
+    yard.alter("seized", |thing| thing.mark = Some("terraform".to_owned()));
+    lab.pass(140).await;
+    for name in ["unmarked", "seized"] {
+        assert_eq!(synced(&lab, name).await.1, "Conflict", "{name}");
+    }
+    assert_eq!(counted(&running), (3, 1));
+    for (owner, count) in [("us", 1), ("others", 2)] {
+        let metric = format!("homeostat_world_things{{world=\"yard\",owner=\"{owner}\"}}");
+        assert_eq!(running.metric(&metric).await, count, "{owner}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thing_of_our_own_that_two_objects_want_or_that_drifted_counts_as_ours() {
+    for ownership in ownerships() {
+        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let running =
+            run(&mut lab, &yard, |outside| outside.ownership(ownership.clone()).drift(Drift::Report)).await;
+        lab.widget("z").await;
+        lab.widget("a").await;
+        lab.patch::<Widget>("a", json!({"spec": {"config": "z", "size": 4}})).await;
+        lab.pass(200).await;
+        yard.alter(&named(&ownership, "z"), |thing| thing.size = 9);
+        lab.pass(200).await;
+        assert_eq!(counted(&running), (1, 1), "{ownership:?}");
+    }
 }
