@@ -32,6 +32,8 @@ pub(super) struct Draft {
     conditions: Vec<Condition>,
     /// The kind's status has no `observedGeneration` (Jobs, CronJobs): the server would drop it every time.
     is_unobserved: bool,
+    /// The run came to no end: that it did not fail says nothing.
+    is_inconclusive: bool,
 }
 
 impl Draft {
@@ -67,6 +69,11 @@ impl<K: Kind> Context<K> {
         let mut draft = self.0.draft.lock().unwrap_or_else(PoisonError::into_inner);
         draft.conditions.retain(|other| other.type_ != condition.type_);
         draft.conditions.push(condition);
+    }
+
+    /// This run neither failed nor succeeded: what the status says about former ones stays.
+    pub(crate) fn withhold_verdict(&self) {
+        self.0.draft.lock().unwrap_or_else(PoisonError::into_inner).is_inconclusive = true;
     }
 
     /// Is there something to be written?
@@ -135,7 +142,9 @@ impl<K: Kind> Context<K> {
             return None;
         }
         let old = self.current_status();
-        draft.conditions.extend(verdict(&old, fault, word));
+        if fault.is_some() || !draft.is_inconclusive {
+            draft.conditions.extend(verdict(&old, fault, word));
+        }
         if draft.is_empty() {
             return None;
         }

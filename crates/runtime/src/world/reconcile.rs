@@ -149,8 +149,10 @@ impl<W: World> Hand<W> {
         }
     }
 
-    /// Waits until the outside answers. If it does since we were turned away, nobody would bring us back.
+    /// Waits until the outside answers. If it does since we were turned away, nobody would bring us back. That we were
+    /// is no success, and must not take a former failure back.
     fn park(&self) -> Action {
+        self.cx.withhold_verdict();
         self.desk.ledger.park(self.key.clone());
         Action::requeue(if self.desk.gate.is_closed() { Duration::ZERO } else { PARKED_MAX })
     }

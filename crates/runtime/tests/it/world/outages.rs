@@ -114,6 +114,33 @@ async fn an_outage_that_objects_meet_is_told_and_ends_with_the_next_probe_whatev
 const OUTAGE: &str = "the API outside does not answer: the yard is closed";
 
 #[tokio::test(start_paused = true)]
+async fn who_is_turned_away_has_not_succeeded() {
+    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let running = run(&mut lab, &yard, |outside| outside.poll(Duration::from_secs(3600))).await;
+    yard.switch(|switches| switches.is_down = true);
+    lab.widget("w").await;
+    for _ in 0..60 {
+        lab.pass(2).await;
+        assert_ne!(reconciled(&lab, "w").await.0, "True", "nothing was done yet");
+    }
+    assert_eq!(running.metric("homeostat_world_breaker_open{world=\"yard\"}").await, 1);
+    assert_eq!(synced(&lab, "w").await.2, OUTAGE, "it was turned away at last");
+    assert_eq!(reconciled(&lab, "w").await, ("False".to_owned(), "Failing".to_owned()));
+    yard.switch(|switches| switches.is_down = false);
+    lab.pass(125).await;
+    assert_eq!(synced(&lab, "w").await.0, "True");
+    assert_eq!(reconciled(&lab, "w").await, ("True".to_owned(), "Succeeded".to_owned()));
+}
+
+/// The condition `Reconciled` of a widget: status and reason.
+async fn reconciled(lab: &Lab, name: &str) -> (String, String) {
+    let widget = lab.api::<Widget>().get(name).await.unwrap();
+    let all = widget.status.map(|status| status.base.conditions).unwrap_or_default();
+    let found = all.into_iter().find(|condition| condition.type_ == "Reconciled");
+    found.map(|one| (one.status, one.reason)).unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
 async fn objects_that_always_fail_do_not_stop_the_others() {
     let (mut lab, yard) = (Lab::new().await, Yard::new());
     run(&mut lab, &yard, |outside| outside.poll(Duration::from_secs(3600))).await;
