@@ -208,8 +208,11 @@ impl<W: World> Hand<W> {
         let target = Desk::<W>::target(thing.name).to_string();
         let entry = Entry::Drifted { object: self.key.clone(), target, diff: paths(&differences) };
         self.desk.ground.journal.record(&self.desk.source, entry);
-        let how = words(&differences);
-        let message = format!("{} was changed by others: {how}; {what_follows}", thing.name);
+        let what = match thing.have {
+            None => "deleted by others".to_owned(),
+            Some(_) => format!("changed by others: {}", words(&differences)),
+        };
+        let message = format!("{} was {what}; {what_follows}", thing.name);
         self.cx.event(Severity::Warning, "Drifted", message);
     }
 }
