@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use homeostat::embedded::end_leftovers;
+use homeostat::embedded::{end_leftovers, remove_folder};
 use homeostat_core::Entropy;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
@@ -59,8 +59,8 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.path) {
-            tracing::warn!(%error, folder = %self.path.display(), "cannot remove a temporary folder");
+        if let Err(error) = remove_folder(&self.path) {
+            tracing::warn!(%error, "a temporary folder stays");
         }
     }
 }
@@ -84,9 +84,9 @@ async fn sweep() {
         // Held until the folder is gone: nobody else shall find it abandoned as well.
         let Some(_lock) = abandoned(&path) else { continue };
         if end_leftovers(&path.join(NODE)).await
-            && let Err(error) = fs::remove_dir_all(&path)
+            && let Err(error) = remove_folder(&path)
         {
-            tracing::debug!(%error, folder = %path.display(), "cannot remove an abandoned folder");
+            tracing::warn!(%error, "an abandoned folder stays: remove it by hand");
         }
     }
 }

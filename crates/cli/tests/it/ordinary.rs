@@ -52,7 +52,8 @@ impl Place {
 /// A Pod that says who it is and what it finds, with more in its spec.
 fn pod(name: &str, security: &Value) -> String {
     let script = "id -u; cat /homeostat-test/files/a; echo x > /homeostat-test/empty/x; \
-        echo x > /homeostat-test/disk/x; ls /homeostat-test/disk; kubectl auth whoami -o jsonpath={.status.userInfo.username}";
+        echo x > /homeostat-test/disk/x; ls /homeostat-test/disk; kubectl auth whoami -o jsonpath={.status.userInfo.username}; \
+        for volume in disk empty; do cd /homeostat-test/$volume; mkdir -p shut/in; chmod 0 shut/in; chmod 555 shut; done";
     let mounts = ["files", "empty", "disk"]
         .map(|name| json!({"name": name, "mountPath": format!("/homeostat-test/{name}")}));
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
@@ -94,6 +95,13 @@ async fn a_node_works_for_an_ordinary_user() {
         })
         .await;
     }
+    let pods = place.own().join(".homeostat/node/pods");
+    assert!(pods.read_dir().unwrap().next().is_some(), "the Pods have folders");
+    told(&server, &["delete", "pod", "--all"]).await;
+    told(&server, &["delete", "pvc", "disk"]).await;
+    told(&server, &["wait", "--for=delete", "pv", "--all", "--timeout=60s"]).await;
+    eventually("no folder of a Pod", || async { pods.read_dir().unwrap().next().is_none().then_some(()) })
+        .await;
     server.stop().await;
 }
 

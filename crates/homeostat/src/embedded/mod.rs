@@ -26,7 +26,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use error::Error;
-pub use homeostat_workloads::node::{NodeOptions, RestartBackoff, act_if_asked, end_leftovers};
+pub use homeostat_workloads::node::{
+    NodeOptions, RestartBackoff, act_if_asked, end_leftovers, remove_folder,
+};
 pub use run::run;
 
 /// The namespace in-process clients start in.

@@ -20,6 +20,7 @@ mod pod;
 mod probe;
 mod quantity;
 mod register;
+mod remove;
 mod schedule;
 mod storage;
 mod sweep;
@@ -41,6 +42,7 @@ pub use error::Error;
 pub use keeper::{act_if_asked, end_leftovers};
 pub use logs::Logs;
 pub use options::{NodeOptions, RestartBackoff};
+pub use remove::remove_folder;
 
 use farewell::Farewell;
 use keeper::layout::Layout;

@@ -22,6 +22,7 @@ use super::layout::Layout;
 use super::protocol::{Ask, Tell};
 use super::table::Keeper;
 use super::{leftovers, strays, system};
+use crate::node::remove_folder;
 
 /// A new keeper waits this long for the node that started it.
 const FIRST_CONTACT: Duration = Duration::from_secs(20);
@@ -84,8 +85,10 @@ async fn keep(orders: Orders) -> io::Result<()> {
     drop(listener);
     let _ = std::fs::remove_file(&socket);
     keeper.end(grace).await;
-    if orders.is_ephemeral {
-        let _ = std::fs::remove_dir_all(keeper.layout.root());
+    if orders.is_ephemeral
+        && let Err(error) = remove_folder(keeper.layout.root())
+    {
+        eprintln!("the folder of the node stays: {error}");
     }
     Ok(())
 }

@@ -2,10 +2,10 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags, Stat};
 use rustix::process::{Resource, Rlimit, Signal};
 
 /// Opens a file without touching it.
@@ -46,4 +46,19 @@ pub(super) fn this_program() -> io::Result<PathBuf> {
 /// A path of a socket by way of its folder's descriptor: as such it may only have 108 bytes. Good while the file is open.
 pub(crate) fn socket(folder: &File, _: &Path, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))
+}
+
+/// Gives the folder of that name the mode that is chosen for it, if any. A link in its place is an error.
+pub(crate) fn change_mode(
+    parent: BorrowedFd<'_>,
+    name: &[u8],
+    choose: impl Fn(&Stat) -> Option<Mode>,
+) -> io::Result<()> {
+    let flags = LOOK | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    if let Some(mode) = choose(&rustix::fs::fstat(&found)?) {
+        // A folder that may not be read has only such a descriptor, and that changes no mode by itself.
+        rustix::fs::chmod(format!("/proc/self/fd/{}", found.as_raw_fd()), mode)?;
+    }
+    Ok(())
 }

@@ -3,9 +3,11 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
 
 /// Opens a file without waiting for it.
 pub(super) const LOOK: OFlags = OFlags::NONBLOCK;
@@ -32,4 +34,20 @@ pub(super) fn this_program() -> io::Result<PathBuf> {
 
 pub(crate) fn socket(_: &File, folder: &Path, name: &str) -> PathBuf {
     folder.join(name)
+}
+
+/// Gives the folder of that name the mode that is chosen for it, if any. A link in its place is not followed.
+pub(crate) fn change_mode(
+    parent: BorrowedFd<'_>,
+    name: &[u8],
+    choose: impl Fn(&Stat) -> Option<Mode>,
+) -> io::Result<()> {
+    let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if !FileType::from_raw_mode(stat.st_mode).is_dir() {
+        return Err(Errno::NOTDIR.into());
+    }
+    if let Some(mode) = choose(&stat) {
+        rustix::fs::chmodat(parent, name, mode, AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    Ok(())
 }

@@ -20,6 +20,7 @@ use super::execute;
 use super::layout::Layout;
 use super::protocol::{Ask, Executed, Exit, Launch, Process, Run, RunId, Runs, State, Tell};
 use super::{record, strays};
+use crate::node::remove_folder;
 
 /// Changes waiting for the node. A node further behind is cut off and gets the whole state when it comes back.
 const UNTOLD_MAX: usize = 8192;
@@ -185,11 +186,8 @@ impl Keeper {
 
     fn remove(&self, table: &mut Table, pod: &str) {
         table.entries.retain(|id, _| id.pod != pod);
-        match fs::remove_dir_all(self.layout.pod(pod)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                eprintln!("cannot remove the files of the Pod {pod}: {error}");
-            }
-            _ => {}
+        if let Err(error) = remove_folder(&self.layout.pod(pod)) {
+            eprintln!("the files of the Pod {pod} stay: {error}");
         }
     }
 

@@ -2,7 +2,6 @@
 //!
 //! **Invariant:** a folder is removed only after the server itself said that the claim is gone: a cache may be late.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use k8s_openapi::api::core::v1::{
 use kube::Api;
 
 use super::is_ours;
-use crate::node::Ground;
+use crate::node::{Ground, remove_folder};
 
 /// A volume in deletion whose claim is still there is looked at again this soon.
 const AGAIN: Duration = Duration::from_secs(15);
@@ -89,8 +88,7 @@ async fn give_up(volume: Arc<PersistentVolume>, cx: Context<PersistentVolume>) -
     }
     if is_to_go(&volume) {
         let folder = cx.state::<Ground>().layout.claim(cx.key().name());
-        let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(folder)).await?;
-        removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
+        tokio::task::spawn_blocking(move || remove_folder(&folder)).await??;
     }
     Ok(Action::await_change())
 }

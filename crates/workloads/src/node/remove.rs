@@ -1,0 +1,141 @@
+//! Removing a folder with all it contains, whatever containers did to it.
+//!
+//! Who is not root cannot empty a folder that its own container closed (mode 555 or 000, as in Go's module cache) before it is
+//! opened again. **Invariant:** only folders below the one to go, and of this user, are opened; no link is followed, also not
+//! one that takes a folder's place meanwhile. What belongs to others stays, and is an error.
+
+use std::ffi::CStr;
+use std::fs;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, Stat};
+
+use super::keeper::system;
+
+/// How a folder is opened that must be one itself.
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Removes a folder with all it contains, also what its owner has closed. One that is not there is removed already.
+///
+/// # Errors
+/// When something in it cannot be removed; the error names the folder.
+pub fn remove_folder(folder: &Path) -> io::Result<()> {
+    let removed = fs::remove_dir_all(folder).or_else(|error| {
+        if error.kind() != io::ErrorKind::PermissionDenied {
+            return Err(error);
+        }
+        open_all(folder);
+        fs::remove_dir_all(folder)
+    });
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(io::Error::new(error.kind(), format!("cannot remove {}: {error}", folder.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Opens every folder of ours to us, as far as possible: what stays closed is found when it is to be removed.
+fn open_all(folder: &Path) {
+    // From the one to go down to the one that is read: one descriptor for each level, however many folders there are.
+    let mut passed: Vec<Dir> = enter(CWD, folder.as_os_str().as_bytes()).into_iter().collect();
+    while let Some(here) = passed.last_mut() {
+        let Some(entry) = here.next() else {
+            passed.pop();
+            continue;
+        };
+        let below = entry.ok().and_then(|entry| folder_in(here, entry.file_name(), entry.file_type()));
+        passed.extend(below);
+    }
+}
+
+fn folder_in(here: &Dir, name: &CStr, kind: FileType) -> Option<Dir> {
+    let may_be_folder = matches!(kind, FileType::Directory | FileType::Unknown);
+    let is_another = name != c"." && name != c"..";
+    (may_be_folder && is_another).then(|| enter(here.fd().ok()?, name.to_bytes()).ok()).flatten()
+}
+
+/// Opens the folder of that name to us, and reads it.
+fn enter(here: BorrowedFd<'_>, name: &[u8]) -> io::Result<Dir> {
+    system::change_mode(here, name, opened)?;
+    Ok(Dir::new(rustix::fs::openat(here, name, FOLDER, Mode::empty())?)?)
+}
+
+/// The mode with which its owner can empty a folder, if it is ours and has another.
+fn opened(stat: &Stat) -> Option<Mode> {
+    let mode = Mode::from_raw_mode(stat.st_mode);
+    let is_ours = stat.st_uid == rustix::process::geteuid().as_raw();
+    (is_ours && !mode.contains(Mode::RWXU)).then_some(mode | Mode::RWXU)
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
+
+    use rustix::process::{Gid, Uid};
+    use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
+
+    use super::*;
+
+    /// Somebody who owns nothing.
+    const NOBODY: u32 = 65_534;
+
+    /// Runs it as an ordinary user, who owns the folder: root is stopped by no mode. Only a thread becomes nobody.
+    fn as_ordinary_user(act: impl FnOnce(&Path) + Send) {
+        let folder = tempfile::tempdir().unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        if is_root {
+            chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        let work = || {
+            if is_root {
+                let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+                set_thread_res_gid(group, group, group).unwrap();
+                set_thread_res_uid(user, user, user).unwrap();
+            }
+            act(folder.path());
+        };
+        std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+    }
+
+    fn close(folder: &Path, mode: u32) {
+        fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn folders_that_were_closed_go_and_links_are_not_followed() {
+        as_ordinary_user(|folder| {
+            let (gone, stays) = (folder.join("gone"), folder.join("stays"));
+            fs::create_dir_all(gone.join("shut/in/deep")).unwrap();
+            fs::create_dir(&stays).unwrap();
+            fs::write(gone.join("shut/in/deep/file"), "").unwrap();
+            symlink(&stays, gone.join("shut/link")).unwrap();
+            for (closed, mode) in [("shut/in/deep", 0o555), ("shut/in", 0), ("shut", 0o555), ("", 0)] {
+                close(&gone.join(closed), mode);
+            }
+            close(&stays, 0o500);
+            let error = fs::remove_dir_all(&gone).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "else this tests nothing");
+            remove_folder(&gone).unwrap();
+            assert!(!gone.exists());
+            assert_eq!(fs::metadata(&stays).unwrap().mode() & 0o777, 0o500);
+            remove_folder(&gone).expect("what is not there is removed already");
+        });
+    }
+
+    #[test]
+    fn what_cannot_be_removed_is_named() {
+        as_ordinary_user(|folder| {
+            let inner = folder.join("outer/inner");
+            fs::create_dir_all(&inner).unwrap();
+            close(&folder.join("outer"), 0o555);
+            let told = remove_folder(&inner).unwrap_err().to_string();
+            assert!(told.starts_with(&format!("cannot remove {}: ", inner.display())), "{told}");
+            remove_folder(&folder.join("outer")).unwrap();
+        });
+    }
+}
