@@ -98,6 +98,19 @@ async fn a_file_is_made_kept_and_removed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn many_files_are_made_as_fast_as_a_disk_takes_them() {
+    let desk = Desk::new().await;
+    let names: Vec<String> = (0..300).map(|number| format!("file-{number}")).collect();
+    for name in &names {
+        let spec = FileSpec { path: name.clone(), content: "x".into(), mode: "0640".into() };
+        desk.files.create(&PostParams::default(), &File::new(name, spec)).await.unwrap();
+    }
+    desk.pass().await;
+    let missing = names.iter().filter(|name| desk.read(name).is_none()).count();
+    assert_eq!(missing, 0, "of {}", names.len());
+}
+
+#[tokio::test(start_paused = true)]
 async fn others_files_are_left_alone() {
     let desk = Desk::new().await;
     fs::write(desk.folder.path().join("theirs"), "theirs").unwrap();
