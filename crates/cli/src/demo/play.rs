@@ -1,5 +1,6 @@
 //! What scenes are made of: apply an object, break something, wait until it is as it should be, and remember what was not.
 
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use homeostat::kube::api::{Patch, PatchParams};
 use homeostat::serde::Serialize;
 use homeostat::serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::board::{Board, Mark, short};
 use super::stage::Stage;
@@ -28,11 +30,13 @@ pub(super) struct Play<'a> {
     pub(super) stage: &'a Stage,
     pub(super) board: &'a Board,
     failures: Vec<String>,
+    /// When each object was applied that has not come true yet.
+    asked: HashMap<String, Instant>,
 }
 
 impl<'a> Play<'a> {
     pub(super) fn new(stage: &'a Stage, board: &'a Board) -> Self {
-        Self { stage, board, failures: Vec::new() }
+        Self { stage, board, failures: Vec::new(), asked: HashMap::new() }
     }
 
     /// What did not come, in words.
@@ -47,6 +51,7 @@ impl<'a> Play<'a> {
     {
         let who = format!("{}/{name}", K::kind(&()));
         self.board.line(Mark::Did, &who, words);
+        self.asked.insert(who.clone(), self.board.clock().instant());
         let mut object = object;
         object["apiVersion"] = K::api_version(&()).into();
         object["kind"] = K::kind(&()).into();
@@ -73,7 +78,8 @@ impl<'a> Play<'a> {
         self.failures.push(format!("{who}: {words}"));
     }
 
-    /// Waits until `look` finds what it looks for, and says how long it took. Nothing found in time is a failure.
+    /// Waits until `look` finds what it looks for, and says how long it took: since the object was applied when this is
+    /// the first look at it, since now later. Nothing found in time is a failure.
     pub(super) async fn until<T, F>(
         &mut self,
         who: &str,
@@ -83,7 +89,7 @@ impl<'a> Play<'a> {
     where
         F: Future<Output = Option<T>>,
     {
-        let start = self.board.clock().instant();
+        let start = self.asked.remove(who).unwrap_or_else(|| self.board.clock().instant());
         let patience = if self.failures.is_empty() { PATIENCE } else { PATIENCE_LOST };
         let found = tokio::time::timeout(patience, async {
             loop {
