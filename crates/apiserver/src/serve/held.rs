@@ -34,6 +34,8 @@ impl Room {
         let units = bytes.len().min(HELD_BYTES_MAX) / UNIT_BYTES;
         let units = u32::try_from(units).expect("the room is far below 4 TiB");
         let permit = self.0.clone().try_acquire_many_owned(units).ok()?;
+        // A buffer that grew is up to twice as large as what is in it.
+        let bytes = Vec::from(bytes).into_boxed_slice();
         Some(Body::Pieces(pieces(&Bytes::from_owner(Held { bytes, _permit: permit }))))
     }
 }
@@ -46,7 +48,7 @@ fn pieces(bytes: &Bytes) -> VecDeque<Bytes> {
 
 /// Bytes and the room they take.
 struct Held {
-    bytes: Bytes,
+    bytes: Box<[u8]>,
     _permit: OwnedSemaphorePermit,
 }
 

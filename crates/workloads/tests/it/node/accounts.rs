@@ -1,7 +1,7 @@
 //! Who a Pod is to the server: its account's token, where clients look for it, with the rights the account has and no more.
 
 use homeostat_workloads::node::NodeOptions;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use serde_json::{Value, json};
 
@@ -41,14 +41,6 @@ fn spec(script: &str, more: &Value) -> Value {
     spec
 }
 
-async fn said(lab: &Lab, name: &str, spec: Value) -> String {
-    lab.pod(name, spec).await;
-    let is_over =
-        |pod: &Pod| matches!(pod.status.as_ref().unwrap().phase.as_deref(), Some("Succeeded" | "Failed"));
-    let pod = lab.until(name, "ended", is_over).await;
-    lab.said(&pod, |_| ()).await.unwrap()
-}
-
 async fn talks_as_its_account(change: impl FnOnce(NodeOptions) -> NodeOptions) {
     if !has_kubectl() {
         return;
@@ -58,7 +50,7 @@ async fn talks_as_its_account(change: impl FnOnce(NodeOptions) -> NodeOptions) {
     let user = rustix::process::getuid().as_raw();
     let forbidden = "User \"system:serviceaccount:default:robot\" cannot list resource \"secrets\"";
     let expected = format!("hello\n{forbidden}\n600 {user}\n127.0.0.1\n");
-    assert_eq!(said(&lab, "talks", spec(SCRIPT, &json!({}))).await, expected);
+    assert_eq!(lab.said_by("talks", spec(SCRIPT, &json!({}))).await, expected);
 }
 
 #[tokio::test]
@@ -82,7 +74,7 @@ async fn the_token_is_the_pods_own() {
     let context = json!({"securityContext": {"runAsUser": 65534}});
     let folder = std::path::Path::new("/var/run/secrets");
     let was_there = folder.exists();
-    let told = said(&lab, "other", spec(SCRIPT, &context)).await;
+    let told = lab.said_by("other", spec(SCRIPT, &context)).await;
     assert_eq!(folder.exists(), was_there, "the host's folders stay as they are");
     assert!(told.starts_with("hello\n") && told.contains("\n600 65534\n"), "{told}");
 }
@@ -99,7 +91,7 @@ async fn who_refuses_the_account_gets_none() {
         ("by-pod-again", "shy", json!(true), "ca.crt\nnamespace\ntoken\n"),
     ] {
         let more = json!({"serviceAccountName": account, "automountServiceAccountToken": own});
-        let told = said(&lab, name, spec(script, &more)).await;
+        let told = lab.said_by(name, spec(script, &more)).await;
         assert_eq!(told.trim_end_matches(['x', '\n']).to_owned(), expected.trim_end(), "{name}");
         assert!(told.ends_with("x\n"), "where the server is, everybody may know: {told}");
     }

@@ -159,6 +159,15 @@ impl Lab {
         .await
     }
 
+    /// What a Pod said from its start to its end.
+    pub(crate) async fn said_by(&self, name: &str, spec: Value) -> String {
+        self.pod(name, spec).await;
+        let is_over =
+            |pod: &Pod| matches!(pod.status.as_ref().unwrap().phase.as_deref(), Some("Succeeded" | "Failed"));
+        let pod = self.until(name, "ended", is_over).await;
+        self.said(&pod, |_| ()).await.unwrap()
+    }
+
     pub(crate) async fn until_phase(&self, name: &str, phase: &str) -> Pod {
         self.until(name, phase, |pod| pod.status.as_ref().unwrap().phase.as_deref() == Some(phase)).await
     }

@@ -1,7 +1,7 @@
 //! Claims of volumes: folders that outlive Pods and nodes, and go when nobody claims them any more.
 
 use homeostat_workloads::node::NodeOptions;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -15,20 +15,12 @@ fn claim(name: &str, more: &Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-/// A Pod with the claim at `/homeostat-test`, which is also in a variable.
+/// A Pod that runs a script with the claim at `/homeostat-test`.
 fn user(script: &str, claim: &str) -> Value {
     let container = json!({"name": "main", "image": "none", "command": ["sh", "-c", script],
         "volumeMounts": [{"name": "disk", "mountPath": "/homeostat-test"}]});
     let volume = json!({"name": "disk", "persistentVolumeClaim": {"claimName": claim}});
     json!({"restartPolicy": "Never", "containers": [container], "volumes": [volume]})
-}
-
-async fn said(lab: &Lab, name: &str, spec: Value) -> String {
-    lab.pod(name, spec).await;
-    let is_over =
-        |pod: &Pod| matches!(pod.status.as_ref().unwrap().phase.as_deref(), Some("Succeeded" | "Failed"));
-    let pod = lab.until(name, "ended", is_over).await;
-    lab.said(&pod, |_| ()).await.unwrap()
 }
 
 fn volumes(lab: &Lab) -> Api<PersistentVolume> {
@@ -73,11 +65,11 @@ async fn keeps(change: fn(NodeOptions) -> NodeOptions, path: &str) {
     let spec = bound.spec.unwrap();
     assert_eq!(spec.storage_class_name.as_deref(), Some("standard"));
     assert_eq!(bound.status.unwrap().capacity.unwrap()["storage"].0, "1Gi");
-    said(&lab, "writes", user(&format!("chmod 700 {path}; echo kept > {path}/file"), "data")).await;
+    lab.said_by("writes", user(&format!("chmod 700 {path}; echo kept > {path}/file"), "data")).await;
     lab.delete("writes", Some(0)).await;
     lab.stop_node().await;
     lab.start_node(change).await;
-    let told = said(&lab, "reads", user(&format!("cat {path}/file; stat -Lc %a {path}"), "data")).await;
+    let told = lab.said_by("reads", user(&format!("cat {path}/file; stat -Lc %a {path}"), "data")).await;
     assert_eq!(told, "kept\n700\n", "as it was left");
     release(&lab, "data").await;
     until_phases(&lab, &["Bound"]).await;
@@ -130,7 +122,7 @@ async fn a_volume_of_the_machine_is_bound_and_kept() {
     let bound = until_claim(&lab, "own", "Bound").await;
     assert_eq!(bound.status.unwrap().capacity.unwrap()["storage"].0, "5Gi");
     lab.until_event("more", "ProvisioningFailed", "storageclass.storage.k8s.io \"manual\" not found").await;
-    assert_eq!(said(&lab, "reads", user("cat /homeostat-test/file", "own")).await, "old");
+    assert_eq!(lab.said_by("reads", user("cat /homeostat-test/file", "own")).await, "old");
     lab.delete("reads", Some(0)).await;
     release(&lab, "own").await;
     until_phases(&lab, &["Released"]).await;
