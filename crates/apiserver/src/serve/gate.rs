@@ -66,7 +66,7 @@ impl<H: Handler> Gate<H> {
     ) -> Self {
         let (reads, writes) =
             (Seats::new(USER_READS_MAX, READS_MAX), Seats::new(USER_WRITES_MAX, WRITES_MAX));
-        Self { handler, authenticator, reads, writes, room: Room::new(), tasks, stop }
+        Self { handler, authenticator, reads, writes, room: Room::default(), tasks, stop }
     }
 
     /// Answers one request of a connection with this peer.
@@ -74,11 +74,12 @@ impl<H: Handler> Gate<H> {
         let mut request = RequestBody::new(request, &self.tasks);
         let response = match self.admit(&request, peer) {
             Ok((identity, permit)) => {
+                let user = identity.name.clone();
                 request.extensions_mut().insert(identity);
                 let is_long_running = permit.is_none();
                 let response = self.handle(request, is_long_running).await;
                 drop(permit);
-                self.hold(response)
+                self.hold(response, &user)
             }
             Err(refusal) => self.refused(*refusal),
         };
@@ -130,9 +131,9 @@ impl<H: Handler> Gate<H> {
     }
 
     /// The answer, if there is room to keep it until the client has read it.
-    fn hold(&self, response: Response<Body>) -> Response<Body> {
+    fn hold(&self, response: Response<Body>, user: &str) -> Response<Body> {
         let (head, body) = response.into_parts();
-        match self.room.hold(body) {
+        match self.room.hold(body, user) {
             Some(body) => Response::from_parts(head, body),
             None => self.refused(too_many()),
         }

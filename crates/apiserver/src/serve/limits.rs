@@ -74,6 +74,8 @@ pub const BACKLOG: u32 = 1024;
 /// Bytes of answers made whole (Tables, protobuf lists) that wait for their clients to read them: three lists of 50 000 objects.
 /// Who comes when it is full is told to come again.
 pub const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// … that wait for one user: nobody can fill the room alone.
+pub const USER_HELD_BYTES_MAX: usize = HELD_BYTES_MAX / 2;
 /// Answers smaller than this are not counted: as many as there are streams on a connection are as large as one list.
 pub const HELD_BYTES_SMALL: usize = 64 * 1024;
 

@@ -1,5 +1,7 @@
 //! Update: the body replaces the stored object.
 
+use std::sync::Mutex;
+
 use serde_json::Value;
 
 use super::admit::{self, Admitted};
@@ -22,7 +24,14 @@ pub(super) async fn update(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     if is_missing && call.strategy().creates_on_update && call.path.subresource.is_empty() {
         return create_missing(call, &options, object).await.map(|answer| answer.warned(warnings));
     }
-    let answer = change(call, &options, |_| Ok(Changed::new(object.clone()))).await?;
+    // Another write that comes between is rare: only then is the body read once more, instead of copying it each time.
+    let object = Mutex::new(Some(object));
+    let again = || admit::body(call, body, options.strictness).map(|admitted| admitted.object);
+    let answer = change(call, &options, |_| {
+        let first = object.lock().expect("nobody panics while taking").take();
+        first.map_or_else(again, Ok).map(Changed::new)
+    })
+    .await?;
     Ok(answer.warned(warnings))
 }
 

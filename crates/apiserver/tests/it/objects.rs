@@ -86,6 +86,26 @@ async fn parallel_updates_of_one_version_have_one_winner() {
     assert_eq!(answers.iter().filter(|answer| answer.code == 409).count(), 19);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn parallel_updates_of_any_version_all_win_with_what_they_sent() {
+    let plane = Plane::start().await;
+    plane.post(MAPS, map("a", "0")).await.expect(201);
+    let path = format!("{MAPS}/a");
+    for round in 0..20 {
+        let values: Vec<String> = (0..16).map(|at| format!("{round}-{at}")).collect();
+        let puts = values.iter().map(|value| {
+            let (plane, path, body) = (plane.clone(), path.clone(), map("a", value));
+            tokio::spawn(async move { plane.put(&path, body).await.expect(200) })
+        });
+        let answers = futures::future::try_join_all(puts).await.unwrap();
+        for (value, answer) in values.iter().zip(&answers) {
+            assert_eq!(answer["data"]["key"], **value, "each is told of its own write");
+        }
+        let last = answers.iter().max_by_key(|answer| version(answer)).unwrap();
+        assert_eq!(plane.get(&path).await.expect(200), *last);
+    }
+}
+
 #[tokio::test]
 async fn generation_counts_changes_of_the_spec_only() {
     let plane = Plane::start().await;

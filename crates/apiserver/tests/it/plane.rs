@@ -31,6 +31,7 @@ pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
 /// A running server; stops when dropped.
+#[derive(Clone)]
 pub(crate) struct Plane {
     server: ApiServer,
     stop: Arc<DropGuard>,
