@@ -1,7 +1,7 @@
 //! Answers in another form than the object's own: tables, as `kubectl get` prints them, and bare metadata.
 //!
-//! **Invariant:** the JSON is written straight from the parsed objects; no object and no metadata is cloned, so a
-//! table of ten thousand rows costs their cells and their bytes. A kind without cells of its own has the two
+//! **Invariant:** the JSON is written straight from the parsed objects; no object and no metadata is cloned, and a list
+//! is written item by item, so a table of any length costs one row at a time. A kind without cells of its own has the two
 //! columns everything has; a kind that cannot be listed has no table, which [`forms`] tells the negotiation.
 
 mod age;
@@ -12,6 +12,8 @@ mod jsonpath;
 mod partial;
 mod read;
 mod selector;
+
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -45,8 +47,8 @@ pub fn forms(row: &Resource, subresource: Option<&str>) -> Forms {
 
 /// Renders objects in another form than their own. Made once per request or watch.
 #[derive(Debug)]
-pub struct View<'a> {
-    row: &'a Resource,
+pub struct View {
+    row: Arc<Resource>,
     shape: Shape,
 }
 
@@ -65,9 +67,12 @@ enum Printer {
     Custom(custom::Columns),
 }
 
-impl<'a> View<'a> {
+impl View {
+    /// What ends every list.
+    pub(crate) const LIST_END: &'static str = "]}\n";
+
     /// The view for a negotiated form; `None`: the object as it is, or a form this kind does not have.
-    pub fn new(row: &'a Resource, subresource: Option<&str>, form: Form) -> Option<Self> {
+    pub fn new(row: &Arc<Resource>, subresource: Option<&str>, form: Form) -> Option<Self> {
         let shape = match form {
             Form::Object => return None,
             Form::Table { version, include } => {
@@ -76,7 +81,7 @@ impl<'a> View<'a> {
             Form::Partial(version) => Shape::Partial(version),
             Form::PartialList(version) => Shape::PartialList(version),
         };
-        Some(Self { row, shape })
+        Some(Self { row: Arc::clone(row), shape })
     }
 
     /// One object.
@@ -100,28 +105,29 @@ impl<'a> View<'a> {
                 out.extend_from_slice(b"]}");
             }
             Shape::Partial(version) => partial::object(&mut out, object, *version),
-            Shape::PartialList(_) => return Err(partial::is_no_list(self.row)),
+            Shape::PartialList(_) => return Err(partial::is_no_list(&self.row)),
         }
         Ok(out)
     }
 
-    /// A list of objects.
-    pub fn list<'v>(
-        &self,
-        meta: &ListMeta<'_>,
-        items: impl IntoIterator<Item = &'v Value>,
-        now: Timestamp,
-    ) -> Result<Vec<u8>, Status> {
+    /// What a list begins with; its items follow, with commas between them, then [`View::LIST_END`].
+    pub fn list_head(&self, meta: &ListMeta<'_>) -> Result<Vec<u8>, Status> {
+        let mut out = Vec::new();
         match &self.shape {
-            Shape::Table { printer, version, include } => {
-                let mut out = Vec::new();
+            Shape::Table { printer, version, .. } => {
                 Head { version: *version, columns: Some(printer.columns()) }.write(&mut out, meta);
-                separated(&mut out, items, |out, item| printer.row(out, item, now, (*include, *version)));
-                out.extend_from_slice(b"]}\n");
-                Ok(out)
             }
-            Shape::Partial(_) => Err(partial::is_a_list(self.row)),
-            Shape::PartialList(version) => Ok(partial::list(meta, items, *version)),
+            Shape::Partial(_) => return Err(partial::is_a_list(&self.row)),
+            Shape::PartialList(version) => partial::list_head(&mut out, meta, *version),
+        }
+        Ok(out)
+    }
+
+    /// Writes an object as an item of a list.
+    pub fn item_into(&self, out: &mut Vec<u8>, object: &Value, now: Timestamp) {
+        match &self.shape {
+            Shape::Table { printer, version, include } => printer.row(out, object, now, (*include, *version)),
+            Shape::Partial(version) | Shape::PartialList(version) => partial::object(out, object, *version),
         }
     }
 }
@@ -218,23 +224,8 @@ fn write(out: &mut Vec<u8>, value: &impl Serialize) {
     serde_json::to_writer(out, value).expect("writing JSON to memory cannot fail");
 }
 
-fn separated<'v>(
-    out: &mut Vec<u8>,
-    items: impl IntoIterator<Item = &'v Value>,
-    mut write_one: impl FnMut(&mut Vec<u8>, &'v Value),
-) {
-    for (at, item) in items.into_iter().enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        write_one(out, item);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::json;
 
     use super::*;
@@ -242,13 +233,23 @@ mod tests {
 
     const TABLE: Form = Form::Table { version: MetaVersion::V1, include: Include::Metadata };
 
-    fn row(kind: &str) -> Resource {
-        Resource::built_in().into_iter().find(|row| &*row.kind == kind).expect("is built in")
+    fn row(kind: &str) -> Arc<Resource> {
+        Resource::built_in().into_iter().find(|row| &*row.kind == kind).expect("is built in").into()
     }
 
-    fn custom(columns: Vec<Value>) -> Resource {
+    fn custom(columns: Vec<Value>) -> Arc<Resource> {
         let custom = Custom { columns, storage_version: "v1".into(), ..Custom::default() };
-        Resource { source: Source::Custom(Arc::new(custom)), ..row("ConfigMap") }
+        Resource { source: Source::Custom(Arc::new(custom)), ..(*row("ConfigMap")).clone() }.into()
+    }
+
+    fn list(view: &View, meta: &ListMeta<'_>, items: &[&Value]) -> Value {
+        let mut out = view.list_head(meta).expect("is a list");
+        for (at, item) in items.iter().enumerate() {
+            out.extend_from_slice(if at > 0 { b"," } else { b"" });
+            view.item_into(&mut out, item, now());
+        }
+        out.extend_from_slice(View::LIST_END.as_bytes());
+        parsed(Ok(out))
     }
 
     fn now() -> Timestamp {
@@ -298,10 +299,10 @@ mod tests {
         let view = View::new(&row, None, TABLE).expect("has a table");
         let meta = ListMeta { resource_version: "9", next: "token", remaining_item_count: Some(1) };
         let object = config_map();
-        let table = parsed(view.list(&meta, [&object, &object], now()));
+        let table = list(&view, &meta, &[&object, &object]);
         let expected = json!({"resourceVersion": "9", "continue": "token", "remainingItemCount": 1});
         assert_eq!((&table["metadata"], table["rows"].as_array().map(Vec::len)), (&expected, Some(2)));
-        let empty = parsed(view.list(&ListMeta::default(), [], now()));
+        let empty = list(&view, &ListMeta::default(), &[]);
         assert_eq!((&empty["rows"], &empty["metadata"]), (&json!([]), &json!({})));
     }
 
@@ -356,7 +357,7 @@ mod tests {
         let full = json!({"metadata": created, "spec": {"n": 5, "s": "text", "on": true, "l": ["x", "y"], "f": 1.5,
             "t": "2000-01-01T00:00:00Z"}, "status": {"phase": "Up", "conditions": [
                 {"type": "Other", "status": "x"}, {"type": "Ready", "status": "True"}]}});
-        let table = parsed(view.list(&ListMeta::default(), [&full, &json!({"metadata": created})], now()));
+        let table = list(&view, &ListMeta::default(), &[&full, &json!({"metadata": created})]);
         let cells = json!([
             "a",
             5,
@@ -417,15 +418,15 @@ mod tests {
             "metadata": object["metadata"]});
         assert_eq!(parsed(one.object(&object, now())), expected);
         let meta = ListMeta { resource_version: "9", ..ListMeta::default() };
-        let refusal = one.list(&meta, [&object], now()).expect_err("is a list");
+        let refusal = one.list_head(&meta).expect_err("is a list");
         assert_eq!(
             refusal.message,
             "you requested PartialObjectMetadata, but the requested object is a list (*v1.ConfigMapList)"
         );
         let many = View::new(&row, None, Form::PartialList(MetaVersion::V1)).expect("has a view");
-        let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+        let expected = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
             "metadata": {"resourceVersion": "9"}, "items": [expected]});
-        assert_eq!(parsed(many.list(&meta, [&object], now())), list);
+        assert_eq!(list(&many, &meta, &[&object]), expected);
         assert_eq!(many.object(&object, now()).expect_err("is no list").code, 406);
     }
 }

@@ -17,21 +17,13 @@ pub(super) fn object(out: &mut Vec<u8>, object: &Value, version: MetaVersion) {
     out.push(b'}');
 }
 
-/// Writes the metadata of a list of objects.
-pub(super) fn list<'a>(
-    meta: &ListMeta<'_>,
-    items: impl IntoIterator<Item = &'a Value>,
-    version: MetaVersion,
-) -> Vec<u8> {
-    let mut out = Vec::new();
+/// Writes what a list of such metadata begins with.
+pub(super) fn list_head(out: &mut Vec<u8>, meta: &ListMeta<'_>, version: MetaVersion) {
     out.extend_from_slice(br#"{"kind":"PartialObjectMetadataList","apiVersion":""#);
     out.extend_from_slice(version.api_version().as_bytes());
     out.extend_from_slice(br#"","metadata":"#);
-    super::write(&mut out, meta);
+    super::write(out, meta);
     out.extend_from_slice(br#","items":["#);
-    super::separated(&mut out, items, |out, item| object(out, item, version));
-    out.extend_from_slice(b"]}\n");
-    out
 }
 
 /// The refusal of a list as a single object.

@@ -8,6 +8,7 @@ use http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
 
 use super::Call;
+use super::items::Items;
 use crate::body::Body;
 use crate::convert;
 use crate::kinds::subresource::scale_of;
@@ -88,12 +89,17 @@ impl Answer {
         Self::body(code, accepted.media.content_type(), Body::Full(bytes))
     }
 
-    /// A list of objects.
-    pub(super) fn list(call: &Call, items: Vec<Value>, meta: &ListMeta<'_>) -> Result<Self, Status> {
-        if let Some(view) = call.view() {
-            let bytes = view.list(meta, &items, call.backend.clock.now())?;
-            return Ok(Self::formed(call, 200, bytes));
+    /// A list in another form than its objects' own, in the encoding asked for.
+    pub(super) fn items(call: &Call, items: Items) -> Self {
+        match call.accepted.media {
+            Media::Yaml => Self::formed(call, 200, items.into_bytes()),
+            _ if call.accepted.pretty => Self::formed(call, 200, items.into_bytes()),
+            Media::Json | Media::Protobuf => Self::body(200, "application/json", items.into_body()),
         }
+    }
+
+    /// A list of objects that is not made of stored bytes.
+    pub(super) fn list(call: &Call, items: Vec<Value>, meta: &ListMeta<'_>) -> Self {
         let resource = &call.resource;
         let items = items.into_iter().map(|item| bare(call, item)).collect::<Vec<_>>();
         let mut metadata = serde_json::to_value(meta).expect("a list's metadata always encodes");
@@ -102,7 +108,7 @@ impl Answer {
         }
         let list = json!({"kind": resource.list_kind(), "apiVersion": resource.api_version(),
             "metadata": metadata, "items": items});
-        Ok(Self::value(call, 200, &list))
+        Self::value(call, 200, &list)
     }
 
     /// The Scale of the object this answers with.
@@ -135,7 +141,7 @@ impl Answer {
 
 impl Call {
     /// How to show objects in the form asked for; `None`: as they are.
-    pub(super) fn view(&self) -> Option<View<'_>> {
+    pub(super) fn view(&self) -> Option<View> {
         let subresource = Some(&*self.path.subresource).filter(|name| !name.is_empty());
         View::new(&self.resource, subresource, self.accepted.form)
     }

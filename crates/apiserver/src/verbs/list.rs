@@ -2,19 +2,16 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use futures::stream;
 use homeostat_core::{Key, Revision};
 use homeostat_store::{Entry, Error as StoreError, Snapshot};
 use serde_json::{Value, json};
 
 use super::get::too_large;
+use super::items::Items;
 use super::select::Selection;
 use super::{Answer, Call};
-use crate::body::{Body, PIECE_BYTES};
 use crate::convert;
 use crate::field::{Error, Path};
-use crate::object::encode;
 use crate::page::{Position, Token};
 use crate::status::Status;
 use crate::table::ListMeta;
@@ -56,15 +53,19 @@ impl Chosen {
     pub(super) fn answer(self, call: &Call) -> Result<Answer, Status> {
         let Self { entries, head } = self;
         if call.wants_bytes() {
-            return Ok(Answer::body(200, "application/json", items_body(call, &head, entries)));
+            let body = Items::stored(call, &head, entries).into_body();
+            return Ok(Answer::body(200, "application/json", body));
         }
-        let items = entries.iter().map(|entry| convert::decode(&call.resource, entry)).collect();
         let meta = ListMeta {
             resource_version: head["resourceVersion"].as_str().unwrap_or_default(),
             next: head["continue"].as_str().unwrap_or_default(),
             remaining_item_count: head["remainingItemCount"].as_i64(),
         };
-        Answer::list(call, items, &meta)
+        if let Some(view) = call.view() {
+            return Ok(Answer::items(call, Items::viewed(call, view, &meta, entries)?));
+        }
+        let items = entries.iter().map(|entry| convert::decode(&call.resource, entry)).collect();
+        Ok(Answer::list(call, items, &meta))
     }
 }
 
@@ -232,72 +233,4 @@ fn head(call: &Call, selection: &Selection, snapshot: &Snapshot, page: &Page) ->
         metadata["continue"] = "".into();
     }
     metadata
-}
-
-/// The whole answer as pieces made while it is sent.
-fn items_body(call: &Call, head: &Value, entries: Vec<Arc<Entry>>) -> Body {
-    let (kind, api_version) = (call.resource.list_kind(), call.resource.api_version());
-    let start = if call.resource.is_custom() {
-        format!(r#"{{"apiVersion":"{api_version}","items":["#)
-    } else {
-        format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{head},"items":["#)
-    };
-    let end = if call.resource.is_custom() {
-        format!("],\"kind\":\"{kind}\",\"metadata\":{head}}}\n")
-    } else {
-        "]}\n".to_owned()
-    };
-    let mut writer = Writer::new(call, entries, start, end);
-    let first = writer.piece();
-    if writer.is_done {
-        return Body::Full(first);
-    }
-    Body::stream(stream::iter(
-        std::iter::once(first).chain(std::iter::from_fn(move || (!writer.is_done).then(|| writer.piece()))),
-    ))
-}
-
-/// Writes entries into pieces of bounded size.
-struct Writer {
-    resource: Arc<crate::resource::Resource>,
-    prefix: String,
-    entries: std::vec::IntoIter<Arc<Entry>>,
-    pending: Vec<u8>,
-    is_first: bool,
-    end: String,
-    is_done: bool,
-}
-
-impl Writer {
-    fn new(call: &Call, entries: Vec<Arc<Entry>>, start: String, end: String) -> Self {
-        let prefix =
-            if call.resource.is_custom() { String::new() } else { encode::type_prefix(&call.resource) };
-        Self {
-            resource: Arc::clone(&call.resource),
-            prefix,
-            entries: entries.into_iter(),
-            pending: start.into_bytes(),
-            is_first: true,
-            end,
-            is_done: false,
-        }
-    }
-
-    fn piece(&mut self) -> Bytes {
-        let mut piece = std::mem::take(&mut self.pending);
-        while piece.len() < PIECE_BYTES {
-            let Some(entry) = self.entries.next() else {
-                piece.extend_from_slice(self.end.as_bytes());
-                self.is_done = true;
-                break;
-            };
-            if !std::mem::take(&mut self.is_first) {
-                piece.push(b',');
-            }
-            let bytes = convert::bytes(&self.resource, &entry);
-            encode::item_into(&mut piece, &bytes, &self.prefix);
-        }
-        self.pending = Vec::with_capacity(if self.is_done { 0 } else { PIECE_BYTES + 4096 });
-        piece.into()
-    }
 }

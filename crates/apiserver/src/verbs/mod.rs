@@ -9,6 +9,7 @@ mod create;
 mod delete;
 mod delete_collection;
 mod get;
+mod items;
 mod list;
 mod log;
 mod options;

@@ -26,6 +26,7 @@ use crate::object::encode;
 use crate::protobuf;
 use crate::resource::Source;
 use crate::status::Status;
+use crate::table::View;
 
 /// The type of a stream of protobuf events.
 const PROTOBUF_STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
@@ -77,6 +78,7 @@ pub(super) fn watch(call: Call) -> Result<Answer, Status> {
     let stream = Stream {
         has_bookmarks: call.query.flag("allowWatchBookmarks"),
         changes: matches!(call.resource.source, Source::Custom(_)).then(|| call.backend.registry.changes()),
+        view: call.view(),
         call,
         selection,
         watch,
@@ -195,6 +197,8 @@ struct Initial {
 /// An open watch.
 struct Stream {
     call: Call,
+    /// How to show objects, if not as they are.
+    view: Option<View>,
     selection: Selection,
     watch: Option<Watch>,
     initial: Option<Initial>,
@@ -350,7 +354,8 @@ impl Stream {
     /// The object in the form asked for.
     fn formed_into(&mut self, piece: &mut Vec<u8>, object: &Value) {
         let is_first = !std::mem::replace(&mut self.has_columns, true);
-        let formed = self.call.view().map(|view| view.event(object, self.call.backend.clock.now(), is_first));
+        let now = self.call.backend.clock.now();
+        let formed = self.view.as_ref().map(|view| view.event(object, now, is_first));
         match formed {
             Some(Ok(bytes)) => piece.extend_from_slice(&bytes),
             // The form was checked when the watch was opened.

@@ -246,3 +246,32 @@ async fn a_collection_is_deleted_as_it_was_when_asked() {
     assert_eq!(version(&deleted), before);
     assert_eq!(names(&plane.get(MAPS).await.expect(200)), ["m99"]);
 }
+
+/// Longer than one piece, so its items are written while it is sent.
+#[tokio::test]
+async fn a_long_list_is_whole_in_every_form() {
+    let plane = Plane::start().await;
+    let path = "/api/v1/namespaces/default/configmaps";
+    for at in 0..200 {
+        let body =
+            json!({"metadata": {"name": format!("long-{at:03}"), "annotations": {"a": "x".repeat(1000)}}});
+        plane.post(path, body).await.expect(201);
+    }
+    let expected = (0..200).map(|at| format!("long-{at:03}")).collect::<Vec<_>>();
+    let query = format!("{path}?fieldSelector=metadata.name!%3Dkube-root-ca.crt");
+    let names = |items: &Value, pointer: &str| {
+        let items = items.as_array().unwrap().iter();
+        items.map(|item| item.pointer(pointer).unwrap().as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let whole = plane.get_as(&query, table).await.expect(200);
+    assert_eq!(names(&whole["rows"], "/cells/0"), expected);
+    assert_eq!(names(&whole["rows"], "/object/metadata/name"), expected);
+    let pretty = plane.get_as(&format!("{query}&pretty=true"), table).await.expect(200);
+    assert_eq!(pretty["rows"].as_array().map(Vec::len), Some(200));
+    let bare = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+    let whole = plane.get_as(&query, bare).await.expect(200);
+    assert_eq!(names(&whole["items"], "/metadata/name"), expected);
+    let wrong = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+    plane.get_as(&query, wrong).await.expect(406);
+}
