@@ -25,6 +25,7 @@ pub(crate) struct Registry {
 
 struct Follower {
     definitions: Watch,
+    built_in: Vec<Arc<Resource>>,
     rows: HashMap<String, (Revision, Vec<Arc<Resource>>)>,
 }
 
@@ -92,7 +93,8 @@ impl Registry {
         let prefix = Prefix::resource(crd::GROUP, crd::PLURAL);
         let revision = store.snapshot().revision();
         let definitions = store.watch(&prefix, revision)?;
-        let mut follower = Follower { definitions, rows: HashMap::new() };
+        let built_in = Resource::built_in().into_iter().map(Arc::new).collect();
+        let mut follower = Follower { definitions, built_in, rows: HashMap::new() };
         let table = follower.table(&store, 1);
         let (table, follower) = (ArcSwap::from_pointee(table), Mutex::new(follower));
         Ok(Self { store, table, follower, changes: watch::Sender::new(1) })
@@ -131,7 +133,7 @@ impl Follower {
     fn table(&mut self, store: &SharedStore, generation: u64) -> Table {
         let snapshot = store.snapshot();
         let prefix = Prefix::resource(crd::GROUP, crd::PLURAL);
-        let mut rows = Resource::built_in().into_iter().map(Arc::new).collect::<Vec<_>>();
+        let mut rows = self.built_in.clone();
         let mut kept = HashMap::new();
         let mut custom = Vec::new();
         for entry in snapshot.range(&prefix, "") {

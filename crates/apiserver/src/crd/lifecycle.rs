@@ -76,14 +76,14 @@ struct Taken {
 fn taken_names(definition: &Value, snapshot: &Snapshot) -> Taken {
     let mut taken = Taken { resources: Vec::new(), kinds: Vec::new() };
     let prefix = Prefix::resource(super::GROUP, super::PLURAL);
+    let group = definition["spec"]["group"].as_str().unwrap_or_default();
     for entry in snapshot.range(&prefix, "") {
-        if entry.key.name() == meta::name(definition) {
+        // A definition is named after its plural and its group, so most need not be read.
+        let is_of_group = entry.key.name().split_once('.').is_some_and(|(_, of)| of == group);
+        if !is_of_group || entry.key.name() == meta::name(definition) {
             continue;
         }
         let other = encode::decode(entry);
-        if other["spec"]["group"] != definition["spec"]["group"] {
-            continue;
-        }
         let names = &other["status"]["acceptedNames"];
         let short = names["shortNames"].as_array().into_iter().flatten();
         let resources = short.chain([&names["plural"], &names["singular"]]);
