@@ -1,7 +1,10 @@
 //! Between the version an object is stored in and the version it is asked for.
 //!
-//! Nearly always they are the same, and the stored bytes are the answer. Custom kinds convert by renaming the
-//! version, and what was written under an earlier schema is pruned and defaulted by today's; events of the two groups and autoscalers of the two versions have mappings of their own.
+//! Nearly always they are the same, and the stored bytes are the answer. A custom object is pruned and defaulted by
+//! today's schema of the version it is stored in, then renamed and pruned by the schema of the version asked for, whose
+//! defaults are for what is written and not for what is read. What is written in another version than the stored one is
+//! stored without the defaults of that one, and marked by [`INCOMPLETE`]. Events of the two groups and autoscalers of the
+//! two versions have mappings of their own.
 
 use bytes::Bytes;
 use homeostat_store::Entry;
@@ -9,8 +12,11 @@ use serde_json::Value;
 
 use crate::kinds;
 use crate::object::encode;
-use crate::resource::Resource;
+use crate::resource::{Custom, Resource};
 use crate::schema;
+
+/// How the bytes of an object begin that gets defaults whenever it is read; others begin without the space.
+const INCOMPLETE: &[u8] = b"{ ";
 
 /// Are the stored bytes what this version shows?
 pub(crate) fn is_current(resource: &Resource, entry: &Entry) -> bool {
@@ -59,32 +65,83 @@ pub(crate) fn decode(resource: &Resource, entry: &Entry) -> Value {
     if is_current(resource, entry) { object } else { to_version(resource, object) }
 }
 
+/// The object of an entry in the version it is stored in, for changes that keep it there.
+pub(crate) fn decode_stored(resource: &Resource, entry: &Entry) -> Value {
+    let mut object = encode::decode(entry);
+    if let Some(custom) = resource.custom() {
+        complete(custom, &mut object);
+    }
+    object
+}
+
 /// Turns a stored object into this version.
 fn to_version(resource: &Resource, mut object: Value) -> Value {
+    if let Some(custom) = resource.custom() {
+        complete(custom, &mut object);
+        rename(resource, custom, &resource.version, &mut object);
+        return object;
+    }
     match (&*resource.group, &*resource.plural) {
         ("events.k8s.io", "events") => kinds::events::from_core(object),
         ("autoscaling", "horizontalpodautoscalers") => {
             kinds::autoscaling::to_version(object, &resource.version)
         }
-        _ => {
-            object["apiVersion"] = resource.api_version().into();
-            if let Some(schema) = resource.custom().and_then(|custom| custom.schema.as_ref()) {
-                schema::prune(schema, &mut object, None);
-                schema::default(schema, &mut object);
-            }
-            object
-        }
+        _ => object,
+    }
+}
+
+/// Prunes and defaults a custom object by the schema of the version it is in.
+fn complete(custom: &Custom, object: &mut Value) {
+    if let Some(schema) = custom.schemas.get(version_of(object)) {
+        schema::prune(schema, object, None);
+        schema::default(schema, object);
+    }
+}
+
+/// Moves a custom object to another version, and drops what that one does not know.
+fn rename(resource: &Resource, custom: &Custom, version: &str, object: &mut Value) {
+    if version_of(object) == version {
+        return;
+    }
+    object["apiVersion"] = format!("{}/{version}", resource.group).into();
+    if let Some(schema) = custom.schemas.get(version) {
+        schema::prune(schema, object, None);
+        schema::drop_nulls(schema, object);
+    }
+}
+
+fn version_of(object: &Value) -> &str {
+    let api_version = object["apiVersion"].as_str().unwrap_or_default();
+    api_version.split_once('/').map_or(api_version, |(_, version)| version)
+}
+
+/// Encodes an object of this version as it is stored.
+pub(crate) fn encode(resource: &Resource, object: &Value) -> homeostat_store::Value {
+    let Some(stored) = to_storage(resource, object) else { return encode::encode(resource, object) };
+    let value = encode::encode(resource, &stored);
+    let Some(custom) = resource.custom() else { return value };
+    let mut completed = stored.clone();
+    complete(custom, &mut completed);
+    if completed == stored { value } else { mark_incomplete(&value) }
+}
+
+fn mark_incomplete(value: &homeostat_store::Value) -> homeostat_store::Value {
+    let rest = value.bytes.strip_prefix(b"{").expect("only objects are stored");
+    homeostat_store::Value {
+        bytes: [INCOMPLETE, rest].concat().into(),
+        hole: value.hole.map(|hole| hole + 1),
+        view: value.view.clone(),
     }
 }
 
 /// The object as it is stored, when that differs from this version.
-pub(crate) fn to_storage(resource: &Resource, object: &Value) -> Option<Value> {
+fn to_storage(resource: &Resource, object: &Value) -> Option<Value> {
     if let Some(custom) = resource.custom() {
         if custom.storage_version == resource.version {
             return None;
         }
         let mut stored = object.clone();
-        stored["apiVersion"] = format!("{}/{}", resource.group, custom.storage_version).into();
+        rename(resource, custom, &custom.storage_version, &mut stored);
         return Some(stored);
     }
     match (&*resource.group, &*resource.plural, &*resource.version) {

@@ -3,6 +3,7 @@
 //!
 //! **Invariant:** nothing elsewhere lists the built-in kinds again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat_core::Revision;
@@ -79,6 +80,8 @@ pub enum Source {
 pub struct Custom {
     /// The schema; `None`: anything goes.
     pub schema: Option<Arc<crate::schema::Schema>>,
+    /// The schemas of all versions, this one included: objects are stored in one and shown in another.
+    pub schemas: Arc<BTreeMap<Box<str>, Arc<crate::schema::Schema>>>,
     /// The rules the schema states in CEL; `None`: none.
     pub cel: Option<crate::schema::Cel>,
     /// The raw `openAPIV3Schema`, for publishing.

@@ -5,6 +5,7 @@ use homeostat_store::{Error as StoreError, Op};
 use serde_json::Value;
 
 use crate::backend::{Backend, refusal};
+use crate::convert;
 use crate::namespace;
 use crate::object::{encode, meta};
 use crate::resource::Resource;
@@ -20,7 +21,7 @@ pub(crate) async fn rewrite(
     loop {
         let snapshot = backend.store.snapshot();
         let Some(entry) = snapshot.get(key) else { return Ok(()) };
-        let mut object = encode::decode(entry);
+        let mut object = convert::decode_stored(resource, entry);
         change(&mut object);
         let has_grace = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() > 0;
         let is_held = meta::finalizers(&object).next().is_some() || namespace::is_held(resource, &object);

@@ -1,5 +1,6 @@
 //! A definition as rows of the registry: one per served version, once its names are accepted.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat_core::Revision;
@@ -7,7 +8,7 @@ use serde_json::Value;
 
 use crate::object::meta;
 use crate::resource::{Custom, Resource, Scale, Source, Subresource};
-use crate::schema;
+use crate::schema::{self, Schema};
 
 /// Verbs of a custom resource, in the order discovery lists them.
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
@@ -25,15 +26,27 @@ pub(crate) fn rows(definition: &Value, revision: Revision, before: &[Arc<Resourc
     let versions = definition["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let storage =
         versions.iter().find(|version| version["storage"] == true).map_or("", |one| text(one, "name"));
+    let schemas = Arc::new(schemas(versions));
     versions
         .iter()
         .filter(|version| version["served"] == true)
         .map(|one| {
             let mut custom = custom(definition, one, storage);
+            custom.schema = schemas.get(text(one, "name")).cloned();
+            custom.schemas = Arc::clone(&schemas);
             custom.schema_since = schema_since(before, one, &custom).unwrap_or(revision);
             row(definition, one, custom)
         })
         .collect()
+}
+
+/// The schemas by version, also of versions no longer served: objects may still be stored in them.
+fn schemas(versions: &[Value]) -> BTreeMap<Box<str>, Arc<Schema>> {
+    let schema = |one: &Value| {
+        let raw = &one["schema"]["openAPIV3Schema"];
+        raw.is_object().then(|| (text(one, "name").into(), schema::custom(raw)))
+    };
+    versions.iter().filter_map(schema).collect()
 }
 
 /// Since when this version has its schema, if it had it before.
@@ -94,7 +107,8 @@ fn custom(definition: &Value, version: &Value, storage: &str) -> Custom {
     let columns = version["additionalPrinterColumns"].as_array().cloned().unwrap_or_default();
     let fields = version["selectableFields"].as_array().into_iter().flatten();
     Custom {
-        schema: raw_schema.is_object().then(|| schema::custom(&raw_schema)),
+        schema: None,
+        schemas: Arc::default(),
         cel: schema::Cel::compile(&raw_schema),
         columns,
         selectable_fields: fields

@@ -37,16 +37,36 @@ fn default_fields(object: &Object, fields: &mut Map<String, Value>) {
         };
         replace_null(&property.schema, value);
         if value.is_null() {
-            // Untyped maps (`additionalProperties: true`) keep their nulls.
-            return property.schema.nullable || is_untyped(&property.schema);
+            return may_be_null(&property.schema);
         }
         default(&property.schema, value);
         true
     });
 }
 
-fn is_untyped(schema: &Schema) -> bool {
-    matches!(schema.kind, Kind::Any) && !schema.preserve_unknown
+/// Drops the nulls nobody may write and no default will replace.
+pub fn drop_nulls(schema: &Schema, value: &mut Value) {
+    match (&schema.kind, value) {
+        (Kind::Object(object), Value::Object(fields)) => fields.retain(|name, value| {
+            let Some(property) = object.properties.get(name.as_str()).or(object.additional.as_deref()) else {
+                return true;
+            };
+            if value.is_null() {
+                return may_be_null(&property.schema) || property.schema.default.is_some();
+            }
+            drop_nulls(&property.schema, value);
+            true
+        }),
+        (Kind::Array(items), Value::Array(elements)) => {
+            elements.iter_mut().for_each(|element| drop_nulls(&items.schema, element));
+        }
+        _ => {}
+    }
+}
+
+/// Untyped maps (`additionalProperties: true`) keep their nulls.
+fn may_be_null(schema: &Schema) -> bool {
+    schema.nullable || matches!(schema.kind, Kind::Any) && !schema.preserve_unknown
 }
 
 fn replace_null(schema: &Schema, value: &mut Value) {

@@ -99,8 +99,7 @@ async fn create_named(
     if options.is_dry_run {
         return Answer::object(call, 201, &object).map(Some);
     }
-    let stored = convert::to_storage(resource, &object);
-    let value = encode::encode(resource, stored.as_ref().unwrap_or(&object));
+    let value = convert::encode(resource, &object);
     match call.backend.create(key, Op::Put(value), condition).await {
         Ok(committed) => {
             let entry = committed.entries.first().and_then(Option::as_ref).expect("a put leaves an entry");

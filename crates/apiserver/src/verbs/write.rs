@@ -109,8 +109,7 @@ async fn store(
     if is_complete(call, old, &object) {
         return release(call, entry, object, is_dry_run).await;
     }
-    let stored = convert::to_storage(&call.resource, &object);
-    let value = encode::encode(&call.resource, stored.as_ref().unwrap_or(&object));
+    let value = convert::encode(&call.resource, &object);
     if encode::is_same(entry, &value) {
         return Answer::entry(call, 200, entry).map(Some);
     }

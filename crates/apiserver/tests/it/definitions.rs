@@ -285,6 +285,77 @@ async fn objects_are_read_by_the_schema_of_today() {
     assert_eq!(same["spec"], today);
 }
 
+const TWO_FACED: [&str; 2] =
+    ["/apis/demo.dev/v1/namespaces/default/coins", "/apis/demo.dev/v2/namespaces/default/coins"];
+
+/// A kind of two versions that share `spec.a`; each has a field with a default the other lacks.
+fn coins() -> Value {
+    let version = |name: &str, own: &str, default: &str| {
+        let properties = json!({"a": {"type": "string"}, own: {"type": "string", "default": default}});
+        let spec = json!({"type": "object", "properties": properties});
+        json!({"name": name, "served": true, "storage": name == "v1", "schema": {"openAPIV3Schema":
+            {"type": "object", "properties": {"spec": spec}}}})
+    };
+    json!({"metadata": {"name": "coins.demo.dev"}, "spec": {"group": "demo.dev", "scope": "Namespaced",
+        "names": {"plural": "coins", "kind": "Coin"},
+        "versions": [version("v1", "b", "b1"), version("v2", "c", "c2")]}})
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "specs are written in place with json!")]
+fn coin(version: &str, name: &str, spec: Value) -> Value {
+    let api_version = format!("demo.dev/{version}");
+    json!({"apiVersion": api_version, "kind": "Coin", "metadata": {"name": name}, "spec": spec})
+}
+
+#[tokio::test]
+async fn what_is_stored_knows_the_fields_of_the_storage_version_only() {
+    let plane = Plane::start().await;
+    plane.post(DEFINITIONS, coins()).await.expect(201);
+    let [v1, v2] = TWO_FACED;
+    let shown = async |name: &str, in_v1: Value, in_v2: Value| {
+        for (list, expected) in [(v1, in_v1), (v2, in_v2)] {
+            let read = plane.get(&format!("{list}/{name}")).await.expect(200);
+            assert_eq!(read["spec"], expected, "{list}");
+            let items = plane.get(list).await.expect(200)["items"].take();
+            let item = items.as_array().unwrap().iter().find(|one| one["metadata"]["name"] == name).cloned();
+            assert_eq!(item, Some(read), "listed as it is read");
+        }
+    };
+    let made = plane.post(v1, coin("v1", "x", json!({"a": "1"}))).await.expect(201);
+    assert_eq!(made["spec"], json!({"a": "1", "b": "b1"}));
+    shown("x", json!({"a": "1", "b": "b1"}), json!({"a": "1"})).await;
+    let patched = plane.patch(&format!("{v2}/x"), MERGE, json!({"spec": {"c": "new"}})).await.expect(200);
+    assert_eq!(patched["spec"], json!({"a": "1"}), "the answer is what was stored");
+    shown("x", json!({"a": "1", "b": "b1"}), json!({"a": "1"})).await;
+    plane.patch(&format!("{v1}/x"), MERGE, json!({"spec": {"b": "own"}})).await.expect(200);
+    shown("x", json!({"a": "1", "b": "own"}), json!({"a": "1"})).await;
+    plane.post(v2, coin("v2", "y", json!({"a": "2"}))).await.expect(201);
+    shown("y", json!({"a": "2", "b": "b1"}), json!({"a": "2"})).await;
+    let mut events = plane.watch(&format!("{v1}?watch=1")).await;
+    let named = [events.next().await.unwrap(), events.next().await.unwrap()];
+    let specs = named.map(|mut event| event["object"]["spec"].take());
+    assert_eq!(specs, [json!({"a": "1", "b": "own"}), json!({"a": "2", "b": "b1"})]);
+}
+
+#[tokio::test]
+async fn what_another_version_wrote_follows_the_defaults_of_the_storage_version() {
+    let plane = Plane::start().await;
+    plane.post(DEFINITIONS, coins()).await.expect(201);
+    let [v1, v2] = TWO_FACED;
+    plane.post(v1, coin("v1", "own", json!({"a": "1"}))).await.expect(201);
+    plane.post(v2, coin("v2", "other", json!({"a": "1"}))).await.expect(201);
+    let held = json!({"metadata": {"finalizers": ["demo.dev/x"]}});
+    plane.patch(&format!("{v2}/other"), MERGE, held).await.expect(200);
+    let path = format!("{DEFINITIONS}/coins.demo.dev");
+    let mut definition = plane.get(&path).await.expect(200);
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["b"]
+        ["default"] = json!("b2");
+    plane.put(&path, definition).await.expect(200);
+    let spec = async |name: &str| plane.get(&format!("{v1}/{name}")).await.expect(200)["spec"].take();
+    assert_eq!(spec("own").await, json!({"a": "1", "b": "b1"}), "was stored with its default");
+    assert_eq!(spec("other").await, json!({"a": "1", "b": "b2"}), "gets it when read");
+}
+
 /// A kind whose only field is a list of texts under one rule.
 fn knots(bounds: &Value, rule: &str) -> Value {
     let mut list = json!({"type": "array", "items": {"type": "string", "maxLength": 20},
