@@ -3,81 +3,166 @@
 use std::slice;
 use std::sync::{Arc, OnceLock};
 
-use homeostat_core::Prefix;
 use homeostat_core::selector::LabelSelector;
+use homeostat_core::{Key, Prefix, Revision};
+use homeostat_store::{Error as StoreError, Op, Snapshot};
 use serde_json::Value;
 
 use super::admit::document;
 use super::delete::{DeleteOptions, remove};
 use super::options::WriteOptions;
+use super::update::OTHER_NAMESPACE;
 use super::write::{Changed, change};
 use super::{Answer, Call};
-use crate::kinds::subresource;
+use crate::backend::refusal;
+use crate::kinds::subresource::{self, Cost};
 use crate::object::view::View;
 use crate::object::{encode, meta};
 use crate::rewrite::rewrite;
-use crate::status::Status;
+use crate::status::{About, Status};
 
 /// Runs a binding or an eviction.
 pub(super) async fn run(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     let expected =
         if call.path.subresource == "binding" { ("v1", "Binding") } else { ("policy/v1", "Eviction") };
     let body = document(call, body, expected)?;
-    let options = WriteOptions::of(call, "CreateOptions")?;
-    if call.path.subresource == "binding" {
-        let clock = call.backend.clock;
-        change(call, &options, |pod| subresource::bind(pod, &body, &clock).map(Changed::new)).await?;
-    } else {
-        evict(call, &body).await?;
-    }
-    Ok(Answer::value(call, 201, &subresource::done()))
+    run_named(call, &body, expected.1).await
 }
 
-/// Binds the Pod that a Binding without a Pod's path is named after: the old way to say the same.
+/// Binds the Pod that a Binding without a Pod's path is named after: the old way to say the same, but for the uid, which
+/// it does not look at.
 pub(super) async fn bind_named(mut call: Call, body: &[u8]) -> Result<Answer, Status> {
-    let binding = document(&call, body, ("v1", "Binding"))?;
+    let mut binding = document(&call, body, ("v1", "Binding"))?;
+    meta::set(&mut binding, "uid", None);
     let table = call.backend.registry.table();
     call.resource = Arc::clone(table.get("", "v1", "pods").expect("a built-in kind"));
     call.path.name = meta::name(&binding).into();
     call.path.subresource = "binding".into();
-    run(&call, body).await
+    run_named(&call, &binding, "Binding").await
 }
 
-async fn evict(call: &Call, eviction: &Value) -> Result<(), Status> {
-    let named = meta::name(eviction);
-    if !named.is_empty() && named != &*call.path.name {
-        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+async fn run_named(call: &Call, body: &Value, kind: &str) -> Result<Answer, Status> {
+    let options = WriteOptions::of(call, "CreateOptions")?;
+    let namespace = meta::namespace(body);
+    if !namespace.is_empty() && namespace != &*call.path.namespace {
+        return Err(Status::bad_request(OTHER_NAMESPACE));
     }
-    let snapshot = call.backend.store.snapshot();
-    let entry = snapshot.get(&call.key()).ok_or_else(|| call.not_found())?;
-    let view = View::of_entry(entry);
-    let prefix = Prefix::namespace("policy", "poddisruptionbudgets", &call.path.namespace);
-    let budgets = snapshot.range(&prefix, "").map(|entry| (entry.key.clone(), encode::decode(entry)));
-    let selecting = budgets.filter(|(_, budget)| {
-        LabelSelector::from_json(&budget["spec"]["selector"])
-            .is_ok_and(|selector| selector.matches(|key| view.label(key)))
-    });
-    let (keys, budgets): (Vec<_>, Vec<_>) = selecting.unzip();
-    let (pod, clock) = (encode::decode(entry), call.backend.clock);
-    let is_budgeted = subresource::evicted(&pod, &budgets, &clock)?.is_some();
-    let options = DeleteOptions::parse(&eviction["deleteOptions"])?;
-    if !options.is_dry_run
-        && is_budgeted
-        && let Some(key) = keys.first()
-    {
-        let table = call.backend.registry.table();
-        let resource = table.get("policy", "v1", "poddisruptionbudgets").expect("a built-in kind");
-        // Somebody else may have spent it since: it is asked again under the write.
-        let refusal = OnceLock::new();
-        let spend = |budget: &mut Value| match subresource::evicted(&pod, slice::from_ref(budget), &clock) {
-            Ok(Some(spent)) => *budget = spent,
-            Ok(None) => {}
-            Err(status) => refusal.set(status).unwrap_or_default(),
-        };
-        rewrite(&call.backend, resource, key, spend).await?;
-        if let Some(refusal) = refusal.into_inner() {
-            return Err(refusal);
+    if meta::name(body) != &*call.path.name {
+        return Err(Status::bad_request(format!("name in URL does not match name in {kind} object")));
+    }
+    if kind == "Binding" {
+        subresource::check_binding(body)?;
+        let clock = call.backend.clock;
+        change(call, &options, |pod| subresource::bind(pod, body, &clock).map(Changed::new)).await?;
+    } else {
+        let mut wanted = DeleteOptions::parse(&body["deleteOptions"])?;
+        wanted.is_dry_run |= options.is_dry_run;
+        evict(call, &wanted).await?;
+    }
+    Ok(Answer::value(call, 201, &subresource::done()))
+}
+
+/// Judges the Pod and lets it go; again, if it changed in between and the judgement held only for what was seen.
+async fn evict(call: &Call, asked: &DeleteOptions) -> Result<(), Status> {
+    loop {
+        let snapshot = call.backend.store.snapshot();
+        let entry = snapshot.get(&call.key()).ok_or_else(|| call.not_found())?;
+        let pod = encode::decode(entry);
+        let (keys, budgets) = guarding(call, &snapshot, &View::of_entry(entry));
+        let cost = subresource::cost(&pod, &budgets, &call.backend.clock)?;
+        let mut options = asked.clone();
+        let is_any_version = asked.resource_version.is_none();
+        let is_meant = asked.uid.as_deref().is_none_or(|uid| uid == meta::uid(&pod));
+        if cost == Cost::NotReady || (cost == Cost::NotStarted && is_any_version) {
+            options.resource_version = Some(entry.revision.to_string());
+        }
+        if let (Cost::Disruption(_), Some(key), false) = (&cost, keys.first(), options.is_dry_run) {
+            pay(call, &pod, key).await?;
+        }
+        match (let_go(call, options).await, cost, budgets.first()) {
+            (Err(refused), Cost::NotStarted, _) if refused.code == 409 && is_any_version && is_meant => {
+                tokio::task::yield_now().await;
+            }
+            (Err(refused), Cost::NotReady, Some(budget)) if refused.code == 409 && is_any_version => {
+                return Err(subresource::unobserved(budget));
+            }
+            (outcome, ..) => return outcome,
         }
     }
+}
+
+/// The budgets that select the Pod, with their keys.
+fn guarding(call: &Call, snapshot: &Snapshot, pod: &View) -> (Vec<Key>, Vec<Value>) {
+    let prefix = Prefix::namespace("policy", "poddisruptionbudgets", &call.path.namespace);
+    let budgets = snapshot.range(&prefix, "").map(|entry| (entry.key.clone(), encode::decode(entry)));
+    let selects = |budget: &Value| {
+        LabelSelector::from_json(&budget["spec"]["selector"])
+            .is_ok_and(|selector| selector.matches(|key| pod.label(key)))
+    };
+    budgets.filter(|(_, budget)| selects(budget)).unzip()
+}
+
+/// Takes the disruption from the budget. Somebody else may have spent it since: it is asked again under the write.
+async fn pay(call: &Call, pod: &Value, key: &Key) -> Result<(), Status> {
+    let table = call.backend.registry.table();
+    let resource = table.get("policy", "v1", "poddisruptionbudgets").expect("a built-in kind");
+    let refusal = OnceLock::new();
+    let spend =
+        |budget: &mut Value| match subresource::cost(pod, slice::from_ref(budget), &call.backend.clock) {
+            Ok(Cost::Disruption(spent)) => *budget = spent,
+            Ok(_) => {}
+            Err(status) => refusal.set(status).unwrap_or_default(),
+        };
+    rewrite(&call.backend, resource, key, spend).await?;
+    refusal.into_inner().map_or(Ok(()), Err)
+}
+
+/// Deletes the Pod, which says before that it was evicted.
+async fn let_go(call: &Call, mut options: DeleteOptions) -> Result<(), Status> {
+    if !options.is_dry_run {
+        let revision = note_eviction(call, &options).await?;
+        // The writer of that note was not somebody else.
+        options.resource_version = options.resource_version.map(|_| revision.to_string());
+    }
     remove(&call.backend, &call.resource, &call.path.namespace, &call.path.name, &options).await.map(|_| ())
+}
+
+async fn note_eviction(call: &Call, options: &DeleteOptions) -> Result<Revision, Status> {
+    loop {
+        let snapshot = call.backend.store.snapshot();
+        let entry = snapshot.get(&call.key()).ok_or_else(|| call.not_found())?;
+        let mut pod = encode::decode(entry);
+        check_preconditions(&pod, entry.revision, options)?;
+        subresource::note_eviction(&mut pod, &call.backend.clock);
+        let value = encode::encode(&call.resource, &pod);
+        if encode::is_same(entry, &value) {
+            return Ok(entry.revision);
+        }
+        match call.backend.commit(call.key(), Some(entry), Op::Put(value)).await {
+            Ok(committed) => return Ok(committed.revision),
+            Err(StoreError::Conflict { .. }) => tokio::task::yield_now().await,
+            Err(error) => return Err(refusal(&error)),
+        }
+    }
+}
+
+/// The Pod must be the one that is meant before anything is noted on it; its deletion asks once more.
+fn check_preconditions(pod: &Value, revision: Revision, options: &DeleteOptions) -> Result<(), Status> {
+    let about = About { group: "", resource: "Pod", name: meta::name(pod) };
+    let pairs = [
+        ("UID", &options.uid, meta::uid(pod).to_owned(), "deleted and then recreated"),
+        ("ResourceVersion", &options.resource_version, revision.to_string(), "modified"),
+    ];
+    for (what, asked, actual, fate) in pairs {
+        if let Some(asked) = asked
+            && *asked != actual
+        {
+            let why = format!(
+                "the {what} in the precondition ({asked}) does not match the {what} in record ({actual}). The \
+                 object might have been {fate}"
+            );
+            return Err(Status::conflict(&about, &why));
+        }
+    }
+    Ok(())
 }

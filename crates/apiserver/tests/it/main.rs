@@ -4,6 +4,7 @@
 
 mod definitions;
 mod keeping;
+mod kinds;
 mod lists;
 mod objects;
 mod patches;

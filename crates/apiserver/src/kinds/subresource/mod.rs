@@ -3,6 +3,7 @@
 //! **Invariant:** a subresource changes its own part and nothing else; the stored object gives the rest. Preconditions,
 //! managed fields and writing belong to the generic verbs.
 
+mod eviction;
 mod pod;
 mod scale;
 
@@ -14,7 +15,8 @@ use super::prepare::{keep, now};
 use super::strategy::strategy;
 use crate::resource::Resource;
 
-pub use pod::{bind, ephemeral_containers, evicted, resize};
+pub use eviction::{Cost, cost, note_eviction, unobserved};
+pub use pod::{bind, check_binding, ephemeral_containers, resize};
 pub use scale::{apply_scale, scale_of, validate_scale};
 
 /// What an update through `/status` stores: the body, with all that is not the status endpoint's as stored.

@@ -1,21 +1,17 @@
-//! What can be done to a Pod beside changing it: binding it to a node, evicting it, adding ephemeral containers,
-//! resizing it.
+//! What can be done to a Pod beside changing it: binding it to a node, adding ephemeral containers, resizing it.
 
 use homeostat_core::Clock;
 use serde_json::{Value, json};
 
+use crate::field::{Error, Path};
 use crate::kinds::fill::{Fields, at, is_zero, items, made, text};
 use crate::kinds::prepare::{keep, now};
 use crate::status::{About, Status};
 
-/// What a refused eviction is told.
-const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
-/// When to ask again about a budget whose controller has not seen it yet: Kubernetes' own.
-const UNOBSERVED_RETRY_S: u32 = 10;
-
 /// The Pod after `pods/binding`: assigned to a node, once.
 pub fn bind(stored: &Value, binding: &Value, clock: &Clock) -> Result<Value, Status> {
     let name = text(at(stored, &["metadata"]), "name");
+    check_seen(stored, binding, name)?;
     let refused =
         |why: &str| Err(Status::conflict(&About { group: "", resource: "pods/binding", name }, why));
     let node = text(at(binding, &["target"]), "name");
@@ -36,6 +32,43 @@ pub fn bind(stored: &Value, binding: &Value, clock: &Clock) -> Result<Value, Sta
     Ok(pod)
 }
 
+/// The Pod meant must be the one stored: a Binding may name its uid and its resourceVersion.
+fn check_seen(stored: &Value, binding: &Value, name: &str) -> Result<(), Status> {
+    let (stored, asked) = (at(stored, &["metadata"]), at(binding, &["metadata"]));
+    for (field, what) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+        let (asked, actual) = (text(asked, field), text(stored, field));
+        if !asked.is_empty() && asked != actual {
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: /registry/pods/{}/{name}, ResourceVersion: 0, \
+                 AdditionalErrorMsg: Precondition failed: {what} in precondition: {asked}, {what} in object meta: \
+                 {actual}",
+                text(stored, "namespace")
+            );
+            return Err(Status::conflict(&About { group: "", resource: "pods", name }, &why));
+        }
+    }
+    Ok(())
+}
+
+/// What a Binding must say to be done at all. Kubernetes answers 500 here.
+pub fn check_binding(binding: &Value) -> Result<(), Status> {
+    let (root, target) = (Path::Root, at(binding, &["target"]));
+    let place = root.field("target");
+    let mut errors = Vec::new();
+    if !matches!(text(target, "kind"), "" | "Node") {
+        errors.push(Error::not_supported(&place.field("kind"), &target["kind"], &["Node", "<empty>"]));
+    }
+    if text(target, "name").is_empty() {
+        errors.push(Error::required(&place.field("name"), ""));
+    }
+    let texts = errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+    match &*texts {
+        [] => Ok(()),
+        [one] => Err(Status::unclassified(one)),
+        all => Err(Status::unclassified(format!("[{}]", all.join(", ")))),
+    }
+}
+
 fn assign(pod: &mut Fields, binding: &Value, node: &str, clock: &Clock) {
     if let Some(spec) = made(pod, "spec") {
         spec.insert("nodeName".into(), json!(node));
@@ -51,67 +84,26 @@ fn assign(pod: &mut Fields, binding: &Value, node: &str, clock: &Clock) {
     }
     let Some(status) = made(pod, "status") else { return };
     status.remove("nominatedNodeName");
-    let scheduled = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null,
-        "lastTransitionTime": now(clock)});
-    match status.get_mut("conditions") {
-        Some(Value::Array(conditions)) => {
-            conditions.retain(|condition| condition["type"] != "PodScheduled");
-            conditions.push(scheduled);
-        }
-        _ => {
-            status.insert("conditions".into(), json!([scheduled]));
-        }
-    }
+    set_condition(status, json!({"type": "PodScheduled", "status": "True"}), clock);
 }
 
-/// The budget after an eviction, or the refusal. `budgets` are those that select the Pod; without any the Pod may go.
-/// A Pod that is not running does not count and may always go.
-pub fn evicted(pod: &Value, budgets: &[Value], clock: &Clock) -> Result<Option<Value>, Status> {
-    let phase = text(at(pod, &["status"]), "phase");
-    if matches!(phase, "Pending" | "Succeeded" | "Failed")
-        || !at(pod, &["metadata", "deletionTimestamp"]).is_null()
-    {
-        return Ok(None);
+/// Says a condition of a Pod: in the place of the one of its type, since when its status is what it is.
+pub(super) fn set_condition(status: &mut Fields, mut condition: Value, clock: &Clock) {
+    condition["lastProbeTime"] = Value::Null;
+    condition["lastTransitionTime"] = now(clock);
+    if !status.get("conditions").is_some_and(Value::is_array) {
+        status.insert("conditions".into(), json!([]));
     }
-    let budget = match budgets {
-        [] => return Ok(None),
-        [budget] => budget,
-        _ => {
-            return Err(Status::internal(
-                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-            ));
+    let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) else { return };
+    match conditions.iter_mut().find(|one| one["type"] == condition["type"]) {
+        Some(before) => {
+            if before["status"] == condition["status"] {
+                condition["lastTransitionTime"] = before["lastTransitionTime"].take();
+            }
+            *before = condition;
         }
-    };
-    let number = |path: &[&str]| at(budget, path).as_i64().unwrap_or(0);
-    if number(&["status", "observedGeneration"]) < number(&["metadata", "generation"]) {
-        return Err(unobserved(budget));
+        None => conditions.push(condition),
     }
-    let allowed = number(&["status", "disruptionsAllowed"]);
-    if allowed < 1 {
-        return Err(exhausted(budget));
-    }
-    let mut changed = budget.clone();
-    changed["status"]["disruptionsAllowed"] = json!(allowed - 1);
-    // Until its deletion is seen, the Pod must not be counted as healthy.
-    changed["status"]["disruptedPods"][text(at(pod, &["metadata"]), "name")] = now(clock);
-    Ok(Some(changed))
-}
-
-fn unobserved(budget: &Value) -> Status {
-    let name = text(at(budget, &["metadata"]), "name");
-    let cause = format!("The disruption budget {name} is still being processed by the server.");
-    Status::too_many_requests(VIOLATION, UNOBSERVED_RETRY_S).caused("DisruptionBudget", cause, "")
-}
-
-fn exhausted(budget: &Value) -> Status {
-    let number = |field: &str| at(budget, &["status", field]).as_i64().unwrap_or(0);
-    let cause = format!(
-        "The disruption budget {} needs {} healthy pods and has {} currently",
-        text(at(budget, &["metadata"]), "name"),
-        number("desiredHealthy"),
-        number("currentHealthy")
-    );
-    Status::too_many_requests(VIOLATION, 0).caused("DisruptionBudget", cause, "")
 }
 
 /// The Pod after `pods/ephemeralcontainers`: only those of the body.
@@ -168,21 +160,23 @@ mod tests {
     }
 
     #[test]
-    fn an_eviction_spends_the_budget() {
-        let pod = json!({"metadata": {"name": "p"}, "status": {"phase": "Running"}});
-        let evicted = |budgets: &[Value]| evicted(&pod, budgets, &Clock::system());
-        let wait = |refusal: &Status| refusal.details.as_ref().expect("details").retry_after_s;
-        assert_eq!(evicted(&[]), Ok(None));
-        let budget = json!({"metadata": {"name": "b"}, "status": {"disruptionsAllowed": 1}});
-        let spent = evicted(&[budget]).expect("allowed").expect("a budget");
-        assert_eq!(spent["status"]["disruptionsAllowed"], json!(0));
-        assert!(spent["status"]["disruptedPods"]["p"].is_string());
-        let refusal = evicted(&[spent]).expect_err("spent");
-        assert_eq!((refusal.code, wait(&refusal)), (429, 0));
-        let unseen = json!({"metadata": {"name": "b", "generation": 2},
-            "status": {"disruptionsAllowed": 1, "observedGeneration": 1}});
-        let refusal = evicted(&[unseen]).expect_err("not seen yet");
-        assert_eq!((refusal.code, wait(&refusal)), (429, 10));
+    fn a_binding_means_one_pod_and_one_node() {
+        let stored = json!({"metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "7"}});
+        let check = |metadata: Value, code: u16| {
+            let binding = json!({"metadata": metadata, "target": {"name": "n"}});
+            let outcome = bind(&stored, &binding, &Clock::system());
+            assert_eq!(outcome.map_or_else(|refusal| refusal.code, |_| 201), code, "{binding}");
+        };
+        check(json!({"uid": "u", "resourceVersion": "7"}), 201);
+        check(json!({"uid": "other"}), 409);
+        check(json!({"resourceVersion": "6"}), 409);
+        let said =
+            |target: Value| check_binding(&json!({"target": target})).map_err(|refusal| refusal.message);
+        assert_eq!(said(json!({"name": "n"})), Ok(()));
+        assert_eq!(said(json!({"kind": "Node", "name": "n"})), Ok(()));
+        assert_eq!(said(json!({})), Err("target.name: Required value".into()));
+        let unsupported = "target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\"";
+        assert_eq!(said(json!({"kind": "Pod", "name": "n"})), Err(unsupported.into()));
     }
 
     #[test]

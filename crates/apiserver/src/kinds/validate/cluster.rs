@@ -7,6 +7,7 @@ use super::selector;
 use crate::auth::RBAC_GROUP;
 use crate::field::Error;
 use crate::kinds::names;
+use crate::kinds::strategy::SYSTEM_PRIORITIES;
 
 /// Priorities above this are the system's.
 const PRIORITY_MAX: i64 = 1_000_000_000;
@@ -165,12 +166,10 @@ pub(super) fn budget(object: &At<'_>, errors: &mut Errors) {
 
 /// A PriorityClass: the highest numbers and the `system-` names are the system's.
 pub(super) fn priority_class(object: &At<'_>, errors: &mut Errors) {
-    const SYSTEM: [(&str, i64); 2] =
-        [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
     let metadata = object.field("metadata");
     let (name, value) = (metadata.field("name"), object.field("value"));
     if name.text().starts_with("system-") {
-        if !SYSTEM.contains(&(name.text(), value.number())) {
+        if !SYSTEM_PRIORITIES.contains(&(name.text(), value.number())) {
             let detail = format!(
                 "priority class names with 'system-' prefix are reserved for system use only. error: {} is not a known system priority class",
                 name.text()

@@ -1,0 +1,141 @@
+//! What single kinds do at their own endpoints: Pods bound and evicted, statuses judged, what may not be deleted.
+
+use serde_json::{Value, json};
+
+use crate::plane::{MERGE, Plane};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+
+async fn make_pod(plane: &Plane, name: &str) -> Value {
+    let pod = json!({"metadata": {"name": name, "labels": {"app": "a"}},
+        "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
+    plane.post(PODS, pod).await.expect(201)
+}
+
+async fn run_pod(plane: &Plane, name: &str, ready: &str) {
+    make_pod(plane, name).await;
+    let status = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}});
+    plane.patch(&format!("{PODS}/{name}/status"), MERGE, status).await.expect(200);
+}
+
+async fn make_budget(plane: &Plane, status: Value) {
+    let budget = json!({"metadata": {"name": "b"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}});
+    plane.post(BUDGETS, budget).await.expect(201);
+    plane.patch(&format!("{BUDGETS}/b/status"), MERGE, json!({ "status": status })).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_dry_eviction_changes_nothing() {
+    let plane = Plane::start().await;
+    run_pod(&plane, "p", "True").await;
+    make_budget(
+        &plane,
+        json!({"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2,
+        "desiredHealthy": 1, "expectedPods": 2}),
+    )
+    .await;
+    let seen = (
+        plane.get(&format!("{PODS}/p")).await.expect(200),
+        plane.get(&format!("{BUDGETS}/b")).await.expect(200),
+    );
+    let path = format!("{PODS}/p/eviction");
+    let by_body = json!({"metadata": {"name": "p"}, "deleteOptions": {"dryRun": ["All"]}});
+    let by_query = json!({"metadata": {"name": "p"}, "deleteOptions": {"gracePeriodSeconds": 1}});
+    plane.post(&format!("{path}?dryRun=All"), json!({"metadata": {"name": "p"}})).await.expect(201);
+    plane.post(&format!("{path}?dryRun=All"), by_query).await.expect(201);
+    plane.post(&path, by_body).await.expect(201);
+    assert_eq!(plane.get(&format!("{PODS}/p")).await.expect(200), seen.0);
+    assert_eq!(plane.get(&format!("{BUDGETS}/b")).await.expect(200), seen.1);
+    plane.post(&path, json!({"metadata": {"name": "p"}})).await.expect(201);
+    let gone = plane.get(&format!("{PODS}/p")).await.expect(200);
+    assert!(gone["metadata"]["deletionTimestamp"].is_string(), "{gone}");
+    let condition = gone["status"]["conditions"].as_array().unwrap().last().unwrap();
+    let said = ["type", "status", "reason", "message"].map(|name| condition[name].as_str().unwrap());
+    assert_eq!(said, ["DisruptionTarget", "True", "EvictionByEvictionAPI", "Eviction API: evicting"]);
+    let spent = plane.get(&format!("{BUDGETS}/b")).await.expect(200);
+    assert_eq!(spent["status"]["disruptionsAllowed"], 0);
+    assert_eq!(spent["status"]["conditions"][0]["reason"], "InsufficientPods");
+}
+
+#[tokio::test]
+async fn a_pod_that_does_not_serve_goes_without_its_budget() {
+    let plane = Plane::start().await;
+    run_pod(&plane, "well", "True").await;
+    run_pod(&plane, "ill", "False").await;
+    make_budget(
+        &plane,
+        json!({"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1,
+        "desiredHealthy": 1, "expectedPods": 2}),
+    )
+    .await;
+    let evict = async |name: &str, options: Value| {
+        let body = json!({"metadata": {"name": name}, "deleteOptions": options});
+        plane.post(&format!("{PODS}/{name}/eviction"), body).await
+    };
+    let refused = evict("well", json!({})).await.expect(429);
+    let cause = &refused["details"]["causes"][0]["message"];
+    assert_eq!(cause, "The disruption budget b needs 1 healthy pods and has 1 currently");
+    // Kubernetes takes any conflict here for a Pod that became ready.
+    evict("ill", json!({"preconditions": {"uid": "other"}})).await.expect(429);
+    evict("ill", json!({})).await.expect(201);
+    make_pod(&plane, "pending").await;
+    evict("pending", json!({"preconditions": {"uid": "other"}})).await.expect(409);
+    evict("pending", json!({})).await.expect(201);
+    evict("pending", json!({"preconditions": {"resourceVersion": "1"}})).await.expect(409);
+}
+
+#[tokio::test]
+async fn a_binding_means_the_pod_that_was_seen() {
+    let plane = Plane::start().await;
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let pod = plane.post(PODS, pod).await.expect(201);
+    let (uid, version) = (&pod["metadata"]["uid"], &pod["metadata"]["resourceVersion"]);
+    let node = json!({"kind": "Node", "name": "n"});
+    let path = format!("{PODS}/p/binding");
+    let rows = [
+        (json!({"name": "other"}), node.clone(), 400, "name in URL does not match name in Binding object"),
+        (json!({}), node.clone(), 400, "name in URL does not match name in Binding object"),
+        (json!({"name": "p"}), json!({}), 500, "target.name: Required value"),
+        (
+            json!({"name": "p"}),
+            json!({"kind": "Pod", "name": "n"}),
+            500,
+            "target.kind: Unsupported value: \"Pod\"",
+        ),
+        (
+            json!({"name": "p", "uid": "other"}),
+            node.clone(),
+            409,
+            "Operation cannot be fulfilled on pods \"p\": StorageError",
+        ),
+        (
+            json!({"name": "p", "resourceVersion": "1"}),
+            node.clone(),
+            409,
+            "Operation cannot be fulfilled on pods",
+        ),
+        (
+            json!({"name": "p", "namespace": "other"}),
+            node.clone(),
+            400,
+            "the namespace of the provided object",
+        ),
+    ];
+    for (metadata, target, code, start) in rows {
+        let refused = plane.post(&path, json!({"metadata": metadata, "target": target})).await.expect(code);
+        let said = refused["message"].as_str().unwrap();
+        assert!(said.starts_with(start), "{said}");
+    }
+    assert!(plane.get(&format!("{PODS}/p")).await.expect(200)["spec"].get("nodeName").is_none());
+    let stale = json!({"metadata": {"name": "p", "resourceVersion": "1"}, "target": node});
+    plane.post("/api/v1/namespaces/default/bindings", stale).await.expect(409);
+    let good = json!({"metadata": {"name": "p", "uid": uid, "resourceVersion": version}, "target": node});
+    plane.post(&path, good.clone()).await.expect(201);
+    let mut again = good;
+    again["metadata"] = json!({"name": "p"});
+    let refused = plane.post(&path, again).await.expect(409);
+    let said = refused["message"].as_str().unwrap();
+    assert!(said.ends_with("pod p is already assigned to node \"n\""), "{said}");
+}
