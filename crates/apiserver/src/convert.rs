@@ -94,6 +94,7 @@ fn to_version(resource: &Resource, mut object: Value) -> Value {
 fn complete(custom: &Custom, object: &mut Value) {
     if let Some(schema) = custom.schemas.get(version_of(object)) {
         schema::prune(schema, object, None);
+        schema::repair_embedded(schema, object);
         schema::default(schema, object);
     }
 }
@@ -107,6 +108,7 @@ fn rename(resource: &Resource, custom: &Custom, version: &str, object: &mut Valu
     if let Some(schema) = custom.schemas.get(version) {
         schema::prune(schema, object, None);
         schema::drop_nulls(schema, object);
+        schema::repair_embedded(schema, object);
     }
 }
 

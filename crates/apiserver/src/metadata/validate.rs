@@ -140,8 +140,8 @@ fn shared(meta: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
 
 fn owner_references(owners: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     let mut controller: Option<String> = None;
-    for (at, owner) in owners.as_array().into_iter().flatten().enumerate() {
-        owner_reference(owner, &path.index(at), errors);
+    for owner in owners.as_array().into_iter().flatten() {
+        owner_reference(owner, path, errors);
         if owner["controller"] != Value::Bool(true) {
             continue;
         }
@@ -159,15 +159,15 @@ fn owner_references(owners: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
 }
 
 fn owner_reference(owner: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    let mut empty = |name: &str, detail: &str| {
+        errors.push(Error::invalid(&path.field(name), &text(owner, name).into(), detail));
+    };
     let version = text(owner, "apiVersion");
-    if !version.is_empty() && (version.matches('/').count() > 1 || version.ends_with('/')) {
-        let detail = "must be <group>/<version> or <version>";
-        errors.push(Error::invalid(&path.field("apiVersion"), &version.into(), detail));
+    if version.is_empty() || version.ends_with('/') || version.matches('/').count() > 1 {
+        empty("apiVersion", "version must not be empty");
     }
-    for name in ["apiVersion", "kind", "name", "uid"] {
-        if text(owner, name).is_empty() {
-            errors.push(Error::required(&path.field(name), "must not be empty"));
-        }
+    for name in ["kind", "name", "uid"].into_iter().filter(|name| text(owner, name).is_empty()) {
+        empty(name, "must not be empty");
     }
     if version == "v1" && text(owner, "kind") == "Event" {
         let detail = "/v1, Kind=Event is disallowed from being an owner";
@@ -355,8 +355,11 @@ mod tests {
             CORE,
             json!({"name": "a", "ownerReferences": [{"apiVersion": "a/b/c", "kind": "K", "name": "n"}]}),
             &[
-                ("metadata.ownerReferences[0].apiVersion", "Invalid value: \"a/b/c\": must be <group>"),
-                ("metadata.ownerReferences[0].uid", "Required value: must not be empty"),
+                (
+                    "metadata.ownerReferences.apiVersion",
+                    "Invalid value: \"a/b/c\": version must not be empty",
+                ),
+                ("metadata.ownerReferences.uid", "Invalid value: \"\": must not be empty"),
             ],
         );
     }

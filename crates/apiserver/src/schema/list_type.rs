@@ -1,5 +1,4 @@
-//! What the shape of a custom object asks beyond its values: items of sets and maps are unique, and embedded
-//! resources say what they are.
+//! What the lists of a custom object ask beyond their values: items of sets and maps are unique.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +10,7 @@ use crate::field::{Error, Path};
 /// Lists up to this length are compared pair by pair, without allocating.
 const PAIRWISE_MAX: usize = 8;
 
-/// What is wrong with the shape of a whole object.
+/// What is wrong with the lists of a whole object.
 pub(super) fn validate(schema: &Schema, value: &Value) -> Vec<Error> {
     let mut errors = Vec::new();
     below(schema, value, &Path::Root, &mut errors);
@@ -28,9 +27,6 @@ fn below(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Vec<Error
                 };
                 let path = path.field(name);
                 unique(&property.merge, value, &path, errors);
-                if property.schema.embedded_resource {
-                    embedded(value, &path, errors);
-                }
                 below(&property.schema, value, &path, errors);
             }
         }
@@ -38,9 +34,6 @@ fn below(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Vec<Error
             for (at, element) in elements.iter().enumerate() {
                 let path = path.index(at);
                 unique(&items.merge, element, &path, errors);
-                if items.schema.embedded_resource {
-                    embedded(element, &path, errors);
-                }
                 below(&items.schema, element, &path, errors);
             }
         }
@@ -73,15 +66,4 @@ fn duplicates(values: &[Value]) -> Vec<(usize, &Value)> {
     }
     let mut seen = BTreeSet::new();
     numbered.filter(|(_, value)| !seen.insert(value.to_string())).collect()
-}
-
-fn embedded(value: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
-    if value.is_null() {
-        return;
-    }
-    for name in ["apiVersion", "kind"] {
-        if value[name].as_str().unwrap_or_default().is_empty() {
-            errors.push(Error::required(&path.field(name), "must not be empty"));
-        }
-    }
 }

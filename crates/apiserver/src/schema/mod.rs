@@ -11,6 +11,7 @@ mod convert;
 mod custom;
 mod default;
 mod definition;
+mod embedded;
 mod facts;
 mod formats;
 mod list_type;
@@ -30,6 +31,7 @@ pub use complete::complete;
 pub use custom::custom;
 pub use default::{default, drop_nulls};
 pub use definition::{default_definition, definition_warnings, store_version, validate_definition};
+pub use embedded::{decode_embedded, repair_embedded};
 pub use node::{
     Integer, Kind, ListType, Merge, Named, Object, PatchStrategy, Presence, Property, Ref, Schema,
 };

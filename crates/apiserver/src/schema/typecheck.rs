@@ -38,7 +38,11 @@ pub fn restore(schema: &Ref, value: &mut Value) -> Result<(), String> {
 /// # Errors
 /// What Go's decoder says about the first wrong value.
 pub fn decode_metadata(object: &mut Value) -> Result<(), String> {
-    let Some(metadata) = object.get_mut("metadata") else { return Ok(()) };
+    object.get_mut("metadata").map_or(Ok(()), decode_object_meta)
+}
+
+/// Decodes metadata that stands alone: Kubernetes decodes it apart from the object it is of.
+pub(super) fn decode_object_meta(metadata: &mut Value) -> Result<(), String> {
     if metadata.is_null() {
         *metadata = Value::Object(Map::new());
     }
@@ -46,9 +50,7 @@ pub fn decode_metadata(object: &mut Value) -> Result<(), String> {
         let found = type_name(metadata);
         return Err(format!("json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"));
     }
-    let path = Path::Root;
-    let path = path.field("metadata");
-    let place = Place { owner: "", path: &path, keeps_empty: false, words: Words::Decoder };
+    let place = Place { owner: "", path: &Path::Root, keeps_empty: false, words: Words::Decoder };
     place.reference(super::object_meta(), metadata)
 }
 
@@ -448,7 +450,7 @@ mod tests {
         let error = decode_metadata(&mut object).expect_err("not a label");
         assert_eq!(
             error,
-            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string"
+            "json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string"
         );
         let mut object = json!({"metadata": {"labels": {}, "name": "a"}, "spec": {"labels": {}}});
         decode_metadata(&mut object).expect("good metadata");

@@ -7,7 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::rules::{Logic, Number, Rules, Size, Text, Type};
-use super::{Schema, list_type};
+use super::{Schema, embedded, list_type};
 use crate::field::{Error, Path};
 
 /// The largest whole number every JSON reader keeps exactly: 2^53 - 1.
@@ -23,7 +23,10 @@ pub fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec<Error>
     if !errors.is_empty() && old.is_some() {
         errors = judge(rules, new, old, "");
     }
-    errors.extend(shape(schema, rules, new, old));
+    if rules.has_structure() {
+        embedded::validate(schema, new, &Path::Root, &mut errors);
+    }
+    errors.extend(lists(schema, rules, new, old));
     errors
 }
 
@@ -32,18 +35,18 @@ pub fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec<Error>
 pub fn validate_status(schema: &Schema, new: &Value, old: &Value) -> Vec<Error> {
     let Some(rules) = &schema.rules else { return Vec::new() };
     let (Some(part), Some(status)) = (rules.properties.get(STATUS), new.get(STATUS)) else {
-        return shape(schema, rules, new, Some(old));
+        return lists(schema, rules, new, Some(old));
     };
     let mut errors = judge(part, status, None, STATUS);
     if !errors.is_empty() {
         errors = judge(part, status, old.get(STATUS), STATUS);
     }
-    errors.extend(shape(schema, rules, new, Some(old)));
+    errors.extend(lists(schema, rules, new, Some(old)));
     errors
 }
 
-/// What is wrong with the shape, unless it was wrong before.
-fn shape(schema: &Schema, rules: &Rules, new: &Value, old: Option<&Value>) -> Vec<Error> {
+/// What is wrong with the lists, unless they were wrong before.
+fn lists(schema: &Schema, rules: &Rules, new: &Value, old: Option<&Value>) -> Vec<Error> {
     if !rules.has_structure() {
         return Vec::new();
     }
