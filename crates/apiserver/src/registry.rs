@@ -55,15 +55,11 @@ impl Table {
         self.rows.iter().any(|row| &*row.group == group && &*row.version == version)
     }
 
-    /// The first row of a kind in a group, in any version (the exact version first).
-    pub(crate) fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Resource>> {
-        let mut of_kind = self.rows.iter().filter(|row| &*row.group == group && &*row.kind == kind);
-        let first = of_kind.next()?;
-        if &*first.version == version {
-            Some(first)
-        } else {
-            of_kind.find(|row| &*row.version == version).or(Some(first))
-        }
+    /// The row of a kind, in this very version.
+    pub(crate) fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Resource>> {
+        let is_meant =
+            |row: &&Arc<Resource>| &*row.group == group && &*row.version == version && &*row.kind == kind;
+        self.rows.iter().find(is_meant)
     }
 
     /// Each stored resource once: one row per group and plural.

@@ -6,6 +6,7 @@
 //!
 //! [`kube::Client`]: https://docs.rs/kube
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use homeostat_core::selector::FieldSelector;
 use homeostat_core::{Clock, Entropy, Prefix};
 use homeostat_store::SharedStore;
 use http::request::Parts;
@@ -33,7 +35,7 @@ use crate::negotiate::{self, Asked, Endpoint, Forms, Representation};
 use crate::object::encode;
 use crate::openapi;
 use crate::registry::{Registry, Table};
-use crate::request::{Query, ResourcePath, Target};
+use crate::request::{Query, ResourcePath, Target, timeout};
 use crate::resource::Resource;
 use crate::status::Status;
 use crate::table;
@@ -41,6 +43,8 @@ use crate::verbs::{Answer, Call, failure, verb};
 
 /// The largest request body, as in Kubernetes: an object may be half of that.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// What begins the paths that answer and are no resources; others do not exist for any method.
+const KNOWN_PATHS: [&str; 6] = ["/api", "/version", "/openapi", "/metrics", "/openid", "/.well-known"];
 
 /// The Kubernetes API over a store. Cheap to clone.
 #[derive(Clone)]
@@ -214,7 +218,11 @@ impl ApiServer {
             noted.resource(verb, &path, resource, query.has("dryRun"));
         }
         let _under_way = self.shared.metrics.begin(verb);
-        backend.authorizer.check(&who, &attributes(verb, &path, &query))?;
+        if verb != "watch" {
+            timeout::check(query.get("timeout"))?;
+        }
+        let name = checked_name(verb, &path, &query);
+        backend.authorizer.check(&who, &path.attributes(verb, &name))?;
         let resource = resource?;
         check_method(&resource, &path, &parts.method, verb)?;
         let body = collect(body).await?;
@@ -284,7 +292,8 @@ impl ApiServer {
             return Ok(text(answer.code, answer.text));
         }
         if parts.method != Method::GET && parts.method != Method::HEAD {
-            return Err(Status::method_not_allowed());
+            let is_known = KNOWN_PATHS.iter().any(|known| path.starts_with(known));
+            return Err(if is_known { Status::method_not_allowed() } else { Status::no_such_path() });
         }
         if path == "/metrics" {
             let Shared { metrics, authenticator, backend, .. } = &*self.shared;
@@ -372,25 +381,15 @@ fn observe_services(backend: &Backend) {
     }
 }
 
-/// What rules are asked about. A list by name counts as a request for that name.
-fn attributes<'a>(verb: &'a str, path: &'a ResourcePath, query: &'a Query) -> Attributes<'a> {
-    let named = query.get("fieldSelector").strip_prefix("metadata.name=").filter(|name| !name.contains(','));
-    let name = match verb {
-        "list" | "watch" | "deletecollection" if path.name.is_empty() => named.unwrap_or_default(),
-        _ => &path.name,
-    };
-    Attributes::Resource {
-        verb,
-        group: &path.group,
-        resource: &path.resource,
-        subresource: &path.subresource,
-        namespace: if path.resource == "namespaces" && path.namespace.is_empty() {
-            &path.name
-        } else {
-            &path.namespace
-        },
-        name,
+/// What rules are asked about. A list or watch of one name counts as a request for that name.
+fn checked_name<'a>(verb: &str, path: &'a ResourcePath, query: &Query) -> Cow<'a, str> {
+    if !path.name.is_empty() || !matches!(verb, "list" | "watch") {
+        return path.name.as_str().into();
     }
+    let fields = FieldSelector::parse(query.get("fieldSelector")).unwrap_or_default();
+    let name = fields.exact("metadata.name").unwrap_or_default();
+    let is_segment = !matches!(name, "." | "..") && !name.contains(['/', '%']);
+    if is_segment { name.to_owned().into() } else { "".into() }
 }
 
 fn resource(table: &Table, path: &ResourcePath) -> Result<Arc<Resource>, Status> {

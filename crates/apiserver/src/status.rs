@@ -2,10 +2,15 @@
 //!
 //! **Invariant:** every refusal of the server is made here, so code, reason, message and details agree everywhere.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use crate::field;
 use crate::ordered::{Order, Ordered};
+
+/// Wrong fields told of one object: more than anybody reads. A body may have a million of them.
+const ERRORS_MAX: usize = 1000;
 
 /// A refusal, ready to be sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -173,12 +178,16 @@ impl Status {
     /// Fields of the object are wrong. `kind` is the Kind, not the resource.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[field::Error]) -> Self {
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let (errors, left_out) = errors.split_at(errors.len().min(ERRORS_MAX));
         // The text says each thing once, the causes repeat what was found twice.
-        let mut listed = Vec::new();
-        for text in errors.iter().map(ToString::to_string) {
-            if !listed.contains(&text) {
-                listed.push(text);
-            }
+        let mut seen = HashSet::new();
+        let mut listed = errors
+            .iter()
+            .map(ToString::to_string)
+            .filter(|text| seen.insert(text.clone()))
+            .collect::<Vec<_>>();
+        if !left_out.is_empty() {
+            listed.push(format!("and {} more", left_out.len()));
         }
         let listed = if let [one] = &*listed { one.clone() } else { format!("[{}]", listed.join(", ")) };
         let causes = errors

@@ -166,8 +166,8 @@ fn state_of(backend: &Backend, table: &Table, dependent: &Key, owner: &Value) ->
         Some((group, version)) => (group, version),
         None => ("", text(owner, "apiVersion")),
     };
-    // A kind that is not served cannot be looked up: nothing is decided about its objects.
-    let Some(resource) = table.by_kind(group, version, text(owner, "kind")) else { return Owner::Solid };
+    // A kind that is not served in this version cannot be looked up: nothing is decided about its objects.
+    let Some(resource) = table.of_kind(group, version, text(owner, "kind")) else { return Owner::Solid };
     if resource.namespaced && dependent.namespace().is_empty() {
         return Owner::Solid;
     }

@@ -2,6 +2,7 @@
 
 mod path;
 mod query;
+pub(crate) mod timeout;
 
 pub(crate) use path::{ResourcePath, Target};
 pub(crate) use query::Query;

@@ -5,6 +5,7 @@
 
 use percent_encoding::percent_decode_str;
 
+use crate::auth::Attributes;
 use crate::status::Status;
 
 /// What a path names.
@@ -35,6 +36,21 @@ pub(crate) struct ResourcePath {
     pub(crate) subresource: String,
     /// Reached through the old `/watch/` prefix.
     pub(crate) is_watch: bool,
+}
+
+impl ResourcePath {
+    /// What rules are asked about a request of this verb; `name` may come from elsewhere than the path.
+    pub(crate) fn attributes<'a>(&'a self, verb: &'a str, name: &'a str) -> Attributes<'a> {
+        let is_namespace = self.resource == "namespaces" && self.namespace.is_empty();
+        Attributes::Resource {
+            verb,
+            group: &self.group,
+            resource: &self.resource,
+            subresource: &self.subresource,
+            namespace: if is_namespace { &self.name } else { &self.namespace },
+            name,
+        }
+    }
 }
 
 impl Target {

@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use super::gate::{Gate, Handler};
 use super::limits;
+use super::strangers::Strangers;
 use super::tls::{HTTP2, Trust};
 use crate::auth::Peer;
 
@@ -40,6 +41,7 @@ pub(crate) struct Shared<H> {
     /// The requests of HTTP/2 connections, which run beside each other, and bodies nobody wants.
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
+    pub(super) strangers: Strangers,
 }
 
 impl<H: Handler> Shared<H> {
@@ -49,8 +51,7 @@ impl<H: Handler> Shared<H> {
         if stream.set_nodelay(true).is_err() {
             return;
         }
-        let handshake = tokio::time::timeout(limits::HANDSHAKE_TIME, self.handshake(stream));
-        let Ok(Ok(stream)) = handshake.await else { return };
+        let Some(stream) = self.greet(stream).await else { return };
         let (_, session) = stream.get_ref();
         let peer = Arc::new(self.trust.peer(session.peer_certificates()));
         let result = if session.alpn_protocol() == Some(HTTP2) {
@@ -60,6 +61,15 @@ impl<H: Handler> Shared<H> {
         };
         if let Err(error) = result {
             tracing::debug!(%error, "a connection broke");
+        }
+    }
+
+    /// The connection once it is known who is at the other end; none if that takes too long.
+    async fn greet(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
+        let stranger = self.strangers.admit();
+        tokio::select! {
+            greeted = tokio::time::timeout(limits::HANDSHAKE_TIME, self.handshake(stream)) => greeted.ok()?.ok(),
+            () = stranger.told_to_leave() => None,
         }
     }
 

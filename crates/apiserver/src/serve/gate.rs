@@ -49,8 +49,8 @@ impl<S> Handler for S where
 pub(crate) struct Gate<H> {
     handler: H,
     authenticator: Arc<Authenticator>,
-    reads: Seats,
-    writes: Seats,
+    reads: Arc<Seats>,
+    writes: Arc<Seats>,
     room: Room,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -72,26 +72,24 @@ impl<H: Handler> Gate<H> {
     /// Answers one request of a connection with this peer.
     pub(crate) async fn answer(&self, request: Request<Incoming>, peer: &Peer) -> Response<ResponseBody> {
         let mut request = RequestBody::new(request, &self.tasks);
-        let response = match self.admit(&request, peer) {
-            Ok((identity, permit)) => {
+        let (response, seat) = match self.admit(&request, peer) {
+            Ok((identity, seat)) => {
                 let user = identity.name.clone();
                 request.extensions_mut().insert(identity);
-                let is_long_running = permit.is_none();
-                let response = self.handle(request, is_long_running).await;
-                drop(permit);
-                self.hold(response, &user)
+                let response = self.handle(request, seat.is_none()).await;
+                (self.hold(response, &user), seat)
             }
-            Err(refusal) => self.refused(*refusal),
+            Err(refusal) => (self.refused(*refusal), None),
         };
-        response.map(|body| ResponseBody::new(body, &self.stop))
+        response.map(|body| ResponseBody::new(body, &self.stop, seat))
     }
 
     /// Who asks, and the room the request takes: none for long-running ones. Or the refusal.
-    fn admit<'a>(
-        &'a self,
+    fn admit(
+        &self,
         request: &Request<RequestBody>,
         peer: &Peer,
-    ) -> Result<(Identity, Option<Seat<'a>>), Box<Response<Body>>> {
+    ) -> Result<(Identity, Option<Seat>), Box<Response<Body>>> {
         let identity = self
             .authenticator
             .authenticate(peer, request.headers())
@@ -100,7 +98,8 @@ impl<H: Handler> Gate<H> {
             let text = format!("Request entity too large: limit is {BODY_BYTES_MAX}");
             return Err(Box::new(refusal(&Status::too_large(text))));
         }
-        if is_long_running(request.uri().path(), request.uri().query().unwrap_or_default()) {
+        if is_long_running(request.method(), request.uri().path(), request.uri().query().unwrap_or_default())
+        {
             return Ok((identity, None));
         }
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
@@ -147,7 +146,7 @@ impl<H: Handler> Gate<H> {
 }
 
 /// Watches, and connections to a Pod: they last as long as the client wants.
-fn is_long_running(path: &str, query: &str) -> bool {
+fn is_long_running(method: &Method, path: &str, query: &str) -> bool {
     const SUBRESOURCES: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
     let is_watch = query.split('&').any(|pair| match pair.split_once('=') {
         None => pair == "watch",
@@ -155,7 +154,7 @@ fn is_long_running(path: &str, query: &str) -> bool {
         Some(("follow", value)) => matches!(value, "true" | "1"),
         Some(_) => false,
     });
-    if is_watch || path.starts_with("/api/v1/watch/") {
+    if method == Method::GET && (is_watch || path.starts_with("/api/v1/watch/")) {
         return true;
     }
     // /api/v1/namespaces/NAMESPACE/RESOURCE/NAME/SUBRESOURCE[/…]
@@ -193,8 +192,10 @@ mod tests {
     fn watches_and_pod_connections_are_long_running() {
         let check = |uri: &str, expected: bool| {
             let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
-            assert_eq!(is_long_running(path, query), expected, "{uri}");
+            assert_eq!(is_long_running(&Method::GET, path, query), expected, "{uri}");
         };
+        assert!(!is_long_running(&Method::POST, "/api/v1/namespaces/a/pods", "watch=1"));
+        assert!(is_long_running(&Method::POST, "/api/v1/namespaces/a/pods/x/exec", ""));
         check("/api/v1/pods", false);
         check("/api/v1/pods?watch=1", true);
         check("/api/v1/pods?limit=1&watch=maybe", true);

@@ -19,6 +19,9 @@ pub const RETRY_AFTER_S: u32 = 1;
 /// Open connections. An idle one costs some 40 KB (TLS and HTTP buffers), so this many cost 160 MB at worst; beyond
 /// it the newest is closed at once, and those being served notice nothing.
 pub const CONNECTIONS_MAX: usize = 4096;
+/// Of so many open connections one may be without a finished TLS handshake, so that silent ones never fill the house. One
+/// more, and the oldest of them is closed. A handshake takes some milliseconds.
+pub const CONNECTIONS_PER_STRANGER: usize = 4;
 /// File descriptors connections leave to the rest of the process: the store's files above all, which must open when a log
 /// file is full.
 pub const DESCRIPTORS_RESERVED: usize = 256;

@@ -70,7 +70,7 @@ pub(crate) async fn run<H: Handler>(listener: TcpListener, shared: Arc<Shared<H>
 
 /// As many connections as the process may have descriptors for, and some left. Raises the soft limit for them, as far as
 /// the hard one allows.
-fn connections_max() -> usize {
+pub(super) fn connections_max() -> usize {
     let wanted = (limits::CONNECTIONS_MAX + limits::DESCRIPTORS_RESERVED) as u64;
     let limit = getrlimit(Resource::Nofile);
     let mut allowed = limit.current.unwrap_or(wanted);

@@ -32,6 +32,7 @@ mod reached;
 mod request;
 mod response;
 mod seats;
+mod strangers;
 mod tls;
 
 pub use error::Error;
@@ -128,7 +129,10 @@ impl Server {
         stop: CancellationToken,
     ) -> Result<(), Error> {
         let tasks = TaskTracker::new();
+        let strangers =
+            strangers::Strangers::new(listener::connections_max() / limits::CONNECTIONS_PER_STRANGER);
         let shared = connection::Shared {
+            strangers,
             acceptor: TlsAcceptor::from(tls::server_config(&self.credentials)?),
             trust: tls::Trust::new(&self.credentials, self.clock)?,
             gate: Arc::new(gate::Gate::new(handler, authenticator, tasks.clone(), stop.clone())),

@@ -14,6 +14,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::limits::{JOINT_BYTES, PIECE_BYTES_SMALL};
+use super::seats::Seat;
 use crate::body::Body;
 
 /// The body of an answer.
@@ -21,13 +22,15 @@ pub(crate) struct ResponseBody {
     body: Body,
     stop: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     is_done: bool,
+    /// Kept until the connection has taken the last piece, or nobody wants it any more.
+    _seat: Option<Seat>,
 }
 
 impl ResponseBody {
     /// A body that ends when `stop` is cancelled, if it would not end by itself.
-    pub(crate) fn new(body: Body, stop: &CancellationToken) -> Self {
+    pub(crate) fn new(body: Body, stop: &CancellationToken, seat: Option<Seat>) -> Self {
         let stop = matches!(body, Body::Stream(_)).then(|| Box::pin(stop.clone().cancelled_owned()));
-        Self { body, stop, is_done: false }
+        Self { body, stop, is_done: false, _seat: seat }
     }
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -99,7 +102,7 @@ mod tests {
     use super::*;
 
     async fn frames(body: Body) -> Vec<usize> {
-        let mut body = ResponseBody::new(body, &CancellationToken::new());
+        let mut body = ResponseBody::new(body, &CancellationToken::new(), None);
         let mut sizes = Vec::new();
         while let Some(Ok(frame)) = body.frame().await {
             sizes.push(frame.into_data().unwrap().len());
@@ -127,7 +130,7 @@ mod tests {
         let stop = CancellationToken::new();
         let ready = futures::stream::iter(pieces(&[10, 10]));
         let stream = ready.chain(futures::stream::pending());
-        let mut body = ResponseBody::new(Body::stream(stream), &stop);
+        let mut body = ResponseBody::new(Body::stream(stream), &stop, None);
         let frame = body.frame().await.unwrap().unwrap();
         assert_eq!(frame.into_data().unwrap().len(), 20);
         stop.cancel();

@@ -1,44 +1,47 @@
 //! Room for requests: so many at once, and no user takes more than a share of it.
 //!
-//! **Invariant:** whoever fills their share, by many requests or by bodies that never end, leaves room for everybody else.
+//! A request keeps its seat until its answer is sent, so answers that nobody reads are counted, too.
+//!
+//! **Invariant:** whoever fills their share, by many requests, by bodies that never end or by answers they do not read,
+//! leaves room for everybody else.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Seats of one sort.
 #[derive(Debug)]
 pub(crate) struct Seats {
-    all: Semaphore,
+    all: Arc<Semaphore>,
     share: usize,
     taken: Mutex<HashMap<Box<str>, usize>>,
 }
 
 /// A seat, free again when dropped.
 #[derive(Debug)]
-pub(crate) struct Seat<'a> {
-    seats: &'a Seats,
+pub(crate) struct Seat {
+    seats: Arc<Seats>,
     user: Box<str>,
-    _permit: SemaphorePermit<'a>,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Seats {
     /// So many for one user, and so many for all.
-    pub(crate) fn new(share: usize, all: usize) -> Self {
-        Self { all: Semaphore::new(all), share, taken: Mutex::default() }
+    pub(crate) fn new(share: usize, all: usize) -> Arc<Self> {
+        Arc::new(Self { all: Arc::new(Semaphore::new(all)), share, taken: Mutex::default() })
     }
 
     /// A seat for this user, if one is free.
-    pub(crate) fn take(&self, user: &str) -> Option<Seat<'_>> {
-        let permit = self.all.try_acquire().ok()?;
+    pub(crate) fn take(self: &Arc<Self>, user: &str) -> Option<Seat> {
+        let permit = Arc::clone(&self.all).try_acquire_owned().ok()?;
         let mut taken = self.taken();
         match taken.get_mut(user) {
             Some(count) if *count >= self.share => return None,
             Some(count) => *count += 1,
             None => drop(taken.insert(user.into(), 1)),
         }
-        Some(Seat { seats: self, user: user.into(), _permit: permit })
+        Some(Seat { seats: Arc::clone(self), user: user.into(), _permit: permit })
     }
 
     fn taken(&self) -> MutexGuard<'_, HashMap<Box<str>, usize>> {
@@ -46,7 +49,7 @@ impl Seats {
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for Seat {
     fn drop(&mut self) {
         let mut taken = self.seats.taken();
         match taken.get_mut(&self.user) {

@@ -1,5 +1,7 @@
 //! From bytes to a normal object: decoded, of the right kind, without unknown fields, with defaults.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::Call;
@@ -46,7 +48,33 @@ pub(super) fn body(call: &Call, bytes: &[u8], strictness: Strictness) -> Result<
     if resource.is_custom() {
         warnings.extend(finalizer_warnings(&object["metadata"]));
     }
+    warnings.extend(drop_equal_owners(&mut object, ""));
     Ok(Admitted { object, warnings })
+}
+
+/// Of equal owners one stays; the client is warned of the others. `when`: what Kubernetes says of patches.
+fn drop_equal_owners(object: &mut Value, when: &str) -> Option<String> {
+    let owners = object.get_mut("metadata")?.get_mut("ownerReferences")?.as_array_mut()?;
+    if owners.len() < 2 {
+        return None;
+    }
+    let mut seen = HashSet::new();
+    let mut doubles = Vec::new();
+    owners.retain(|owner| {
+        let is_first = seen.insert(owner.to_string());
+        if !is_first {
+            doubles.push(owner["uid"].as_str().unwrap_or_default().to_owned());
+        }
+        is_first
+    });
+    (!doubles.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in \
+             1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) \
+             observed: {}",
+            doubles.join(", ")
+        )
+    })
 }
 
 /// Reads a body of the version and kind expected here, in any encoding. Custom kinds know no protobuf.
@@ -108,7 +136,10 @@ pub(super) fn patched(
     origin: Origin<'_>,
 ) -> Result<Admitted, Status> {
     match judged(call, &mut object, strictness, origin) {
-        Ok(warnings) => Ok(Admitted { object, warnings }),
+        Ok(mut warnings) => {
+            warnings.extend(drop_equal_owners(&mut object, " after mutating admission happens"));
+            Ok(Admitted { object, warnings })
+        }
         Err(status) => Err(bad_result(&object, origin, &status)),
     }
 }

@@ -1,5 +1,6 @@
 //! Answers: an object, a list or a status in the form, encoding and with the warnings the client gets.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use crate::protobuf;
 use crate::status::Status;
 use crate::table::{ListMeta, View};
 
-/// All warnings of one answer together may be this long; longer ones are cut, as in Kubernetes.
+/// All warnings of one answer together may be this long; of more, each is cut and the last are left out, as in Kubernetes.
 const WARNINGS_CHARS_MAX: usize = 4096;
 /// What a single warning is cut to once all together are too long.
 const WARNING_CHARS_MAX: usize = 256;
@@ -177,18 +178,21 @@ pub(crate) fn warn(response: &mut Response<Body>, warning: &str) {
 
 /// Each warning once, and not too much of them.
 fn shortened(warnings: Vec<String>) -> Vec<String> {
-    let mut kept: Vec<String> = Vec::new();
-    for warning in warnings {
-        if !kept.contains(&warning) {
-            kept.push(warning);
-        }
+    let mut seen = HashSet::new();
+    let mut kept = warnings;
+    kept.retain(|warning| seen.insert(warning.clone()));
+    if kept.iter().map(|warning| warning.chars().count()).sum::<usize>() <= WARNINGS_CHARS_MAX {
+        return kept;
     }
-    if kept.iter().map(String::len).sum::<usize>() > WARNINGS_CHARS_MAX {
-        for warning in &mut kept {
-            *warning = warning.chars().take(WARNING_CHARS_MAX).collect();
-        }
-    }
-    kept
+    let mut written = 0;
+    let shortened =
+        kept.into_iter().map(|warning| warning.chars().take(WARNING_CHARS_MAX).collect::<String>());
+    let is_within = |warning: &String| {
+        let before = written;
+        written += warning.chars().count();
+        before < WARNINGS_CHARS_MAX
+    };
+    shortened.take_while(is_within).collect()
 }
 
 /// A refusal as a response.

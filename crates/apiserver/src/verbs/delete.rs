@@ -46,6 +46,8 @@ pub(crate) struct DeleteOptions {
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
     pub(crate) is_dry_run: bool,
+    /// Did it say `orphanDependents: false`? Then it is told if the object is still there.
+    pub(crate) is_told_if_held: bool,
 }
 
 impl DeleteOptions {
@@ -127,6 +129,7 @@ impl DeleteOptions {
             uid: precondition("uid"),
             resource_version: precondition("resourceVersion"),
             is_dry_run: !dry_run.is_empty(),
+            is_told_if_held: orphan == Some(false),
         })
     }
 }
@@ -147,9 +150,10 @@ pub(super) async fn delete(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     namespace::check_delete(&call.resource, &call.path.name)?;
     let removed =
         remove(&call.backend, &call.resource, &call.path.namespace, &call.path.name, &options).await?;
+    let held = if options.is_told_if_held { 202 } else { 200 };
     match removed {
-        Removed::Marked(entry) => Answer::entry(call, 200, &entry),
-        Removed::Imagined(object) => Answer::object(call, 200, &object),
+        Removed::Marked(entry) => Answer::entry(call, held, &entry),
+        Removed::Imagined(object) => Answer::object(call, held, &object),
         Removed::Gone(entry, revision) if call.strategy().returns_object_on_delete => {
             Answer::object(call, 200, &last_state(call, &entry, revision))
         }

@@ -81,6 +81,12 @@ impl Call {
         self.is_patch && kind.is_some_and(|kind| kind.starts_with("application/apply-patch"))
     }
 
+    /// A write that creates needs the right to create, whatever its own verb.
+    fn check_may_create(&self) -> Result<(), Status> {
+        let attributes = self.path.attributes("create", &self.path.name);
+        self.backend.authorizer.check(&self.who, &attributes)
+    }
+
     fn not_found(&self) -> Status {
         Status::not_found(&self.resource.about(&self.path.name))
     }
@@ -110,8 +116,8 @@ pub(crate) fn verb(method: &Method, path: &ResourcePath, query: &Query) -> &'sta
     let has_name = !path.name.is_empty();
     match *method {
         Method::GET if path.is_watch => "watch",
-        Method::GET if path.subresource.is_empty() && query.flag("watch") => "watch",
         Method::GET if has_name => "get",
+        Method::GET if query.flag("watch") => "watch",
         Method::GET => "list",
         Method::POST => "create",
         Method::PUT => "update",

@@ -198,6 +198,7 @@ async fn create_applied(call: &Call, options: &WriteOptions, config: &Value) -> 
     let object = merged(call, options, None, config)?;
     check_identity(call, &object, &json!({"metadata": {"name": call.path.name}}))?;
     let Admitted { object, warnings } = admit::patched(call, object, options.strictness, APPLIED)?;
+    call.check_may_create()?;
     let answer = create::create_object(call, options, object).await?;
     Ok(answer.warned(warnings))
 }

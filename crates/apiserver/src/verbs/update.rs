@@ -44,6 +44,7 @@ async fn create_missing(call: &Call, options: &WriteOptions, mut object: Value) 
         return Err(call.not_found());
     }
     meta::set(&mut object, "resourceVersion", None);
+    call.check_may_create()?;
     create::create_object(call, options, object).await
 }
 

@@ -147,3 +147,15 @@ async fn storage_goes_when_nobody_uses_it() {
     plane.delete("/api/v1/persistentvolumes/v").await.expect(200);
     plane.until_gone("/api/v1/persistentvolumes/v").await;
 }
+
+#[tokio::test]
+async fn an_owner_of_a_version_that_is_not_served_is_nothing_to_go_by() {
+    let plane = Plane::start().await;
+    let reference =
+        |version: &str| json!([{"apiVersion": version, "kind": "ConfigMap", "name": "none", "uid": "gone"}]);
+    let child = |name: &str, version: &str| json!({"metadata": {"name": name, "ownerReferences": reference(version)}});
+    plane.post(MAPS, child("kept", "v9")).await.expect(201);
+    plane.post(MAPS, child("collected", "v1")).await.expect(201);
+    plane.until_gone(&at("collected")).await;
+    plane.get(&at("kept")).await.expect(200);
+}

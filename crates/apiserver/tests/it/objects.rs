@@ -376,3 +376,81 @@ async fn a_connection_into_a_pod_names_a_container_of_it() {
     plane.get(&format!("{pods}/one/log")).await.expect(200);
     plane.get(&format!("{pods}/none/exec")).await.expect(404);
 }
+
+#[tokio::test]
+async fn equal_owners_are_one() {
+    let plane = Plane::start().await;
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u-1"});
+    let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "p", "uid": "u-1"});
+    let mut body = map("a", "1");
+    body["metadata"]["ownerReferences"] = json!([owner, other, owner]);
+    let path = format!("{MAPS}/a?dryRun=All");
+    let made = plane.ask("POST", &format!("{MAPS}?dryRun=All"), body.clone()).await;
+    let warning = made.headers["warning"].to_str().unwrap().to_owned();
+    assert!(
+        warning.contains("duplicate entries; API server") && warning.ends_with("observed: u-1\""),
+        "{warning}"
+    );
+    assert_eq!(made.expect(201)["metadata"]["ownerReferences"], json!([owner, other]));
+    plane.post(MAPS, map("a", "1")).await.expect(201);
+    let put = plane.put(&path, body.clone()).await.expect(200);
+    assert_eq!(put["metadata"]["ownerReferences"], json!([owner, other]));
+    let change = json!([{"op": "add", "path": "/metadata/ownerReferences", "value": [owner, owner]}]);
+    let patched = plane.patch(&path, JSON_PATCH, change).await;
+    assert!(patched.headers["warning"].to_str().unwrap().contains("after mutating admission"));
+    assert_eq!(patched.expect(200)["metadata"]["ownerReferences"], json!([owner]));
+}
+
+#[tokio::test]
+async fn a_timeout_must_be_a_duration() {
+    let plane = Plane::start().await;
+    plane.get(&format!("{MAPS}?timeout=1s")).await.expect(200);
+    let refused = plane.get(&format!("{MAPS}?timeout=soon")).await.expect(400);
+    assert_eq!(
+        refused["message"],
+        "invalid timeout specified in the request URL - time: invalid duration \"soon\""
+    );
+}
+
+#[tokio::test]
+async fn one_object_is_not_watched_by_its_own_path() {
+    let plane = Plane::start().await;
+    plane.post(MAPS, map("a", "1")).await.expect(201);
+    assert_eq!(plane.get(&format!("{MAPS}/a?watch=1")).await.expect(200)["kind"], "ConfigMap");
+    let mut events = plane.watch("/api/v1/watch/namespaces/default/configmaps/a").await;
+    assert_eq!(events.next().await.unwrap()["object"]["metadata"]["name"], "a");
+}
+
+#[tokio::test]
+async fn who_asks_for_dependents_to_go_is_told_that_the_object_is_held() {
+    let plane = Plane::start().await;
+    let mut body = map("a", "1");
+    body["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    plane.post(MAPS, body).await.expect(201);
+    let path = format!("{MAPS}/a");
+    plane.ask("DELETE", &path, json!({"orphanDependents": false})).await.expect(202);
+    plane.delete(&path).await.expect(200);
+}
+
+/// Work for a mistake must not grow with the square of their number: a request is 3 MB of them at most.
+#[tokio::test]
+async fn a_hundred_thousand_mistakes_are_told_in_time() {
+    let plane = Plane::start().await;
+    let mut unknown = map("a", "1");
+    for at in 0..100_000 {
+        unknown[format!("f{at}")] = json!(1);
+    }
+    let began = tokio::time::Instant::now();
+    let made = plane.ask("POST", &format!("{MAPS}?dryRun=All"), unknown).await;
+    let told: usize = made.headers.get_all("warning").iter().map(http::HeaderValue::len).sum();
+    assert!((1000..8 * 1024).contains(&told), "{told} bytes of warnings");
+    made.expect(201);
+    let labels: serde_json::Map<String, Value> =
+        (0..100_000).map(|at| (format!("bad label {at}"), json!("x"))).collect();
+    let refused = plane.post(MAPS, json!({"metadata": {"name": "a", "labels": labels}})).await.expect(422);
+    let causes = refused["details"]["causes"].as_array().unwrap().len();
+    assert!(causes <= 1001, "{causes} causes");
+    assert!(refused["message"].as_str().unwrap().contains("more"), "what is left out is counted");
+    // Some seconds in a debug build on a busy machine; with the square of it, hours.
+    assert!(began.elapsed() < std::time::Duration::from_secs(60));
+}

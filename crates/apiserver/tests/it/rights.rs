@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::plane::Plane;
+use crate::plane::{APPLY, Plane};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const EVERYBODY: &[&str] = &["system:authenticated"];
@@ -149,4 +149,55 @@ async fn aggregated_roles_show_what_they_sum_up() {
     }
     plane.delete(&format!("{roles}/lamps")).await.expect(200);
     plane.until(&format!("{roles}/view"), |answer| !has(answer)).await;
+}
+
+#[tokio::test]
+async fn who_may_not_create_does_not_create_by_other_verbs() {
+    let plane = Plane::start().await;
+    let rules = json!([{"apiGroups": ["", "coordination.k8s.io"], "resources": ["configmaps", "leases"],
+        "verbs": ["get", "patch", "update"]}]);
+    allow(&plane, "jane", rules).await;
+    let jane = plane.acting_as("jane", EVERYBODY);
+    let map = "/api/v1/namespaces/default/configmaps/new";
+    let body =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}, "data": {"a": "1"}});
+    let apply = format!("{map}?fieldManager=jane");
+    let refused = jane.patch(&apply, APPLY, body.clone()).await.expect(403);
+    assert_eq!(
+        refused["message"],
+        "configmaps \"new\" is forbidden: User \"jane\" cannot create resource \"configmaps\" in API group \"\" in \
+         the namespace \"default\""
+    );
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/new";
+    jane.put(lease, json!({"metadata": {"name": "new"}})).await.expect(403);
+    plane.get(lease).await.expect(404);
+    plane.patch(&apply, APPLY, body.clone()).await.expect(201);
+    jane.patch(&apply, APPLY, body).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_list_of_one_name_is_a_request_for_it_and_a_deletion_of_a_collection_is_not() {
+    let plane = Plane::start().await;
+    let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["mine"],
+        "verbs": ["list", "watch", "deletecollection"]}]);
+    allow(&plane, "jane", rules).await;
+    let jane = plane.acting_as("jane", EVERYBODY);
+    let secrets = "/api/v1/namespaces/default/secrets";
+    for name in ["mine", "other"] {
+        plane.post(secrets, json!({"metadata": {"name": name}})).await.expect(201);
+    }
+    let check = async |selector: &str, code: u16| {
+        let path = format!("{secrets}?fieldSelector={selector}");
+        assert_eq!(jane.get(&path).await.code, code, "{selector}");
+    };
+    for allowed in ["metadata.name%3Dmine", "metadata.name%3D%3Dmine", "type%3DOpaque,metadata.name%3Dmine"] {
+        check(allowed, 200).await;
+    }
+    for refused in
+        ["metadata.name%3Dother", "metadata.name!%3Dmine", "type%3Dmine", "metadata.name%3D%2E%2E", ""]
+    {
+        check(refused, 403).await;
+    }
+    jane.delete(&format!("{secrets}?fieldSelector=metadata.name%3Dmine")).await.expect(403);
+    plane.get(&format!("{secrets}/mine")).await.expect(200);
 }
