@@ -261,6 +261,13 @@ async fn a_definition_that_makes_no_sense_is_refused() {
         json!({"minimum": 1});
     let refused = plane.post(DEFINITIONS, untyped).await.expect(422);
     assert!(refused["message"].as_str().unwrap().contains("must not be empty for specified object fields"));
+    let mut broken = definition();
+    broken["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["colour"] =
+        json!({"type": "string", "default": "x", "x-kubernetes-validations": [{"rule": "self != 'x'"}]});
+    let refused = plane.post(DEFINITIONS, broken).await.expect(422);
+    let cause = json!({"reason": "FieldValueInvalid", "message": "Invalid value: \"x\": failed rule: self != 'x'",
+        "field": "spec.validation.openAPIV3Schema.properties[spec].properties[colour].default"});
+    assert_eq!(refused["details"]["causes"], json!([cause]));
 }
 
 #[tokio::test]

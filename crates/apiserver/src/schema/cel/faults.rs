@@ -1,4 +1,5 @@
-//! What is wrong with the rules of a definition: rules that do not compile or may cost too much, with their places.
+//! What is wrong with the rules of a definition: rules that do not compile or may cost too much, with their places, and
+//! defaults that break them.
 //!
 //! The cost of a rule is multiplied by how often its value can occur, and both it and the sum of a schema have a
 //! limit. Runs only on schemas that are structurally right, as in Kubernetes.
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::KEY;
+use super::defaults;
 use super::rule::{Findings, Rule};
 use super::source::on_deep_stack;
 use super::types::{Declared, Shape, bound};
@@ -53,7 +55,7 @@ fn schema_faults(schema: &Value, place: &str) -> Vec<Error> {
         uncorrelatable: None,
     });
     judge.sum(place);
-    judge.errors
+    if judge.errors.is_empty() { defaults::faults(schema, place) } else { judge.errors }
 }
 
 /// A node of the schema with what its ancestors say of it.

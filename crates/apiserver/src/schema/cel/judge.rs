@@ -51,6 +51,41 @@ pub(super) fn judge(root: &Node, new: &Value, old: Option<&Value>) -> Vec<Error>
     judge.errors
 }
 
+/// What judging several values may still cost together.
+pub(super) struct Budget {
+    cost: u64,
+    work: u64,
+    /// Did it not suffice? Then nothing more is to be judged.
+    pub(super) is_spent: bool,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { cost: COST_BUDGET, work: WORK_BUDGET, is_spent: false }
+    }
+}
+
+/// Judges a default, as its own successor and then as a new value. Of the two the dearer is paid.
+pub(super) fn judge_default(
+    node: &Node,
+    default: &Value,
+    path: &Path<'_>,
+    budget: &mut Budget,
+) -> Vec<Error> {
+    let cost = budget.cost;
+    for old in [Some(default), None] {
+        let lists = Lists::default();
+        let mut judge = Judge { errors: Vec::new(), cost, work: budget.work, is_update: false, lists };
+        let place = Place { path, new: default, old, unchanged_above: None };
+        budget.is_spent = judge.node(node, place, None, None).is_err();
+        (budget.cost, budget.work) = (budget.cost.min(judge.cost), judge.work);
+        if !judge.errors.is_empty() {
+            return judge.errors;
+        }
+    }
+    Vec::new()
+}
+
 struct Judge {
     errors: Vec<Error>,
     /// What may still be spent.

@@ -8,6 +8,7 @@ mod call_cost;
 mod calls;
 mod check;
 mod cost;
+mod defaults;
 mod eval;
 mod expand;
 mod faults;

@@ -1,11 +1,12 @@
-//! Defaults of a definition must be values their schema accepts, without fields it does not know.
+//! Defaults of a definition must be values their schema accepts, without fields it does not know. Its rules in CEL are
+//! asked elsewhere, once they are known to be right.
 
 use serde_json::{Map, Value};
 
 use crate::field::{Error, Path};
 use crate::schema::rules::Rules;
 use crate::schema::validate::judge;
-use crate::schema::{custom, prune};
+use crate::schema::{custom, embedded, prune};
 
 /// Judges the defaults of a structural schema and of all below it.
 pub(super) fn validate(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
@@ -25,11 +26,20 @@ fn validate_below(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     }
 }
 
+/// What is wrong with the resources in it is told alone, as in Kubernetes.
 fn one(schema: &Value, default: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    let node = custom::node(schema);
     let mut pruned = default.clone();
-    prune(&custom::node(schema), &mut pruned, None);
+    prune(&node, &mut pruned, None);
     if &pruned != default {
         errors.push(Error::invalid(path, default, "must not have unknown fields"));
     }
-    errors.extend(judge(&Rules::read(schema), default, None, &path.to_string()));
+    if let Err(error) = embedded::coerce(&node, &mut pruned, path) {
+        return errors.push(error);
+    }
+    let before = errors.len();
+    embedded::validate(&node, &pruned, path, errors);
+    if errors.len() == before {
+        errors.extend(judge(&Rules::read(schema), default, None, &path.to_string()));
+    }
 }

@@ -176,6 +176,16 @@ fn extensions_and_defaults_fit() {
         &json!({"type": "object", "default": {"b": 1}, "properties": {"a": {"type": "string"}}}),
         &[r#"default: Invalid value: {"b":1}: must not have unknown fields"#],
     );
+    let whole = |default: Value| {
+        json!({"type": "object", "x-kubernetes-embedded-resource": true, "default": default,
+            "x-kubernetes-preserve-unknown-fields": true})
+    };
+    check_schema(&whole(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"a": "b"}}})), &[]);
+    check_schema(&whole(json!({"kind": "Pod"})), &["default.apiVersion: Required value"]);
+    check_schema(
+        &whole(json!({"apiVersion": "v1", "kind": "Pod", "metadata": "x"})),
+        &[r#"default.metadata: Invalid value: "x": json: cannot unmarshal string"#],
+    );
     check_schema(
         &json!({"type": "array", "items": {"type": "string"}, "uniqueItems": true}),
         &[
