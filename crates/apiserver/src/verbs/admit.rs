@@ -205,6 +205,7 @@ fn normalize(
     if resource.is_custom() {
         schema::prune(&schema, object, report);
         schema::decode_metadata(object).map_err(Status::bad_request)?;
+        schema::decode_embedded(&schema, object).map_err(Status::bad_request)?;
         schema::default(&schema, object);
     } else {
         schema::prune(&schema, object, report);

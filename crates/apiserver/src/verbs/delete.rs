@@ -191,7 +191,7 @@ pub(crate) async fn remove(
     loop {
         let snapshot = backend.store.snapshot();
         let entry = snapshot.get(&key).ok_or_else(|| Status::not_found(&resource.about(name)))?;
-        let object = encode::decode(entry);
+        let object = convert::decode_stored(resource, entry);
         check_preconditions(resource, &object, entry, options)?;
         let (op, marked) = plan(backend, resource, &object, options);
         let is_last_mark = marked.as_ref().is_some_and(|object| is_over(resource, object));

@@ -361,6 +361,40 @@ async fn what_another_version_wrote_follows_the_defaults_of_the_storage_version(
     let spec = async |name: &str| plane.get(&format!("{v1}/{name}")).await.expect(200)["spec"].take();
     assert_eq!(spec("own").await, json!({"a": "1", "b": "b1"}), "was stored with its default");
     assert_eq!(spec("other").await, json!({"a": "1", "b": "b2"}), "gets it when read");
+    plane.delete(&format!("{v1}/other")).await.expect(200);
+    assert_eq!(spec("other").await, json!({"a": "1", "b": "b2"}), "marked, and still complete");
+}
+
+#[tokio::test]
+async fn resources_inside_others_are_judged_as_resources() {
+    let plane = Plane::start().await;
+    let whole = json!({"type": "object", "x-kubernetes-embedded-resource": true,
+        "x-kubernetes-preserve-unknown-fields": true});
+    let mut definition = definition();
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] =
+        json!({"type": "object", "properties": {"in": whole}});
+    plane.post(DEFINITIONS, definition).await.expect(201);
+    let put = async |resource: Value| plane.post(LAMPS, lamp("a", json!({ "in": resource }))).await;
+    let refused =
+        put(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"x": 1}}})).await.expect(400);
+    assert_eq!(
+        refused["message"],
+        "Lamp in version \"v1\" cannot be handled as a Lamp: spec.in.metadata: Invalid value: \
+         {\"labels\":{\"x\":1}}: json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string"
+    );
+    let refused =
+        put(json!({"apiVersion": "a/b/c", "kind": "a b", "metadata": {"ownerReferences": [{}]}})).await;
+    let refused = refused.expect(422);
+    let causes = refused["details"]["causes"].as_array().unwrap().iter();
+    let fields: Vec<_> =
+        causes.map(|one| one["field"].as_str().unwrap().trim_start_matches("spec.in.")).collect();
+    let owner = ["apiVersion", "kind", "name", "uid"].map(|name| format!("metadata.ownerReferences.{name}"));
+    assert_eq!(fields, [&["apiVersion".to_owned(), "kind".to_owned()], &owner[..]].concat());
+    let metadata = json!({"creationTimestamp": "2020-01-01T02:00:00.5+02:00", "labels": {"a": "b"}});
+    let made = put(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})).await.expect(201);
+    assert_eq!(made["spec"]["in"]["metadata"]["creationTimestamp"], "2020-01-01T00:00:00Z");
+    let wrong = json!({"spec": {"in": {"metadata": {"name": "x/y"}}}});
+    plane.patch(&format!("{LAMPS}/a"), MERGE, wrong).await.expect(422);
 }
 
 /// A kind whose only field is a list of texts under one rule.
