@@ -2,7 +2,8 @@
 //!
 //! **Invariant:** a batch is appended only after the one before it was synced, and a new file is begun only when the
 //! last one is synced and its own name is durable. So only the last frame of the last file can be torn,
-//! or the note in the file before it that another follows.
+//! or the note in the file before it that another follows. A file is longer than what is written to it, and is known to
+//! be so on the disk before anything is written to its end: one that ends without blank room was cut short.
 
 use std::io;
 use std::sync::Arc;
@@ -14,8 +15,12 @@ use super::frame::{Builder, Kind};
 use super::record;
 use crate::writer::Batch;
 
-/// The layout this code writes and reads.
-pub(super) const FORMAT: &[u8] = b"homeostat store 1";
+/// The layout this code writes.
+pub(super) const FORMAT: &[u8] = b"homeostat store 2";
+/// The one before it, which is read, too: its files need not have room at their end.
+pub(super) const FORMAT_WITHOUT_ROOM: &[u8] = b"homeostat store 1";
+/// Notes that the folder has been used: from then on a folder without a log is damaged, not new.
+pub(super) const USED: &str = "used";
 
 const LOG: &str = "log-";
 const CHECKPOINT: &str = "checkpoint-";
@@ -41,6 +46,17 @@ pub(super) fn checkpoint_revision(name: &str) -> Option<Revision> {
 
 /// Room made in a log file at once, before it is needed: one change of size per thousand commits instead of one each.
 const RESERVED_BYTES: u64 = 1 << 20;
+
+/// Room that is always left behind the last record.
+const ROOM_BYTES: u64 = 4096;
+/// So much of it is blank whatever happens: the rest is for a note that ends the file.
+const BLANK_BYTES: usize = 2048;
+
+/// Does a log file end as every one does that was not cut short?
+pub(super) fn has_room(contents: &[u8]) -> bool {
+    let end = contents.len().checked_sub(BLANK_BYTES).map(|start| &contents[start..]);
+    end.is_some_and(|end| end.iter().all(|byte| *byte == 0))
+}
 
 /// One log file.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +92,7 @@ impl Log {
         let mut builder = Builder::default();
         let (file, bytes) = begin(&*files, &mut builder, last, contents)?;
         older.push(Segment { before: last, bytes });
-        Ok(Self { files, segments: older, file, reserved: bytes, builder, segment_bytes_max })
+        Ok(Self { files, segments: older, file, reserved: bytes + ROOM_BYTES, builder, segment_bytes_max })
     }
 
     /// Makes a batch durable.
@@ -86,9 +102,11 @@ impl Log {
         let frame = self.builder.finish(Kind::Commits, first.revision.get(), batch.at.as_millisecond());
         let last = self.segments.last_mut().expect("a log has an open file");
         last.bytes += frame.len() as u64;
-        if last.bytes > self.reserved {
-            self.reserved = last.bytes.max(self.segment_bytes_max.min(last.bytes + RESERVED_BYTES));
+        let needed = last.bytes + ROOM_BYTES;
+        if needed > self.reserved {
+            self.reserved = needed.max(self.segment_bytes_max.min(last.bytes + RESERVED_BYTES));
             self.file.reserve(self.reserved)?;
+            self.file.sync()?;
         }
         self.file.append(frame)?;
         self.file.sync()
@@ -104,7 +122,7 @@ impl Log {
         // Not before the next one is there under its name: from now on its absence is damage.
         self.note(Kind::Continued, revision)?;
         self.file = file;
-        self.reserved = bytes;
+        self.reserved = bytes + ROOM_BYTES;
         self.segments.push(Segment { before: revision, bytes });
         Ok(())
     }
@@ -151,9 +169,11 @@ fn begin(
     } else {
         contents
     };
+    let bytes = written.len() as u64;
     file.append(written)?;
+    file.reserve(bytes + ROOM_BYTES)?;
     file.sync()?;
     files.rename(&unfinished, &name)?;
     files.sync_names()?;
-    Ok((file, written.len() as u64))
+    Ok((file, bytes))
 }

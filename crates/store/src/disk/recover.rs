@@ -13,7 +13,8 @@ use super::checkpoint::{self, Loaded, Unusable};
 use super::files::Files;
 use super::frame::{Found, Frame, Kind, find};
 use super::log::{
-    FORMAT, Log, Segment, UNFINISHED, checkpoint_name, checkpoint_revision, log_name, log_revision,
+    FORMAT, FORMAT_WITHOUT_ROOM, Log, Segment, UNFINISHED, USED, checkpoint_name, checkpoint_revision,
+    has_room, log_name, log_revision,
 };
 use super::record;
 use crate::writer::{Replay, Writer};
@@ -48,6 +49,9 @@ pub(super) fn recover(
         let is_last = index + 1 == logs.len();
         let mut contents = folder.whole(&log_name(*before))?;
         let end = folder.replay(&mut replay, *before, &contents, is_last)?;
+        if is_last {
+            folder.check_end(*before, &contents)?;
+        }
         contents.truncate(end);
         if is_last {
             last = (*before, contents);
@@ -56,8 +60,11 @@ pub(super) fn recover(
         }
     }
     replay.finish();
-    let log = remove_leftovers(&**files, &names, start, &logs)
-        .and_then(|()| Log::resume(Arc::clone(files), older, last.0, &last.1, segment_bytes_max));
+    let log = remove_leftovers(&**files, &names, start, &logs).and_then(|()| {
+        let log = Log::resume(Arc::clone(files), older, last.0, &last.1, segment_bytes_max)?;
+        mark_used(&**files, &names)?;
+        Ok(log)
+    });
     let log = log.map_err(|error| Error::Open {
         path: files.place(),
         reason: format!("the log cannot be continued: {error}; make room or correct the permissions"),
@@ -85,6 +92,15 @@ fn remove_leftovers(
             || log_revision(name).is_some_and(|before| !logs.contains(&before))
     };
     names.iter().filter(is_needless).try_for_each(|name| files.remove(name))
+}
+
+/// From now on a log belongs to this folder.
+fn mark_used(files: &dyn Files, names: &[String]) -> io::Result<()> {
+    if names.iter().any(|name| name == USED) {
+        return Ok(());
+    }
+    files.create(USED)?.sync()?;
+    files.sync_names()
 }
 
 /// Reading with errors that say where and what to do.
@@ -120,12 +136,21 @@ impl Reading<'_> {
 
     /// The first log must reach back to the checkpoint, and a store that has any file has a log.
     fn check_present(&self, logs: &[Revision], names: &[String], start: Revision) -> Result<(), Error> {
-        let is_new = !names.iter().any(|name| checkpoint_revision(name).is_some());
+        let is_new = !names.iter().any(|name| name == USED || checkpoint_revision(name).is_some());
         match logs.first() {
             Some(first) if *first <= start => Ok(()),
             None if is_new => Ok(()),
-            _ => Err(self.damaged(&log_name(start), "the log that follows the checkpoint is missing")),
+            _ => Err(self.damaged(&log_name(start), "the log that begins here is missing")),
         }
+    }
+
+    /// The newest log file must be as long as it was: what is missing at its end was acknowledged.
+    fn check_end(&self, before: Revision, contents: &[u8]) -> Result<(), Error> {
+        let Found::Frame(first) = find(contents, 0) else { return Ok(()) };
+        if first.payload == FORMAT_WITHOUT_ROOM || has_room(contents) {
+            return Ok(());
+        }
+        Err(self.damaged(&log_name(before), "it is shorter than what was written to it"))
     }
 
     /// Feeds one log file into the replay and returns where its whole frames end.
@@ -174,7 +199,7 @@ fn feed(
     let revision = Revision::new(frame.revision);
     match (frame.kind, newest) {
         (Kind::LogStart, None) if revision != before => Err("its first record is of another file"),
-        (Kind::LogStart, None) if frame.payload != FORMAT => {
+        (Kind::LogStart, None) if frame.payload != FORMAT && frame.payload != FORMAT_WITHOUT_ROOM => {
             Err("it is in a layout this version does not know")
         }
         (Kind::LogStart, None) if before > replay.revision() => {

@@ -96,12 +96,30 @@ async fn a_missing_file_is_refused() {
 }
 
 #[tokio::test]
-async fn a_log_file_cut_short_is_refused_unless_it_is_the_last() {
-    let (folder, expected) = folder(true).await;
-    let logs: Vec<_> = folder.keys().filter(|name| name.starts_with("log-")).collect();
-    for name in &logs[..logs.len() - 1] {
-        let mut damaged = folder.clone();
-        damaged.get_mut(*name).expect("it is there").pop();
-        assert!(open(damaged).is_none_or(|actual| actual == expected), "{name}");
+async fn a_log_file_cut_short_anywhere_is_refused_or_misses_nothing() {
+    for is_closed in [true, false] {
+        let (folder, expected) = folder(is_closed).await;
+        let mut refused = 0;
+        for (name, bytes) in folder.iter().filter(|(name, _)| name.starts_with("log-")) {
+            for length in (0..bytes.len()).step_by(3) {
+                let mut damaged = folder.clone();
+                damaged.get_mut(name).expect("it is there").truncate(length);
+                match open(damaged) {
+                    Some(actual) => assert_eq!(actual, expected, "{length} bytes of {name}"),
+                    None => refused += 1,
+                }
+            }
+        }
+        assert!(refused > 0);
     }
+}
+
+#[tokio::test]
+async fn a_folder_that_was_used_is_not_taken_for_a_new_one() {
+    let files = Simulated::default();
+    let store = Disk::open_on(Arc::new(files.clone()), &small()).expect("an empty folder opens");
+    store.commit(put("a", "1")).await.expect("nothing fails");
+    let mut left = files.files();
+    left.retain(|name, _| !name.starts_with("log-"));
+    assert_eq!(open(left), None);
 }

@@ -137,8 +137,12 @@ impl Simulated {
             return self.files();
         }
         let state = self.lock();
-        let durable =
-            |place: usize| state.contents[place].seen[..state.contents[place].durable_bytes].to_vec();
+        let durable = |place: usize| {
+            let contents = &state.contents[place];
+            let mut durable = contents.seen[..contents.durable_bytes].to_vec();
+            durable.resize(contents.durable_length, 0);
+            durable
+        };
         state.durable_names.iter().map(|(name, place)| (name.clone(), durable(*place))).collect()
     }
 
