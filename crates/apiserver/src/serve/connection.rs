@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use super::gate::{Gate, Handler};
 use super::limits;
+use super::progress::Progress;
 use super::strangers::Strangers;
 use super::tls::{HTTP2, Trust};
 use crate::auth::Peer;
@@ -54,13 +55,22 @@ impl<H: Handler> Shared<H> {
         let Some(stream) = self.greet(stream).await else { return };
         let (_, session) = stream.get_ref();
         let peer = Arc::new(self.trust.peer(session.peer_certificates()));
-        let result = if session.alpn_protocol() == Some(HTTP2) {
-            self.serve_http2(stream, peer).await
-        } else {
-            self.serve_http1(stream, peer).await
+        let progress = Arc::new(Progress::default());
+        let is_http2 = session.alpn_protocol() == Some(HTTP2);
+        let served = async {
+            if is_http2 {
+                self.serve_http2(stream, peer, &progress).await
+            } else {
+                self.serve_http1(stream, peer, &progress).await
+            }
         };
-        if let Err(error) = result {
-            tracing::debug!(%error, "a connection broke");
+        tokio::select! {
+            result = served => {
+                if let Err(error) = result {
+                    tracing::debug!(%error, "a connection broke");
+                }
+            }
+            () = progress.stalled() => tracing::debug!("a client takes nothing of its answer; the connection is cut"),
         }
     }
 
@@ -82,10 +92,15 @@ impl<H: Handler> Shared<H> {
         self.acceptor.accept(stream).await
     }
 
-    async fn serve_http1(&self, stream: TlsStream<TcpStream>, peer: Arc<Peer>) -> hyper::Result<()> {
+    async fn serve_http1(
+        &self,
+        stream: TlsStream<TcpStream>,
+        peer: Arc<Peer>,
+        progress: &Arc<Progress>,
+    ) -> hyper::Result<()> {
         let service = service_fn(|request: Request<Incoming>| {
-            let (gate, peer) = (self.gate.clone(), peer.clone());
-            async move { Ok::<_, std::convert::Infallible>(gate.answer(request, &peer).await) }
+            let (gate, peer, progress) = (self.gate.clone(), peer.clone(), Arc::clone(progress));
+            async move { Ok::<_, std::convert::Infallible>(gate.answer(request, &peer, &progress).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -102,11 +117,16 @@ impl<H: Handler> Shared<H> {
         connection.await
     }
 
-    async fn serve_http2(&self, stream: TlsStream<TcpStream>, peer: Arc<Peer>) -> hyper::Result<()> {
-        let gate = self.gate.clone();
+    async fn serve_http2(
+        &self,
+        stream: TlsStream<TcpStream>,
+        peer: Arc<Peer>,
+        progress: &Arc<Progress>,
+    ) -> hyper::Result<()> {
+        let (gate, progress) = (self.gate.clone(), Arc::clone(progress));
         let service = service_fn(move |request: Request<Incoming>| {
-            let (gate, peer) = (gate.clone(), peer.clone());
-            async move { Ok::<_, std::convert::Infallible>(gate.answer(request, &peer).await) }
+            let (gate, peer, progress) = (gate.clone(), peer.clone(), Arc::clone(&progress));
+            async move { Ok::<_, std::convert::Infallible>(gate.answer(request, &peer, &progress).await) }
         });
         let connection = http2::Builder::new(Tracked(self.tasks.clone()))
             .timer(TokioTimer::new())

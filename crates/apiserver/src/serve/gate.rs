@@ -18,8 +18,9 @@ use super::held::Room;
 use super::limits::{
     ANSWER_TIME, BODY_BYTES_MAX, READS_MAX, RETRY_AFTER_S, USER_READS_MAX, USER_WRITES_MAX, WRITES_MAX,
 };
+use super::progress::Progress;
 use super::request::RequestBody;
-use super::response::ResponseBody;
+use super::response::{Counted, ResponseBody};
 use super::seats::{Seat, Seats};
 use crate::auth::{Authenticator, Identity, Peer};
 use crate::body::Body;
@@ -70,7 +71,12 @@ impl<H: Handler> Gate<H> {
     }
 
     /// Answers one request of a connection with this peer.
-    pub(crate) async fn answer(&self, request: Request<Incoming>, peer: &Peer) -> Response<ResponseBody> {
+    pub(crate) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: &Peer,
+        progress: &Arc<Progress>,
+    ) -> Response<ResponseBody> {
         let mut request = RequestBody::new(request, &self.tasks);
         let (response, seat) = match self.admit(&request, peer) {
             Ok((identity, seat)) => {
@@ -81,7 +87,8 @@ impl<H: Handler> Gate<H> {
             }
             Err(refusal) => (self.refused(*refusal), None),
         };
-        response.map(|body| ResponseBody::new(body, &self.stop, seat))
+        let counted = seat.map(|seat| Counted { under_way: progress.begin(), _seat: seat });
+        response.map(|body| ResponseBody::new(body, &self.stop, counted))
     }
 
     /// Who asks, and the room the request takes: none for long-running ones. Or the refusal.

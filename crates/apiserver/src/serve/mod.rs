@@ -28,6 +28,7 @@ mod held;
 pub mod kubeconfig;
 pub mod limits;
 mod listener;
+mod progress;
 mod reached;
 mod request;
 mod response;

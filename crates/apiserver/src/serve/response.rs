@@ -14,6 +14,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::limits::{JOINT_BYTES, PIECE_BYTES_SMALL};
+use super::progress::UnderWay;
 use super::seats::Seat;
 use crate::body::Body;
 
@@ -22,15 +23,20 @@ pub(crate) struct ResponseBody {
     body: Body,
     stop: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     is_done: bool,
-    /// Kept until the connection has taken the last piece, or nobody wants it any more.
-    _seat: Option<Seat>,
+    counted: Option<Counted>,
+}
+
+/// What an answer takes up until the connection has taken the last piece of it, or nobody wants it any more.
+pub(crate) struct Counted {
+    pub(crate) under_way: UnderWay,
+    pub(crate) _seat: Seat,
 }
 
 impl ResponseBody {
     /// A body that ends when `stop` is cancelled, if it would not end by itself.
-    pub(crate) fn new(body: Body, stop: &CancellationToken, seat: Option<Seat>) -> Self {
+    pub(crate) fn new(body: Body, stop: &CancellationToken, counted: Option<Counted>) -> Self {
         let stop = matches!(body, Body::Stream(_)).then(|| Box::pin(stop.clone().cancelled_owned()));
-        Self { body, stop, is_done: false, _seat: seat }
+        Self { body, stop, is_done: false, counted }
     }
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -78,6 +84,9 @@ impl http_body::Body for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let body = self.get_mut();
+        if let Some(counted) = &body.counted {
+            counted.under_way.moved();
+        }
         match body.poll_piece(cx) {
             Poll::Ready(Some(first)) => Poll::Ready(Some(Ok(Frame::data(body.join(first, cx))))),
             Poll::Ready(None) => Poll::Ready(None),
