@@ -148,8 +148,8 @@ fn to_storage(resource: &Resource, object: &Value) -> Option<Value> {
     }
     match (&*resource.group, &*resource.plural, &*resource.version) {
         ("events.k8s.io", "events", _) => Some(kinds::events::to_core(object.clone())),
-        ("autoscaling", "horizontalpodautoscalers", "v1") => {
-            Some(kinds::autoscaling::to_version(object.clone(), "v2"))
+        ("autoscaling", "horizontalpodautoscalers", version) => {
+            kinds::autoscaling::to_storage(object, version)
         }
         _ => None,
     }

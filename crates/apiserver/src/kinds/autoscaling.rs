@@ -1,13 +1,83 @@
 //! Autoscalers in two versions: v1 knows one CPU target, v2 a list of metrics. Stored as v2.
 //!
-//! What v1 cannot say travels in annotations, as in Kubernetes, so nothing is lost on the way through v1.
+//! What v1 cannot say travels in annotations, in the very text Kubernetes writes, so nothing is lost on the way through
+//! v1 and autoscalers may move between the two servers. Metrics change their order on that way, as they do there. An
+//! annotation that cannot be read is as good as none.
+
+mod behavior;
+mod metrics;
 
 use serde_json::{Map, Value, json};
 
+use self::metrics::Part;
+use crate::ordered::{Order, Ordered};
+use crate::schema;
+
+const KIND: &str = "HorizontalPodAutoscaler";
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
+/// The annotations of the way; whoever writes them into a v2 object writes them in vain.
+const TRAVELLING: [&str; 6] = [
+    METRICS,
+    BEHAVIOR,
+    CONDITIONS,
+    CURRENT_METRICS,
+    "autoscaling.alpha.kubernetes.io/scale-down-tolerance",
+    "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
+];
+
+/// What is asked of the CPU when nothing is asked, in percent.
+const CPU_TARGET: i32 = 80;
+
+/// The order of Go's types. One serves all of them: they name nothing in contrary orders.
+static ORDER: Order = Order {
+    names: &[
+        "type",
+        "status",
+        "lastTransitionTime",
+        "reason",
+        "message",
+        "object",
+        "pods",
+        "resource",
+        "containerResource",
+        "external",
+        "target",
+        "kind",
+        "name",
+        "apiVersion",
+        "metricName",
+        "metricSelector",
+        "targetValue",
+        "targetAverageUtilization",
+        "targetAverageValue",
+        "currentValue",
+        "currentAverageUtilization",
+        "currentAverageValue",
+        "container",
+        "selector",
+        "averageValue",
+        "matchLabels",
+        "matchExpressions",
+        "key",
+        "operator",
+        "values",
+        "ScaleUp",
+        "ScaleDown",
+        "StabilizationWindowSeconds",
+        "SelectPolicy",
+        "Policies",
+        "Tolerance",
+        "Type",
+        "Value",
+        "PeriodSeconds",
+    ],
+    inside: &[("matchLabels", &BY_NAME)],
+    below: None,
+};
+static BY_NAME: Order = Order { names: &[], inside: &[], below: None };
 
 /// The autoscaler in this version of its group.
 pub fn to_version(mut object: Value, version: &str) -> Value {
@@ -19,60 +89,93 @@ pub fn to_version(mut object: Value, version: &str) -> Value {
             _ => to_v2(&mut object),
         }
         object["apiVersion"] = wanted.into();
+        complete(&mut object, version);
     }
     object
 }
 
+/// The autoscaler as it is stored, when that differs from the object of this version.
+pub fn to_storage(object: &Value, version: &str) -> Option<Value> {
+    let has_travelled = |name: &&str| object["metadata"]["annotations"].get(*name).is_some();
+    match version {
+        "v1" => Some(to_version(object.clone(), "v2")),
+        _ if TRAVELLING.iter().any(has_travelled) => {
+            let mut stored = object.clone();
+            forget_annotations(&mut stored);
+            Some(stored)
+        }
+        _ => None,
+    }
+}
+
+/// Writes what the type of this version writes, and nothing it does not.
+fn complete(object: &mut Value, version: &str) {
+    if let Some(schema) = schema::built_in("autoscaling", version, KIND)
+        && schema::decode(&schema, object).is_ok()
+    {
+        schema::complete(&schema, object);
+    }
+}
+
 fn to_v2(object: &mut Value) {
-    let mut metrics = take_annotation(object, METRICS).and_then(into_list).unwrap_or_default();
-    if let Some(percent) = take(object, "spec", "targetCPUUtilizationPercentage") {
-        metrics.insert(
-            0,
-            json!({"type": "Resource", "resource": {"name": "cpu",
-            "target": {"type": "Utilization", "averageUtilization": percent}}}),
-        );
+    let read = |name: &str| annotation(object, name);
+    let of_v1 = |part: Part| move |list: Value| metrics::from_v1(list, part);
+    let metrics = read(METRICS).and_then(of_v1(Part::Target)).and_then(typed("spec", "metrics"));
+    let behavior =
+        read(BEHAVIOR).and_then(|it| behavior::from_internal(&it)).and_then(typed("spec", "behavior"));
+    let current =
+        read(CURRENT_METRICS).and_then(of_v1(Part::Current)).and_then(typed("status", "currentMetrics"));
+    let conditions = read(CONDITIONS).and_then(typed("status", "conditions"));
+    forget_annotations(object);
+    let cpu = take(object, "spec", "targetCPUUtilizationPercentage");
+    let mut metrics = metrics.and_then(into_list).unwrap_or_default();
+    if cpu.is_some() || metrics.is_empty() {
+        let percent = cpu.unwrap_or_else(|| CPU_TARGET.into());
+        let target = json!({"type": "Utilization", "averageUtilization": percent});
+        metrics.push(json!({"type": "Resource", "resource": {"name": "cpu", "target": target}}));
     }
-    put(object, "spec", "metrics", (!metrics.is_empty()).then(|| metrics.into()));
-    let behavior = take_annotation(object, BEHAVIOR);
+    put(object, "spec", "metrics", Some(metrics.into()));
     put(object, "spec", "behavior", behavior);
-    let mut current = take_annotation(object, CURRENT_METRICS).and_then(into_list).unwrap_or_default();
-    if let Some(percent) = take(object, "status", "currentCPUUtilizationPercentage") {
-        current.insert(
-            0,
-            json!({"type": "Resource", "resource": {"name": "cpu",
-            "current": {"averageUtilization": percent}}}),
-        );
-    }
-    put(object, "status", "currentMetrics", (!current.is_empty()).then(|| current.into()));
-    let conditions = take_annotation(object, CONDITIONS);
+    let used = take(object, "status", "currentCPUUtilizationPercentage").map(|percent| {
+        json!([{"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": percent}}}])
+    });
+    put(object, "status", "currentMetrics", current.or(used));
     put(object, "status", "conditions", conditions);
 }
 
 fn to_v1(object: &mut Value) {
+    forget_annotations(object);
     let metrics = take(object, "spec", "metrics").and_then(into_list).unwrap_or_default();
-    let (cpu, others) = split_cpu(metrics, "target");
-    put(object, "spec", "targetCPUUtilizationPercentage", cpu);
-    annotate(object, METRICS, (!others.is_empty()).then(|| others.into()));
-    let behavior = take(object, "spec", "behavior");
-    annotate(object, BEHAVIOR, behavior);
+    let (of_cpu, others): (Vec<_>, Vec<_>) =
+        metrics.into_iter().partition(|metric| cpu(metric, "target").is_some());
+    put(object, "spec", "targetCPUUtilizationPercentage", of_cpu.first().and_then(|one| cpu(one, "target")));
+    annotate(object, METRICS, &metrics::to_v1(&others, Part::Target));
+    if let Some(behavior) = take(object, "spec", "behavior") {
+        annotate(object, BEHAVIOR, &behavior::to_internal(&behavior));
+    }
     let current = take(object, "status", "currentMetrics").and_then(into_list).unwrap_or_default();
-    let (cpu, others) = split_cpu(current, "current");
-    put(object, "status", "currentCPUUtilizationPercentage", cpu);
-    annotate(object, CURRENT_METRICS, (!others.is_empty()).then(|| others.into()));
-    let conditions = take(object, "status", "conditions");
-    annotate(object, CONDITIONS, conditions);
+    let used = current.iter().filter_map(|metric| cpu(metric, "current")).next_back();
+    put(object, "status", "currentCPUUtilizationPercentage", used);
+    annotate(object, CURRENT_METRICS, &metrics::to_v1(&current, Part::Current));
+    let conditions = take(object, "status", "conditions").unwrap_or_default();
+    annotate(object, CONDITIONS, &conditions);
 }
 
-/// The first CPU utilization among the metrics, and the rest.
-fn split_cpu(metrics: Vec<Value>, part: &str) -> (Option<Value>, Vec<Value>) {
-    let percent = |metric: &Value| {
-        let is_cpu = metric["type"] == "Resource" && metric["resource"]["name"] == "cpu";
-        is_cpu.then(|| metric["resource"][part]["averageUtilization"].clone()).filter(|one| !one.is_null())
-    };
-    let at = metrics.iter().position(|metric| percent(metric).is_some());
-    let mut others = metrics;
-    let cpu = at.and_then(|at| percent(&others.remove(at)));
-    (cpu, others)
+/// The CPU utilization a metric is about.
+fn cpu(metric: &Value, part: &str) -> Option<Value> {
+    let is_cpu = metric["type"] == "Resource" && metric["resource"]["name"] == "cpu";
+    is_cpu.then(|| metric["resource"][part]["averageUtilization"].clone()).filter(|one| !one.is_null())
+}
+
+/// What an annotation says, if it can stand in this field of v2.
+fn typed(part: &'static str, field: &'static str) -> impl Fn(Value) -> Option<Value> {
+    move |value| {
+        let schema = schema::built_in("autoscaling", "v2", KIND)?;
+        let mut object = json!({ part: { field: value } });
+        schema::prune(&schema, &mut object, None);
+        schema::decode(&schema, &mut object).ok()?;
+        take(&mut object, part, field)
+    }
 }
 
 fn into_list(value: Value) -> Option<Vec<Value>> {
@@ -95,35 +198,142 @@ fn put(object: &mut Value, part: &str, field: &str, value: Option<Value>) {
     }
 }
 
-fn take_annotation(object: &mut Value, name: &str) -> Option<Value> {
-    let metadata = object.get_mut("metadata")?.as_object_mut()?;
-    let annotations = metadata.get_mut("annotations")?.as_object_mut()?;
-    let text = annotations.remove(name)?;
+fn annotation(object: &Value, name: &str) -> Option<Value> {
+    serde_json::from_str(object["metadata"]["annotations"].get(name)?.as_str()?).ok()
+}
+
+fn forget_annotations(object: &mut Value) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) else { return };
+    annotations.retain(|name, _| !TRAVELLING.contains(&name.as_str()));
     if annotations.is_empty() {
         metadata.remove("annotations");
     }
-    serde_json::from_str(text.as_str()?).ok()
 }
 
-fn annotate(object: &mut Value, name: &str, value: Option<Value>) {
-    if let Some(value) = value {
-        object["metadata"]["annotations"][name] = value.to_string().into();
+/// Annotates with the text Go makes of the value; nothing says nothing.
+fn annotate(object: &mut Value, name: &str, value: &Value) {
+    let is_empty = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    if !is_empty {
+        let text = serde_json::to_string(&Ordered(value, &ORDER)).expect("JSON values can be written");
+        object["metadata"]["annotations"][name] = as_go_escapes(&text).into();
     }
+}
+
+/// Go writes JSON so that it may stand in HTML. The letters occur inside of text only.
+fn as_go_escapes(json: &str) -> String {
+    json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn v2(spec: &Value, status: &Value) -> Value {
+        let mut object = json!({"apiVersion": "autoscaling/v2", "metadata": {"name": "a"},
+            "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d"}},
+            "status": {"currentMetrics": null, "desiredReplicas": 0}});
+        for (part, fields) in [("spec", spec), ("status", status)] {
+            object[part]
+                .as_object_mut()
+                .expect("written above")
+                .extend(fields.as_object().expect("fields").clone());
+        }
+        object
+    }
+
+    fn cpu(percent: i32) -> Value {
+        let target = json!({"type": "Utilization", "averageUtilization": percent});
+        json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
+    }
+
+    #[track_caller]
+    fn annotation_of(object: &Value, name: &str, expected: &str) {
+        assert_eq!(object["metadata"]["annotations"][name], *expected);
+    }
+
     #[test]
-    fn v2_survives_the_way_through_v1() {
-        let v2 = json!({"apiVersion": "autoscaling/v2", "metadata": {"name": "a"}, "status": {},
-            "spec": {"maxReplicas": 3, "metrics": [
-                {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}},
-                {"type": "Resource", "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 70}}}]}});
-        let v1 = to_version(v2.clone(), "v1");
+    fn v2_survives_the_way_through_v1_as_kubernetes_writes_it() {
+        let memory = json!({"type": "Resource", "resource": {"name": "memory",
+            "target": {"type": "Utilization", "averageUtilization": 70}}});
+        let behavior = json!({"scaleDown": {"selectPolicy": "Max",
+            "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}], "tolerance": "100m"}});
+        let used = json!({"type": "Resource", "resource": {"name": "cpu",
+            "current": {"averageUtilization": 5, "averageValue": "10m"}}});
+        let condition = json!({"type": "AbleToScale", "status": "True", "reason": "R", "message": "a < b",
+            "lastTransitionTime": null});
+        let first = v2(
+            &json!({"metrics": [cpu(50), memory], "behavior": behavior}),
+            &json!({"currentMetrics": [used], "conditions": [condition]}),
+        );
+        let v1 = to_version(first.clone(), "v1");
         assert_eq!(v1["spec"]["targetCPUUtilizationPercentage"], 50);
         assert_eq!(v1["spec"].get("metrics"), None);
-        assert_eq!(to_version(v1, "v2"), v2);
+        assert_eq!(
+            v1["status"],
+            json!({"currentReplicas": 0, "desiredReplicas": 0, "currentCPUUtilizationPercentage": 5})
+        );
+        annotation_of(
+            &v1,
+            METRICS,
+            r#"[{"type":"Resource","resource":{"name":"memory","targetAverageUtilization":70}}]"#,
+        );
+        annotation_of(
+            &v1,
+            BEHAVIOR,
+            r#"{"ScaleUp":null,"ScaleDown":{"StabilizationWindowSeconds":null,"SelectPolicy":"Max","Policies":[{"Type":"Pods","Value":4,"PeriodSeconds":15}],"Tolerance":"100m"}}"#,
+        );
+        annotation_of(
+            &v1,
+            CURRENT_METRICS,
+            r#"[{"type":"Resource","resource":{"name":"cpu","currentAverageUtilization":5,"currentAverageValue":"10m"}}]"#,
+        );
+        annotation_of(
+            &v1,
+            CONDITIONS,
+            r#"[{"type":"AbleToScale","status":"True","lastTransitionTime":null,"reason":"R","message":"a \u003c b"}]"#,
+        );
+        let mut expected = first;
+        expected["spec"]["metrics"].as_array_mut().expect("two").reverse();
+        assert_eq!(to_version(v1, "v2"), expected);
+    }
+
+    #[test]
+    fn annotations_are_read_in_every_form_there_was() {
+        let with = |name: &str, text: &str| {
+            json!({"apiVersion": "autoscaling/v1", "metadata": {"annotations": {name: text}},
+                "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d"}}})
+        };
+        let check = |name: &str, text: &str, spec: &Value| {
+            let mut expected = v2(spec, &json!({}));
+            expected["metadata"] = json!({});
+            assert_eq!(to_version(with(name, text), "v2"), expected, "{text}");
+        };
+        let memory = json!({"type": "Resource", "resource": {"name": "memory",
+            "target": {"type": "AverageValue", "averageValue": "1Gi"}}});
+        let of_v1 = r#"[{"type":"Resource","resource":{"name":"memory","targetAverageValue":"1024Mi"}}]"#;
+        check(METRICS, of_v1, &json!({"metrics": [memory]}));
+        check(METRICS, &json!([memory]).to_string(), &json!({"metrics": [memory]}));
+        check(METRICS, "nonsense", &json!({"metrics": [cpu(CPU_TARGET)]}));
+        check(METRICS, r#"[{"type":5}]"#, &json!({"metrics": [cpu(CPU_TARGET)]}));
+        let behavior =
+            json!({"metrics": [cpu(CPU_TARGET)], "behavior": {"scaleUp": {"stabilizationWindowSeconds": 3}}});
+        check(
+            BEHAVIOR,
+            r#"{"ScaleUp":{"StabilizationWindowSeconds":3,"Policies":null},"ScaleDown":null}"#,
+            &behavior,
+        );
+        check(BEHAVIOR, r#"{"scaleUp":{"stabilizationWindowSeconds":3}}"#, &behavior);
+        check(BEHAVIOR, r#"{"ScaleUp":null,"ScaleDown":null}"#, &json!({"metrics": [cpu(CPU_TARGET)]}));
+        check(BEHAVIOR, r#"{"ScaleUp":5}"#, &json!({"metrics": [cpu(CPU_TARGET)]}));
+    }
+
+    #[test]
+    fn the_annotations_of_the_way_are_not_stored() {
+        let mut object = v2(&json!({"metrics": [cpu(50)]}), &json!({}));
+        assert_eq!(to_storage(&object, "v2"), None);
+        object["metadata"]["annotations"] = json!({METRICS: "[]", "mine": "x"});
+        let stored = to_storage(&object, "v2").expect("another object");
+        assert_eq!(stored["metadata"]["annotations"], json!({"mine": "x"}));
     }
 }

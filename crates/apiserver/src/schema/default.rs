@@ -58,7 +58,9 @@ pub fn drop_nulls(schema: &Schema, value: &mut Value) {
             true
         }),
         (Kind::Array(items), Value::Array(elements)) => {
-            elements.iter_mut().for_each(|element| drop_nulls(&items.schema, element));
+            for element in elements {
+                drop_nulls(&items.schema, element);
+            }
         }
         _ => {}
     }

@@ -27,6 +27,35 @@ async fn make_budget(plane: &Plane, status: Value) {
 }
 
 #[tokio::test]
+async fn autoscalers_are_the_same_in_both_versions() {
+    let plane = Plane::start().await;
+    let path =
+        |version: &str| format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers");
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
+    let memory = json!({"type": "Resource", "resource": {"name": "memory",
+        "target": {"type": "AverageValue", "averageValue": "1Gi"}}});
+    let metrics = "autoscaling.alpha.kubernetes.io/metrics";
+    let text = r#"[{"type":"Resource","resource":{"name":"memory","targetAverageValue":"1Gi"}}]"#;
+    let object = json!({"metadata": {"name": "a"}, "spec": {"scaleTargetRef": target, "maxReplicas": 3,
+        "metrics": [memory]}});
+    plane.post(&path("v2"), object).await.expect(201);
+    let v1 = plane.get(&format!("{}/a", path("v1"))).await.expect(200);
+    assert_eq!(v1["metadata"]["annotations"], json!({ metrics: text }));
+    let patch = json!({"spec": {"targetCPUUtilizationPercentage": 40}});
+    let v1 = plane.patch(&format!("{}/a", path("v1")), MERGE, patch).await.expect(200);
+    assert_eq!(v1["metadata"]["annotations"], json!({ metrics: text }));
+    let v2 = plane.get(&format!("{}/a", path("v2"))).await.expect(200);
+    assert_eq!(v2["metadata"].get("annotations"), None);
+    assert_eq!(v2["spec"]["metrics"][0], memory);
+    assert_eq!(v2["spec"]["metrics"][1]["resource"]["target"]["averageUtilization"], 40);
+    assert_eq!(v2["status"], json!({"currentMetrics": null, "desiredReplicas": 0}));
+    let bare = json!({"metadata": {"name": "b"}, "spec": {"scaleTargetRef": target, "maxReplicas": 3}});
+    let v1 = plane.post(&path("v1"), bare).await.expect(201);
+    assert_eq!(v1["spec"]["targetCPUUtilizationPercentage"], 80);
+    assert_eq!(v1["status"], json!({"currentReplicas": 0, "desiredReplicas": 0}));
+}
+
+#[tokio::test]
 async fn a_dry_eviction_changes_nothing() {
     let plane = Plane::start().await;
     run_pod(&plane, "p", "True").await;
