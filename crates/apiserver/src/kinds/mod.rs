@@ -11,6 +11,7 @@ pub mod defaults;
 pub mod events;
 mod fill;
 pub mod names;
+mod pem;
 pub mod prepare;
 mod quantity;
 pub mod selectable;

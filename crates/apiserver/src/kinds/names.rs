@@ -10,6 +10,7 @@ const PORT_NAME_BYTES_MAX: usize = 15;
 
 const LABEL_TEXT: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const SUBDOMAIN_TEXT: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const UNDERSCORED_TEXT: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
 const DNS1035_TEXT: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const QUALIFIED_PART_TEXT: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const LABEL_VALUE_TEXT: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
@@ -65,6 +66,20 @@ pub fn subdomain(text: &str) -> Vec<String> {
     let mut errors = too_long(text, SUBDOMAIN_BYTES_MAX);
     if !is_subdomain(text) {
         errors.push(SUBDOMAIN_TEXT.into());
+    }
+    errors
+}
+
+/// Complaints about a subdomain whose labels may have underscores, as names of services in DNS do.
+pub fn subdomain_with_underscores(text: &str) -> Vec<String> {
+    let mut errors = too_long(text, SUBDOMAIN_BYTES_MAX);
+    let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_part = |label: &str| {
+        let label = label.strip_prefix('_').unwrap_or(label);
+        starts_and_ends(label, is_end) && label.bytes().all(|byte| is_end(byte) || b"-_".contains(&byte))
+    };
+    if !text.split('.').all(is_part) {
+        errors.push(UNDERSCORED_TEXT.into());
     }
     errors
 }

@@ -1,5 +1,7 @@
 //! What single kinds do at their own endpoints: Pods bound and evicted, statuses judged, what may not be deleted.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::plane::{MERGE, Plane};
@@ -167,4 +169,46 @@ async fn a_binding_means_the_pod_that_was_seen() {
     let refused = plane.post(&path, again).await.expect(409);
     let said = refused["message"].as_str().unwrap();
     assert!(said.ends_with("pod p is already assigned to node \"n\""), "{said}");
+}
+
+#[tokio::test]
+async fn statuses_and_decisions_are_judged() {
+    let plane = Plane::start().await;
+    plane.post("/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await.expect(201);
+    let phase = |phase: &str| json!({"status": {"phase": phase}});
+    let path = "/api/v1/namespaces/n/status";
+    plane.patch(path, MERGE, phase("Active")).await.expect(200);
+    let refused = plane.patch(path, MERGE, phase("Odd")).await.expect(422);
+    let said = "Namespace \"n\" is invalid: status.Phase: Invalid value: \"Odd\": may only be 'Active' if `deletionTimestamp` is empty";
+    assert_eq!(refused["message"], said);
+
+    make_pod(&plane, "p").await;
+    let better = json!({"status": {"qosClass": "Guaranteed"}});
+    let refused = plane.patch(&format!("{PODS}/p/status"), MERGE, better).await.expect(422);
+    let said = "Pod \"p\" is invalid: status.qosClass: Invalid value: \"Guaranteed\": field is immutable";
+    assert_eq!(refused["message"], said);
+
+    let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let signed = |name: &str, group: &str| {
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name.push(rcgen::DnType::OrganizationName, group);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let pem = params.serialize_request(&key).unwrap().pem().unwrap();
+        json!({"metadata": {"name": name}, "spec": {"request": STANDARD.encode(pem),
+            "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}})
+    };
+    let refused = plane.post(requests, signed("master", "system:masters")).await.expect(403);
+    let said = "certificatesigningrequests.certificates.k8s.io \"master\" is forbidden: use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";
+    assert_eq!(refused["message"], said);
+    plane.post(requests, signed("jane", "people")).await.expect(201);
+    let decide = async |kind: &str, status: &str| {
+        let condition = json!({"type": kind, "status": status, "reason": "r", "message": "m"});
+        let body = json!({"status": {"conditions": [condition]}});
+        plane.patch(&format!("{requests}/jane/approval"), MERGE, body).await
+    };
+    decide("Approved", "False").await.expect(422);
+    decide("Approved", "True").await.expect(200);
+    decide("Denied", "True").await.expect(422);
+    let issued = json!({"status": {"certificate": STANDARD.encode("no certificate")}});
+    plane.patch(&format!("{requests}/jane/status"), MERGE, issued).await.expect(422);
 }

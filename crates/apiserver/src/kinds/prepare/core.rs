@@ -5,8 +5,14 @@ use base64::engine::general_purpose::STANDARD;
 use homeostat_core::Clock;
 use serde_json::{Value, json};
 
-use crate::auth::Identity;
-use crate::kinds::fill::{Fields, made};
+use crate::auth::{Identity, MASTERS};
+use crate::kinds::fill::{Fields, made, text};
+use crate::kinds::pem;
+use crate::resource::Resource;
+use crate::status::Status;
+
+/// Who signs certificates this server takes from its clients.
+const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
 /// The time as Kubernetes writes it: whole seconds, UTC.
 pub(crate) fn now(clock: &Clock) -> Value {
@@ -57,6 +63,20 @@ pub(super) fn clean_secret_references(account: &mut Fields) {
     for secret in secrets.iter_mut().filter_map(Value::as_object_mut) {
         secret.retain(|field, _| field == "name");
     }
+}
+
+/// Nobody asks for a certificate of the server's own clients that makes its holder the master of the cluster.
+pub(super) fn check_request_subject(resource: &Resource, request: &Fields) -> Result<(), Status> {
+    let (spec, metadata) = (request.get("spec"), request.get("metadata"));
+    let said = |name: &str| spec.map_or("", |spec| text(spec, name));
+    if said("signerName") != CLIENT_SIGNER
+        || !pem::organizations(said("request")).iter().any(|group| group == MASTERS)
+    {
+        return Ok(());
+    }
+    let name = metadata.map_or("", |metadata| text(metadata, "name"));
+    let why = format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed");
+    Err(Status::forbidden(&resource.about(name), &why))
 }
 
 /// A volume notes when its phase last changed, and is guarded while in use.

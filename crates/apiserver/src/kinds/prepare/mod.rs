@@ -81,7 +81,10 @@ pub fn prepare_for_create(resource: &Resource, object: &mut Value, with: &Prepar
         }
         ("batch", "Job") => workloads::job_created(fields, with.uid),
         ("apps", "DaemonSet") => workloads::daemon_set_created(fields),
-        ("certificates.k8s.io", "CertificateSigningRequest") => core::request_created(fields, with.identity),
+        ("certificates.k8s.io", "CertificateSigningRequest") => {
+            core::check_request_subject(resource, fields)?;
+            core::request_created(fields, with.identity);
+        }
         _ => {}
     }
     Ok(())

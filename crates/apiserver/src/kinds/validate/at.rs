@@ -187,6 +187,16 @@ impl<'a> At<'a> {
         }
     }
 
+    /// It must be a path that leads further down.
+    pub(super) fn must_descend(&self, errors: &mut Errors) {
+        if self.text().starts_with('/') {
+            self.invalid("must be a relative path", errors);
+        }
+        if self.text().split('/').any(|step| step == "..") {
+            self.invalid("must not contain '..'", errors);
+        }
+    }
+
     /// It must be a map of labels.
     pub(super) fn must_be_labels(&self, errors: &mut Errors) {
         if self.is_set() {

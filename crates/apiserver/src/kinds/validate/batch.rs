@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::at::{At, Errors};
+use super::ingress_class::prefixed_path;
 use super::schedule;
 use super::{failure_policy, pod, selector};
 use crate::field::Error;
@@ -73,6 +74,9 @@ const SINGLE_TIME_ZONES: [&str; 40] = [
     "ROC",
 ];
 
+/// The longest name of whoever runs a Job instead of the usual controller.
+const MANAGER_BYTES_MAX: usize = 63;
+
 /// What of a Job's spec never changes.
 const FIXED: [&str; 6] =
     ["selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"];
@@ -142,6 +146,13 @@ fn job_spec(spec: &At<'_>, errors: &mut Errors) {
                 part.invalid("requires indexed completion mode", errors);
             }
         }
+    }
+    let manager = spec.field("managedBy");
+    if manager.is_set() && manager.must_be_set(errors) {
+        prefixed_path(&manager, errors);
+    }
+    if manager.text().len() > MANAGER_BYTES_MAX {
+        errors.push(Error::too_long(&manager.path, MANAGER_BYTES_MAX));
     }
     failure_policy::check(spec, errors);
     failure_policy::policies(spec, errors);

@@ -4,13 +4,11 @@
 
 use std::collections::BTreeSet;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use super::at::{At, Errors};
 use crate::field::Error;
-use crate::kinds::names;
+use crate::kinds::{names, pem};
 
 /// Sorted, as complaints list them.
 const USAGES: [&str; 23] = [
@@ -48,7 +46,7 @@ const SIGNER_BYTES_MAX: usize = 571;
 pub(super) fn request(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     let request = spec.field("request");
-    if !is_request(request.text()) {
+    if !pem::is_request(request.text()) {
         request.invalid("PEM block type must be CERTIFICATE REQUEST", errors);
     }
     let usages = spec.field("usages");
@@ -72,14 +70,6 @@ pub(super) fn request(object: &At<'_>, errors: &mut Errors) {
     if expires.is_set() && expires.number() < EXPIRATION_S_MIN {
         expires.invalid("may not specify a duration less than 600 seconds (10 minutes)", errors);
     }
-}
-
-/// Is the first block of this base64 text a request in PEM?
-fn is_request(encoded: &str) -> bool {
-    let bytes = STANDARD.decode(encoded).unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    let Some((_, rest)) = text.split_once("-----BEGIN ") else { return false };
-    rest.starts_with("CERTIFICATE REQUEST-----") && rest.contains("-----END CERTIFICATE REQUEST-----")
 }
 
 fn signer_name(signer: &At<'_>, errors: &mut Errors) {

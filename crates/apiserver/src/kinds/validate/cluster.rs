@@ -1,11 +1,14 @@
 //! The kinds that run a cluster: Namespaces, Nodes, Leases, roles and their bindings, budgets, priorities, quotas.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::at::{At, Errors};
 use super::selector;
 use crate::auth::RBAC_GROUP;
-use crate::field::Error;
+use crate::field::{self, Error};
+use crate::kinds::fill::is_zero;
 use crate::kinds::names;
 use crate::kinds::strategy::SYSTEM_PRIORITIES;
 
@@ -24,7 +27,7 @@ pub(super) fn namespace(object: &At<'_>, errors: &mut Errors) {
 
 /// A Node: its taints.
 pub(super) fn node(object: &At<'_>, errors: &mut Errors) {
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for taint in object.field("spec").field("taints").items() {
         taint.field("key").must_be_named(names::qualified, errors);
         taint.field("value").must_pass(names::label_value, errors);
@@ -34,6 +37,28 @@ pub(super) fn node(object: &At<'_>, errors: &mut Errors) {
         }
         if !seen.insert((taint.field("key").text().to_owned(), effect.text().to_owned())) {
             taint.duplicate(errors);
+        }
+    }
+}
+
+/// A changed Node, through whichever endpoint: no address twice, and what others assigned stays.
+pub(super) fn node_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+    let (status, spec) = (new.field("status"), new.field("spec"));
+    let mut seen = BTreeSet::new();
+    for address in status.field("addresses").items() {
+        let (kind, text) =
+            (address.field("type").text().to_owned(), address.field("address").text().to_owned());
+        // The real server prints the fields by their Go names, and in its own order.
+        let body = format!("Duplicate value: {{\"Type\":{kind:?},\"Address\":{text:?}}}");
+        if !seen.insert((kind, text)) {
+            errors.push(Error { kind: field::Kind::Duplicate, field: address.path.to_string(), body });
+        }
+    }
+    for (name, said) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
+        let before = &old["spec"][name];
+        if !is_zero(Some(before)) && spec.field(name).value != before {
+            let detail = format!("node updates may not change {said} except from \"\" to valid");
+            spec.field(name).forbidden(&detail, errors);
         }
     }
 }

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::at::{At, Errors};
-use super::{downward, resources, security};
+use super::{claims, downward, resources, security};
 use crate::field::Error;
+use crate::kinds::fill::{items, text};
 use crate::kinds::names;
 
 pub(super) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
@@ -22,8 +23,31 @@ pub(super) struct Pod<'a> {
     pub(super) volumes: BTreeSet<&'a str>,
     /// Names of containers seen so far.
     pub(super) names: BTreeSet<&'a str>,
+    /// Names of the volumes that come from claims, which alone can be had as devices.
+    claimed: BTreeSet<&'a str>,
+    /// Names of its claims of devices.
+    claims: BTreeSet<&'a str>,
     /// Seconds it may take to end; no container may sleep longer when it is stopped.
-    pub(super) grace_s: Option<i64>,
+    grace_s: Option<i64>,
+    /// Is what ended never started again?
+    is_never_restarted: bool,
+}
+
+impl<'a> Pod<'a> {
+    /// What the containers of this spec have in common.
+    pub(super) fn of(spec: &At<'a>, volumes: BTreeSet<&'a str>) -> Self {
+        let is_claimed =
+            |volume: &&Value| !volume["persistentVolumeClaim"].is_null() || !volume["ephemeral"].is_null();
+        let claimed = items(spec.value, "volumes").iter().filter(is_claimed);
+        Self {
+            volumes,
+            names: BTreeSet::new(),
+            claimed: claimed.map(|volume| text(volume, "name")).collect(),
+            claims: claims::names(spec.value),
+            grace_s: spec.value["terminationGracePeriodSeconds"].as_i64(),
+            is_never_restarted: text(spec.value, "restartPolicy") == "Never",
+        }
+    }
 }
 
 /// A regular container.
@@ -70,7 +94,10 @@ fn any<'a>(container: &At<'a>, pod: &mut Pod<'a>, errors: &mut Errors) {
     ports(&container.field("ports"), errors);
     environment(container, errors);
     mounts(&container.field("volumeMounts"), pod, errors);
+    devices(container, pod, errors);
     resources::of_container(&container.field("resources"), errors);
+    claims::of_container(&container.field("resources").field("claims"), &pod.claims, errors);
+    resizing(&container.field("resizePolicy"), pod, errors);
     security::of_container(container, errors);
 }
 
@@ -179,6 +206,62 @@ fn mounts(list: &At<'_>, pod: &Pod<'_>, errors: &mut Errors) {
             } else if part.text().split('/').any(|step| step == "..") {
                 part.invalid("must not contain '..'", errors);
             }
+        }
+    }
+}
+
+/// Volumes a container sees as devices: from claims, each once, and not mounted besides.
+fn devices(container: &At<'_>, pod: &Pod<'_>, errors: &mut Errors) {
+    let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
+    let mounted = |field: &str, wanted: &str| {
+        items(container.value, "volumeMounts").iter().any(|mount| text(mount, field) == wanted)
+    };
+    for device in container.field("volumeDevices").items() {
+        let (name, path) = (device.field("name"), device.field("devicePath"));
+        if name.must_be_set(errors) && !names.insert(name.text().to_owned()) {
+            name.invalid("must be unique", errors);
+        }
+        if !pod.volumes.contains(name.text()) {
+            errors.push(Error::not_found(&name.path, &json!(name.text())));
+        } else if !pod.claimed.contains(name.text()) {
+            let detail =
+                "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
+            name.invalid(detail, errors);
+        }
+        path.must_be_set(errors);
+        if path.text().split('/').any(|step| step == "..") {
+            path.invalid("can not contain backsteps ('..')", errors);
+        } else if !paths.insert(path.text().to_owned()) {
+            path.invalid("must be unique", errors);
+        }
+        if mounted("name", name.text()) {
+            name.invalid("must not already exist in volumeMounts", errors);
+        }
+        if mounted("mountPath", path.text()) {
+            path.invalid("must not already exist as a path in volumeMounts", errors);
+        }
+    }
+}
+
+/// Whether a container is restarted when its resources change; complaints stand at the list, as in Kubernetes.
+fn resizing(list: &At<'_>, pod: &Pod<'_>, errors: &mut Errors) {
+    let mut seen = BTreeSet::new();
+    for policy in list.items() {
+        let (resource, restart) = (policy.field("resourceName"), policy.field("restartPolicy"));
+        if !seen.insert(resource.text().to_owned()) {
+            errors.push(Error::duplicate(&policy.path, &json!(resource.text())));
+        }
+        for (one, supported) in
+            [(&resource, ["cpu", "memory"]), (&restart, ["NotRequired", "RestartContainer"])]
+        {
+            let place = At { value: one.value, path: list.path };
+            if place.must_be_set(errors) {
+                place.must_be_one_of(&supported, errors);
+            }
+        }
+        if pod.is_never_restarted && restart.text() != "NotRequired" {
+            let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
+            errors.push(Error::invalid(&list.path, &json!(restart.text()), detail));
         }
     }
 }

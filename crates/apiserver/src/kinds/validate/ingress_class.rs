@@ -30,7 +30,8 @@ pub(super) fn class_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     new.field("spec").field("controller").must_stay(&old["spec"]["controller"], errors);
 }
 
-fn prefixed_path(controller: &At<'_>, errors: &mut Errors) {
+/// A path below a domain: `acme.io/foo`.
+pub(super) fn prefixed_path(controller: &At<'_>, errors: &mut Errors) {
     let parts = controller.text().split_once('/');
     let Some((domain, path)) = parts.filter(|(domain, path)| !domain.is_empty() && !path.is_empty()) else {
         controller.invalid("must be a domain-prefixed path (such as \"acme.io/foo\")", errors);

@@ -9,23 +9,29 @@ mod affinity;
 mod at;
 mod batch;
 mod certificates;
+mod claims;
 mod cluster;
 mod config;
 mod container;
 mod control;
+mod counts;
+mod decision;
 mod downward;
 mod event;
 mod failure_policy;
 mod flow;
 mod ingress_class;
+mod job_status;
 mod network;
 mod pod;
+mod pod_status;
 mod quota;
 mod resources;
 mod schedule;
 mod security;
 mod selector;
 mod service;
+mod status;
 mod storage;
 mod volume;
 mod workload;
@@ -48,6 +54,7 @@ pub fn validate_create(group: &str, kind: &str, object: &Value) -> Vec<Error> {
     let check = match (group, kind) {
         ("", "Pod") => Some(pod::pod_create as Check),
         ("batch", "CronJob") => Some(batch::cron_job_create as Check),
+        ("networking.k8s.io", "Ingress") => Some(network::ingress_create as Check),
         ("discovery.k8s.io", "EndpointSlice") => Some(network::endpoint_slice_create as Check),
         ("certificates.k8s.io", "CertificateSigningRequest") => Some(certificates::request as Check),
         ("apps", "ControllerRevision") => Some(workload::revision_create as Check),
@@ -78,10 +85,12 @@ pub fn validate_update(group: &str, kind: &str, subresource: &str, new: &Value, 
                 check(&root, &mut errors);
             }
         }
-        "status" => status(group, kind, &root, &mut errors),
+        "status" => status::check(group, kind, &root, &old, &mut errors),
         "ephemeralcontainers" => pod::ephemeral_update(&root, &old, &mut errors),
         "resize" => pod::resized(&root, &old, &mut errors),
-        // Binding, finalizing and approving are judged where they are done.
+        "approval" => decision::approval(&root, &old, &mut errors),
+        "finalize" => cluster::namespace(&root, &mut errors),
+        // Binding and evicting are judged where they are done.
         _ => {}
     }
     errors
@@ -90,18 +99,6 @@ pub fn validate_update(group: &str, kind: &str, subresource: &str, new: &Value, 
 /// Events are judged in their core form; complaints about them name core fields in both versions.
 fn judged<'a>(group: &str, object: &'a Value) -> Cow<'a, Value> {
     if group == events::GROUP { Cow::Owned(events::to_core(object.clone())) } else { Cow::Borrowed(object) }
-}
-
-fn status(group: &str, kind: &str, root: &At<'_>, errors: &mut Errors) {
-    match (group, kind) {
-        ("apps", "Deployment") => workload::deployment_status(root, errors),
-        ("apps", "ReplicaSet" | "StatefulSet" | "DaemonSet")
-        | ("", "ReplicationController")
-        | ("batch", "Job") => {
-            workload::counted_status(root, errors);
-        }
-        _ => {}
-    }
 }
 
 /// What holds for new and changed objects alike.
@@ -160,6 +157,7 @@ fn on_change(group: &str, kind: &str) -> Option<ChangeCheck> {
         ("", "ConfigMap") => config::config_map_update,
         ("", "Secret") => config::secret_update,
         ("", "Service") => service::service_update,
+        ("", "Node") => cluster::node_update,
         ("", "ResourceQuota") => quota::quota_update,
         ("", "PersistentVolume") => storage::volume_update,
         ("", "PersistentVolumeClaim") => storage::claim_update,

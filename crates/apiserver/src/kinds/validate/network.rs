@@ -14,6 +14,9 @@ use crate::kinds::names;
 const ENDPOINTS_MAX: usize = 1000;
 const ADDRESSES_MAX: usize = 100;
 
+/// How the class of an Ingress was named before it had a field.
+const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+
 /// Go passes an empty text as the offending value in these places.
 fn empty_invalid(place: &At<'_>, detail: &str, errors: &mut Errors) {
     errors.push(Error::invalid(&place.path, &json!(""), detail));
@@ -43,6 +46,18 @@ pub(super) fn ingress(object: &At<'_>, errors: &mut Errors) {
         }
     }
     spec.field("ingressClassName").must_pass(names::subdomain, errors);
+}
+
+/// A new Ingress: the old way to name its class and the new one agree.
+pub(super) fn ingress_create(object: &At<'_>, errors: &mut Errors) {
+    ingress(object, errors);
+    let annotations = &object.value["metadata"]["annotations"];
+    let (noted, class) = (&annotations[CLASS_ANNOTATION], &object.value["spec"]["ingressClassName"]);
+    if !noted.is_null() && !class.is_null() && noted != class {
+        let place = object.path.field("annotations");
+        let detail = "must match `ingressClassName` when both are specified";
+        errors.push(Error::invalid(&place.field(CLASS_ANNOTATION), noted, detail));
+    }
 }
 
 fn host(host: &At<'_>, errors: &mut Errors) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::at::{At, Errors};
-use super::{affinity, container, resources, security, volume};
+use super::{affinity, claims, container, resources, security, volume};
 use crate::field::Error;
 use crate::kinds::fill::{items, same, text};
 use crate::kinds::names;
@@ -16,6 +16,7 @@ const CHANGEABLE: &str = "pod updates may not change fields other than `spec.con
 /// What the resolver of Linux can take.
 const NAME_SERVERS_MAX: usize = 3;
 const SEARCH_PATHS_MAX: usize = 32;
+const SEARCH_LETTERS_MAX: usize = 2048;
 const TOKEN_TEXT: &str = "must not be specified when serviceAccountName is not set";
 
 /// A Pod, new or changed.
@@ -31,6 +32,19 @@ pub(super) fn pod(object: &At<'_>, errors: &mut Errors) {
                 }
             }
         }
+    }
+    for list in ["containers", "initContainers"] {
+        for one in spec.field(list).items() {
+            check_image(&one, errors);
+        }
+    }
+}
+
+/// Templates may say an image that is yet to be replaced; a Pod may not.
+fn check_image(container: &At<'_>, errors: &mut Errors) {
+    let image = container.field("image");
+    if image.text().trim() != image.text() {
+        image.invalid("must not have leading or trailing whitespace", errors);
     }
 }
 
@@ -71,8 +85,8 @@ pub(super) fn template_metadata(template: &At<'_>, errors: &mut Errors) {
 fn pod_spec(spec: &At<'_>, errors: &mut Errors) {
     let volumes_list = spec.field("volumes");
     let volumes = volume::all(&volumes_list, errors);
-    let grace_s = spec.value["terminationGracePeriodSeconds"].as_i64();
-    let mut pod = container::Pod { volumes, names: BTreeSet::new(), grace_s };
+    claims::of_pod(&spec.field("resourceClaims"), errors);
+    let mut pod = container::Pod::of(spec, volumes);
     let containers = spec.field("containers");
     if containers.len() == 0 {
         containers.required("", errors);
@@ -90,12 +104,21 @@ fn pod_spec(spec: &At<'_>, errors: &mut Errors) {
     }
     resources::of_container(&spec.field("resources"), errors);
     policies(spec, errors);
+    system(&spec.field("os"), errors);
     security::of_pod(spec, errors);
     names_in(spec, errors);
     resolving(spec, errors);
     tolerations(&spec.field("tolerations"), errors);
     affinity::check(&spec.field("affinity"), errors);
     spread(&spec.field("topologySpreadConstraints"), errors);
+}
+
+/// The operating system a Pod is made for.
+fn system(system: &At<'_>, errors: &mut Errors) {
+    let name = system.field("name");
+    if system.is_set() && name.must_be_set(errors) && !matches!(name.text(), "linux" | "windows") {
+        errors.push(Error::not_supported(&system.path, name.value, &["linux", "windows"]));
+    }
 }
 
 fn policies(spec: &At<'_>, errors: &mut Errors) {
@@ -129,6 +152,7 @@ fn resolving(spec: &At<'_>, errors: &mut Errors) {
     for server in config.field("nameservers").items() {
         server.must_be_address(errors);
     }
+    searches(&config.field("searches"), errors);
     for option in config.field("options").items().filter(|option| option.field("name").is_zero()) {
         option.required("must not be empty", errors);
     }
@@ -138,6 +162,23 @@ fn resolving(spec: &At<'_>, errors: &mut Errors) {
             for complaint in names::subdomain(name.text()) {
                 name.invalid(&complaint, errors);
             }
+        }
+    }
+}
+
+/// Domains in which names are looked for; a dot alone is the root.
+fn searches(list: &At<'_>, errors: &mut Errors) {
+    let letters: usize = list.items().map(|one| one.text().len() + 1).sum();
+    if letters > SEARCH_LETTERS_MAX + 1 {
+        let detail = format!(
+            "must not have more than {SEARCH_LETTERS_MAX} characters (including spaces) in the search list"
+        );
+        list.invalid(&detail, errors);
+    }
+    for one in list.items().filter(|one| one.text() != ".") {
+        let domain = one.text().strip_suffix('.').unwrap_or(one.text());
+        for complaint in names::subdomain_with_underscores(domain) {
+            errors.push(Error::invalid(&one.path, &json!(domain), &complaint));
         }
     }
 }
@@ -329,12 +370,11 @@ pub(super) fn ephemeral_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
             Some(_) => {}
         }
     }
-    let mut pod = container::Pod {
-        volumes: items(spec.value, "volumes").iter().map(|volume| text(volume, "name")).collect(),
-        names: items(spec.value, "containers").iter().map(|one| text(one, "name")).collect(),
-        grace_s: None,
-    };
+    let volumes = items(spec.value, "volumes").iter().map(|volume| text(volume, "name")).collect();
+    let mut pod = container::Pod::of(&spec, volumes);
+    pod.names = items(spec.value, "containers").iter().map(|one| text(one, "name")).collect();
     for one in list.items() {
+        check_image(&one, errors);
         container::ephemeral(&At { value: one.value, path: one.path }, &mut pod, errors);
     }
 }

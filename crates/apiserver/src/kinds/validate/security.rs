@@ -1,11 +1,14 @@
 //! Who runs what is in a Pod: users and groups, and how they are put on files and processes;
 //! and which settings of the kernel it changes.
 //!
-//! Profiles (seccomp, AppArmor) and Windows options are deliberately not judged.
+//! AppArmor profiles and Windows options are deliberately not judged.
 
 use std::collections::BTreeSet;
 
+use serde_json::json;
+
 use super::at::{At, Errors};
+use crate::field::Error;
 
 /// The highest number of a user or a group.
 const ID_MAX: i64 = i32::MAX as i64;
@@ -26,6 +29,7 @@ pub(super) fn of_pod(spec: &At<'_>, errors: &mut Errors) {
     context.field("fsGroupChangePolicy").must_be_one_of(&["Always", "OnRootMismatch"], errors);
     context.field("supplementalGroupsPolicy").must_be_one_of(&["Merge", "Strict"], errors);
     context.field("seLinuxChangePolicy").must_be_one_of(&["MountOption", "Recursive"], errors);
+    seccomp(&context.field("seccompProfile"), errors);
     sysctls(spec, &context.field("sysctls"), errors);
     let shares = spec.field("shareProcessNamespace");
     if shares.value == true && spec.field("hostPID").value == true {
@@ -83,6 +87,46 @@ pub(super) fn of_container(container: &At<'_>, errors: &mut Errors) {
         id(&context.field(name), errors);
     }
     context.field("procMount").must_be_one_of(&["Default", "Unmasked"], errors);
+    seccomp(&context.field("seccompProfile"), errors);
+    if context.field("allowPrivilegeEscalation").value == false {
+        escalation(&context, errors);
+    }
+}
+
+/// Who may not get more rights does not start with all of them.
+fn escalation(context: &At<'_>, errors: &mut Errors) {
+    if context.field("privileged").value == true {
+        let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
+        context.invalid(detail, errors);
+    }
+    for _ in context.field("capabilities").field("add").items().filter(|one| one.text() == "CAP_SYS_ADMIN") {
+        let detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
+        context.invalid(detail, errors);
+    }
+}
+
+/// A profile of calls to the kernel; one of the node's own is named by its path there.
+fn seccomp(profile: &At<'_>, errors: &mut Errors) {
+    if !profile.is_set() {
+        return;
+    }
+    let (kind, local) = (profile.field("type"), profile.field("localhostProfile"));
+    if kind.is_zero() {
+        kind.required("type is required when seccompProfile is set", errors);
+    } else {
+        kind.must_be_one_of(&["Localhost", "RuntimeDefault", "Unconfined"], errors);
+    }
+    match (kind.text() == "Localhost", local.is_set()) {
+        (true, false) => local.required("must be set when seccomp type is Localhost", errors),
+        (true, true) => local.must_descend(errors),
+        (false, true) => {
+            // The real server prints the whole profile, by the Go names of its fields.
+            let shown = json!({"Type": kind.text(), "LocalhostProfile": local.text()});
+            let detail = "can only be set when seccomp type is Localhost";
+            errors.push(Error::invalid(&local.path, &shown, detail));
+        }
+        (false, false) => {}
+    }
 }
 
 fn id(number: &At<'_>, errors: &mut Errors) {

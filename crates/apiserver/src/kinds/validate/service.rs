@@ -2,6 +2,7 @@
 //! allocator's to say.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
@@ -12,6 +13,8 @@ use crate::kinds::fill::items;
 use crate::kinds::names;
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+/// The first bits of IPv6 addresses of groups on one link, whatever their flags.
+const LINK_LOCAL_GROUP: u16 = 0xff02;
 /// One day: the longest a client may stick to one endpoint.
 const AFFINITY_TIMEOUT_S_MAX: i64 = 86_400;
 
@@ -38,6 +41,9 @@ pub(super) fn service(object: &At<'_>, errors: &mut Errors) {
     spec.field("selector").must_be_labels(errors);
     affinity(&spec, errors);
     addresses(&spec, errors);
+    external_addresses(&spec.field("externalIPs"), errors);
+    spec.field("trafficDistribution")
+        .must_be_one_of(&["PreferClose", "PreferSameZone", "PreferSameNode"], errors);
     type_dependent(&spec, errors);
 }
 
@@ -151,8 +157,33 @@ fn addresses(spec: &At<'_>, errors: &mut Errors) {
     }
     spec.field("ipFamilyPolicy")
         .must_be_one_of(&["PreferDualStack", "RequireDualStack", "SingleStack"], errors);
-    for address in spec.field("externalIPs").items() {
-        address.must_be_address(errors);
+}
+
+/// Addresses from outside that lead to the Service: some that others can reach.
+fn external_addresses(list: &At<'_>, errors: &mut Errors) {
+    for one in list.items() {
+        let Ok(address) = one.text().parse::<IpAddr>() else {
+            one.must_be_address(errors);
+            continue;
+        };
+        let (is_near, is_near_group) = match address {
+            IpAddr::V4(address) => (address.is_link_local(), address.octets()[..3] == [224, 0, 0]),
+            IpAddr::V6(address) => {
+                (address.is_unicast_link_local(), address.segments()[0] & 0xff0f == LINK_LOCAL_GROUP)
+            }
+        };
+        if address.is_unspecified() {
+            one.invalid(&format!("may not be unspecified ({})", one.text()), errors);
+        }
+        if address.is_loopback() {
+            one.invalid("may not be in the loopback range (127.0.0.0/8, ::1/128)", errors);
+        }
+        if is_near {
+            one.invalid("may not be in the link-local range (169.254.0.0/16, fe80::/10)", errors);
+        }
+        if is_near_group {
+            one.invalid("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)", errors);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod limits;
 mod machinery;
 mod pods;
+mod statuses;
 mod workloads;
 
 use serde_json::json;
@@ -91,6 +92,51 @@ fn services() {
         },
         &["Invalid spec.clusterIPs[0]: Invalid value: [\"None\"]: may not change once set"],
     );
+}
+
+#[test]
+fn services_are_reached_from_outside() {
+    let service = |name: &str, value: Value, expected: &[&str]| {
+        let mut object = json!({"spec": {"ports": [{"port": 80}]}});
+        object["spec"][name] = value;
+        create("", "Service", object, expected);
+    };
+    service("externalIPs", json!(["192.0.2.1", "2001:db8::1", "239.1.1.1"]), &[]);
+    for (address, why) in [
+        ("127.0.0.1", "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        ("::1", "may not be in the loopback range"),
+        ("0.0.0.0", "may not be unspecified (0.0.0.0)"),
+        ("169.254.1.1", "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+        ("fe80::1", "may not be in the link-local range"),
+        ("224.0.0.1", "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
+        ("ff02::1", "may not be in the link-local multicast range"),
+        ("x", "must be a valid IP address"),
+    ] {
+        let said = format!("Invalid spec.externalIPs[0]: Invalid value: {address:?}: {why}");
+        service("externalIPs", json!([address]), &[&said]);
+    }
+    service("trafficDistribution", json!("PreferSameNode"), &[]);
+    service(
+        "trafficDistribution",
+        json!("Far"),
+        &[
+            "NotSupported spec.trafficDistribution: Unsupported value: \"Far\": supported values: \"PreferClose\", \"PreferSameZone\", \"PreferSameNode\"",
+        ],
+    );
+}
+
+#[test]
+fn an_ingress_has_one_class() {
+    let ingress = |class: Value| {
+        json!({"metadata": {"annotations": {"kubernetes.io/ingress.class": "a"}}, "spec": {"ingressClassName": class,
+            "defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}})
+    };
+    let said = "Invalid annotations.kubernetes.io/ingress.class: Invalid value: \"a\": must match `ingressClassName` when";
+    create("networking.k8s.io", "Ingress", ingress(json!("b")), &[said]);
+    create("networking.k8s.io", "Ingress", ingress(json!("a")), &[]);
+    create("networking.k8s.io", "Ingress", ingress(Value::Null), &[]);
+    let change = |new: &mut Value| new["spec"]["ingressClassName"] = json!("b");
+    update("networking.k8s.io", "Ingress", ingress(json!("a")), change, &[]);
 }
 
 #[test]

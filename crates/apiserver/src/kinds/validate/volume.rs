@@ -44,6 +44,10 @@ const VOLUME_SOURCES: [&str; 30] = [
     "image",
 ];
 
+/// The shortest and the longest life of a token.
+const TOKEN_S_MIN: i64 = 600;
+const TOKEN_S_MAX: i64 = 1 << 32;
+
 const HOST_PATH_TYPES: [&str; 8] =
     ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 
@@ -102,8 +106,31 @@ fn source(volume: &At<'_>, errors: &mut Errors) {
     }
     host_path(&volume.field("hostPath"), errors);
     downward::files(&volume.field("downwardAPI"), errors);
-    for source in volume.field("projected").field("sources").items() {
+    let projected = volume.field("projected");
+    for source in projected.field("sources").items() {
         downward::files(&source.field("downwardAPI"), errors);
+        let token = source.field("serviceAccountToken");
+        if token.is_set() {
+            check_token(&token, &projected, errors);
+        }
+    }
+    let ephemeral = volume.field("ephemeral");
+    if ephemeral.is_set() && !ephemeral.field("volumeClaimTemplate").is_set() {
+        ephemeral.field("volumeClaimTemplate").required("", errors);
+    }
+}
+
+/// A token to be had as a file. A missing path is complained of at the volume, as in Kubernetes.
+fn check_token(token: &At<'_>, projected: &At<'_>, errors: &mut Errors) {
+    let expires = token.field("expirationSeconds");
+    if expires.number() < TOKEN_S_MIN {
+        expires.invalid("may not specify a duration less than 10 minutes", errors);
+    }
+    if expires.number() > TOKEN_S_MAX {
+        expires.invalid("may not specify a duration larger than 2^32 seconds", errors);
+    }
+    if token.field("path").is_zero() {
+        projected.field("path").required("", errors);
     }
 }
 

@@ -100,48 +100,6 @@ fn deployment_strategy(strategy: &At<'_>, errors: &mut Errors) {
     }
 }
 
-/// The counts in the status of a Deployment.
-const STATUS_COUNTS: [&str; 8] = [
-    "observedGeneration",
-    "replicas",
-    "updatedReplicas",
-    "readyReplicas",
-    "availableReplicas",
-    "unavailableReplicas",
-    "terminatingReplicas",
-    "collisionCount",
-];
-
-/// The status of a Deployment.
-pub(super) fn deployment_status(object: &At<'_>, errors: &mut Errors) {
-    let status = object.field("status");
-    for name in STATUS_COUNTS {
-        status.field(name).must_not_be_negative(errors);
-    }
-    let number = |name: &str| status.field(name).number();
-    let mut too_many = |name: &str, detail: &str| {
-        errors.push(Error::invalid(&status.field(name).path, &json!(number(name)), detail));
-    };
-    for name in ["updatedReplicas", "readyReplicas", "availableReplicas"] {
-        if number(name) > number("replicas") {
-            too_many(name, "cannot be greater than status.replicas");
-        }
-    }
-    if number("availableReplicas") > number("readyReplicas") {
-        too_many("availableReplicas", "cannot be greater than readyReplicas");
-    }
-}
-
-/// The counts in the status of the other workloads.
-pub(super) fn counted_status(object: &At<'_>, errors: &mut Errors) {
-    let status = object.field("status");
-    for (_, value) in status.entries() {
-        if value.value.is_number() {
-            value.must_not_be_negative(errors);
-        }
-    }
-}
-
 /// The selector of a workload stays.
 pub(super) fn selector_stays(new: &At<'_>, old: &Value, errors: &mut Errors) {
     new.field("spec").field("selector").must_stay(&old["spec"]["selector"], errors);
@@ -217,6 +175,7 @@ pub(super) fn stateful_set(object: &At<'_>, errors: &mut Errors) {
         strategy.field("rollingUpdate").invalid(detail, errors);
     }
     strategy.field("rollingUpdate").field("partition").must_not_be_negative(errors);
+    spec.field("ordinals").field("start").must_not_be_negative(errors);
     for when in ["whenDeleted", "whenScaled"] {
         let policy = spec.field("persistentVolumeClaimRetentionPolicy");
         policy.field(when).must_be_one_of(&["Retain", "Delete"], errors);

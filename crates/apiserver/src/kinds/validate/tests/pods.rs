@@ -441,3 +441,156 @@ fn kernel_settings_and_host_paths() {
         ],
     );
 }
+
+#[test]
+fn containers_say_what_fits_their_pod() {
+    let with = |container: Value, spec: Value, expected: &[&str]| {
+        let mut object = pod(&json!([{"name": "a", "image": "x"}]));
+        let merge = |target: &mut Value, more: &Value| {
+            for (name, value) in more.as_object().into_iter().flatten() {
+                target[name] = value.clone();
+            }
+        };
+        merge(&mut object["spec"]["containers"][0], &container);
+        merge(&mut object["spec"], &spec);
+        create("", "Pod", object, expected);
+    };
+    let (place, plain) = ("spec.containers[0]", json!({}));
+    for image in [" x", "x "] {
+        let said = format!(
+            "Invalid {place}.image: Invalid value: {image:?}: must not have leading or trailing whitespace"
+        );
+        with(json!({"image": image}), plain.clone(), &[&said]);
+    }
+    let refused =
+        |context: &str| format!("Invalid {place}.securityContext: Invalid value: {context}: cannot set");
+    let context = json!({"allowPrivilegeEscalation": false, "privileged": true});
+    with(json!({"securityContext": context}), plain.clone(), &[&refused(&context.to_string())]);
+    let context = json!({"allowPrivilegeEscalation": false, "capabilities": {"add": ["CAP_SYS_ADMIN"]}});
+    with(json!({"securityContext": context}), plain.clone(), &[&refused(&context.to_string())]);
+    with(
+        json!({"securityContext": {"seccompProfile": {"type": "Localhost"}}}),
+        json!({"securityContext": {"seccompProfile": {"type": "Unconfined", "localhostProfile": "a"}}}),
+        &[
+            "Required spec.containers[0].securityContext.seccompProfile.localhostProfile: Required value: must be set when",
+            "Invalid spec.securityContext.seccompProfile.localhostProfile: Invalid value: {\"LocalhostProfile\":\"a\"",
+        ],
+    );
+    with(
+        json!({"securityContext": {"seccompProfile": {"type": "Localhost", "localhostProfile": "/a/.."}}}),
+        json!({"securityContext": {"seccompProfile": {}}}),
+        &[
+            "Invalid spec.containers[0].securityContext.seccompProfile.localhostProfile: Invalid value: \"/a/..\": must be a r",
+            "Invalid spec.containers[0].securityContext.seccompProfile.localhostProfile: Invalid value: \"/a/..\": must not co",
+            "Required spec.securityContext.seccompProfile.type: Required value: type is required when seccompProfile is set",
+        ],
+    );
+    with(
+        json!({"resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"},
+            {"resourceName": "cpu", "restartPolicy": "Maybe"}, {"resourceName": "disk", "restartPolicy": "NotRequired"}]}),
+        plain.clone(),
+        &[
+            "Duplicate spec.containers[0].resizePolicy[1]: Duplicate value: \"cpu\"",
+            "NotSupported spec.containers[0].resizePolicy: Unsupported value: \"Maybe\": supported values: \"NotRequired\"",
+            "NotSupported spec.containers[0].resizePolicy: Unsupported value: \"disk\": supported values: \"cpu\", \"memory\"",
+        ],
+    );
+    with(
+        json!({"resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]}),
+        json!({"restartPolicy": "Never"}),
+        &[
+            "Invalid spec.containers[0].resizePolicy: Invalid value: \"RestartContainer\": must be 'NotRequired' when",
+        ],
+    );
+    let system = "NotSupported spec.os: Unsupported value: \"dos\": supported values: \"linux\", \"windows\"";
+    with(plain.clone(), json!({"os": {"name": "dos"}}), &[system]);
+    with(plain.clone(), json!({"os": {"name": "linux"}}), &[]);
+    with(plain.clone(), json!({"os": {}}), &["Required spec.os.name"]);
+    with(plain.clone(), json!({"dnsConfig": {"searches": ["_a.b_c.", ".", "x.y"]}}), &[]);
+    with(
+        plain,
+        json!({"dnsConfig": {"searches": ["A b"]}}),
+        &[
+            "Invalid spec.dnsConfig.searches[0]: Invalid value: \"A b\": a lowercase RFC 1123 subdomain must consist",
+        ],
+    );
+    let long: Vec<String> = (0..9).map(|_| "a".repeat(250)).collect();
+    with(
+        json!({}),
+        json!({"dnsConfig": {"searches": long}}),
+        &["Invalid spec.dnsConfig.searches: Invalid value: "],
+    );
+}
+
+#[test]
+fn containers_use_what_their_pod_has() {
+    let with = |container: Value, claims: Value, volumes: Value, expected: &[&str]| {
+        let mut object = pod(&json!([container]));
+        object["spec"]["resourceClaims"] = claims;
+        object["spec"]["volumes"] = volumes;
+        create("", "Pod", object, expected);
+    };
+    let using = |claims: Value| json!({"name": "a", "image": "x", "resources": {"claims": claims}});
+    let declared =
+        json!([{"name": "c", "resourceClaimName": "one"}, {"name": "d", "resourceClaimTemplateName": "t"}]);
+    with(using(json!([{"name": "c"}, {"name": "d", "request": "r"}])), declared.clone(), json!([]), &[]);
+    with(
+        using(json!([{"name": "e"}, {"name": "c", "request": "r"}, {"name": "c"}, {}])),
+        declared,
+        json!([]),
+        &[
+            "NotFound spec.containers[0].resources.claims[0]: Not found: \"e\": must be one of the names in pod.spec.resourceClaims: c, d",
+            "Duplicate spec.containers[0].resources.claims[2]: Duplicate value: \"c\"",
+            "Required spec.containers[0].resources.claims[3]",
+        ],
+    );
+    with(
+        using(json!([{"name": "e"}])),
+        json!([]),
+        json!([]),
+        &[
+            "NotFound spec.containers[0].resources.claims[0]: Not found: \"e\": must be one of the names in pod.spec.resourceClaims which is empty",
+        ],
+    );
+    with(
+        json!({"name": "a", "image": "x"}),
+        json!([{"name": "c"}, {"name": "c", "resourceClaimName": "a", "resourceClaimTemplateName": "b"}]),
+        json!([]),
+        &[
+            "Invalid spec.resourceClaims[0]: Invalid value: {\"Name\":\"c\"",
+            "Duplicate spec.resourceClaims[1].name",
+            "Invalid spec.resourceClaims[1]: Invalid value: {\"Name\":\"c\"",
+        ],
+    );
+    let seeing = |devices: Value| json!({"name": "a", "image": "x", "volumeDevices": devices});
+    let volumes =
+        json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}, {"name": "e", "emptyDir": {}}]);
+    with(seeing(json!([{"name": "v", "devicePath": "/dev/x"}])), json!([]), volumes.clone(), &[]);
+    with(
+        seeing(
+            json!([{"name": "e", "devicePath": "/dev/x"}, {"name": "w", "devicePath": "/a/../b"}, {"name": "v"}]),
+        ),
+        json!([]),
+        volumes,
+        &[
+            "Invalid spec.containers[0].volumeDevices[0].name: Invalid value: \"e\": can only use volume source type",
+            "NotFound spec.containers[0].volumeDevices[1].name: Not found: \"w\"",
+            "Invalid spec.containers[0].volumeDevices[1].devicePath: Invalid value: \"/a/../b\": can not contain backsteps",
+            "Required spec.containers[0].volumeDevices[2].devicePath",
+        ],
+    );
+    let mut object = pod(&json!([{"name": "a", "image": "x"}]));
+    object["spec"]["serviceAccountName"] = json!("s");
+    object["spec"]["volumes"] = json!([{"name": "e", "ephemeral": {}},
+        {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "", "expirationSeconds": 599}}]}}]);
+    create(
+        "",
+        "Pod",
+        object,
+        &[
+            "Required spec.volumes[0].ephemeral.volumeClaimTemplate",
+            "Invalid spec.volumes[1].projected.sources[0].serviceAccountToken.expirationSeconds: Invalid value: 599: may not",
+            "Required spec.volumes[1].projected.path",
+        ],
+    );
+}

@@ -232,3 +232,28 @@ fn failure_policies() {
         ],
     );
 }
+
+#[test]
+fn who_runs_a_job_has_a_domain() {
+    let with = |manager: &str, expected: &[&str]| {
+        let mut object = job();
+        object["spec"]["managedBy"] = json!(manager);
+        create("batch", "Job", object, expected);
+    };
+    with("example.com/runner", &[]);
+    with("runner", &["Invalid spec.managedBy: Invalid value: \"runner\": must be a domain-prefixed path"]);
+    with("", &["Required spec.managedBy"]);
+    with(&format!("example.com/{}", "x".repeat(60)), &["TooLong spec.managedBy"]);
+}
+
+#[test]
+fn ordinals_start_at_zero_or_above() {
+    let mut object = deployment();
+    object["spec"]["ordinals"] = json!({"start": -1});
+    create(
+        "apps",
+        "StatefulSet",
+        object,
+        &["Invalid spec.ordinals.start: Invalid value: -1: must be greater than or equal to 0"],
+    );
+}

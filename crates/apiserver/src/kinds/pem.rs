@@ -1,0 +1,114 @@
+//! What certificates and requests for them say, out of the base64 text of a PEM file that JSON carries them in.
+//!
+//! Signatures and validity are deliberately not looked at: that is for those who sign and those who trust.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::parse_x509_certificate;
+use x509_parser::prelude::FromDer;
+
+/// A block of a PEM file.
+struct Block {
+    label: String,
+    has_headers: bool,
+    content: Vec<u8>,
+}
+
+fn text(encoded: &str) -> String {
+    String::from_utf8_lossy(&STANDARD.decode(encoded).unwrap_or_default()).into_owned()
+}
+
+/// The well-formed blocks; what stands between them is skipped.
+fn blocks(text: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut rest = text;
+    while let Some((_, after)) = rest.split_once("-----BEGIN ") {
+        rest = after;
+        let Some((label, after)) = after.split_once("-----") else { break };
+        let Some((inside, after)) = after.split_once(&format!("-----END {label}-----")) else { continue };
+        let has_headers = inside.contains(':');
+        let lines = inside.lines().filter(|line| !line.contains(':'));
+        let joined: String = lines.flat_map(str::chars).filter(|letter| !letter.is_whitespace()).collect();
+        if let Ok(content) = STANDARD.decode(joined) {
+            blocks.push(Block { label: label.to_owned(), has_headers, content });
+            rest = after;
+        }
+    }
+    blocks
+}
+
+/// Is the first block a request for a certificate?
+pub(crate) fn is_request(encoded: &str) -> bool {
+    blocks(&text(encoded)).first().is_some_and(|block| block.label == "CERTIFICATE REQUEST")
+}
+
+/// Why these are no certificates; `None`: they are.
+pub(crate) fn certificate_fault(encoded: &str) -> Option<String> {
+    let blocks = blocks(&text(encoded));
+    if blocks.is_empty() {
+        return Some("must contain at least one CERTIFICATE PEM block".to_owned());
+    }
+    blocks.iter().find_map(|block| {
+        if block.label != "CERTIFICATE" {
+            return Some(format!("only CERTIFICATE PEM blocks are allowed, found {:?}", block.label));
+        }
+        if block.has_headers {
+            return Some("no PEM block headers are permitted".to_owned());
+        }
+        if block.content.is_empty() {
+            return Some("found CERTIFICATE PEM block containing 0 certificates".to_owned());
+        }
+        parse_x509_certificate(&block.content).is_err().then(|| "x509: malformed certificate".to_owned())
+    })
+}
+
+/// The organizations a request names: the groups its holder would be in.
+pub(crate) fn organizations(encoded: &str) -> Vec<String> {
+    let blocks = blocks(&text(encoded));
+    let Some(block) = blocks.first() else { return Vec::new() };
+    let Ok((_, request)) = X509CertificationRequest::from_der(&block.content) else { return Vec::new() };
+    let subject = &request.certification_request_info.subject;
+    subject.iter_organization().filter_map(|one| one.as_str().ok()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    use super::*;
+
+    fn fault(pem: &str) -> String {
+        certificate_fault(&STANDARD.encode(pem)).unwrap_or_default()
+    }
+
+    #[test]
+    fn certificates_are_told_from_others() {
+        let key = KeyPair::generate().expect("a key");
+        let good = CertificateParams::default().self_signed(&key).expect("signed").pem();
+        let rows = [
+            (good.clone(), ""),
+            (format!("hello\n{good}{good}bye"), ""),
+            ("hello".to_owned(), "must contain at least one CERTIFICATE PEM block"),
+            (key.serialize_pem(), "only CERTIFICATE PEM blocks are allowed, found \"PRIVATE KEY\""),
+            (good.replacen("CERTIFICATE-----\n", "CERTIFICATE-----\nA: b\n\n", 1), "no PEM block headers"),
+            ("-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n".to_owned(), "x509: malformed"),
+        ];
+        for (pem, expected) in rows {
+            let fault = fault(&pem);
+            assert!(fault.starts_with(expected) && fault.is_empty() == expected.is_empty(), "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_request_names_groups() {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::OrganizationName, "system:masters");
+        let request = params.serialize_request(&key).expect("a request").pem().expect("text");
+        let encoded = STANDARD.encode(request);
+        assert!(is_request(&encoded));
+        assert_eq!(organizations(&encoded), ["system:masters"]);
+        assert!(organizations("YWJj").is_empty() && !is_request("YWJj"));
+    }
+}

@@ -1,0 +1,82 @@
+//! Claims of devices: a Pod names them, its containers say which of them they use.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::at::{At, Errors};
+use crate::field::{Error, Kind};
+use crate::kinds::fill::{items, text};
+use crate::kinds::names;
+
+/// The names of the claims in the spec of a Pod.
+pub(super) fn names(spec: &Value) -> BTreeSet<&str> {
+    let names = items(spec, "resourceClaims").iter().map(|claim| text(claim, "name"));
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+/// The claims of a Pod: each is one claim, there already or yet to be made.
+pub(super) fn of_pod(list: &At<'_>, errors: &mut Errors) {
+    let mut seen = BTreeSet::new();
+    for claim in list.items() {
+        let name = claim.field("name");
+        if name.must_be_set(errors) {
+            if seen.insert(name.text().to_owned()) {
+                name.must_pass(names::label, errors);
+            } else {
+                name.duplicate(errors);
+            }
+        }
+        let (there, made) = (claim.field("resourceClaimName"), claim.field("resourceClaimTemplateName"));
+        let detail = match (there.is_set(), made.is_set()) {
+            (true, true) => {
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            }
+            (false, false) => "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+            _ => "",
+        };
+        if !detail.is_empty() {
+            // The real server prints the fields by their Go names.
+            let shown = json!({"Name": name.text(), "ResourceClaimName": there.value,
+                "ResourceClaimTemplateName": made.value});
+            errors.push(Error::invalid(&claim.path, &shown, detail));
+        }
+        there.must_pass(names::subdomain, errors);
+        made.must_pass(names::subdomain, errors);
+    }
+}
+
+/// The claims a container uses, as a whole or one request of them; nothing twice.
+pub(super) fn of_container(list: &At<'_>, declared: &BTreeSet<&str>, errors: &mut Errors) {
+    let mut seen: BTreeSet<(String, String)> = BTreeSet::new();
+    for claim in list.items() {
+        let (name, request) = (claim.field("name").text(), claim.field("request"));
+        if name.is_empty() {
+            claim.required("", errors);
+            continue;
+        }
+        request.must_pass(names::label, errors);
+        let clashes = |(other, part): &(String, String)| {
+            other == name && (part.is_empty() || request.is_zero() || part == request.text())
+        };
+        if seen.iter().any(clashes) {
+            let is_whole = request.is_zero() || seen.contains(&(name.to_owned(), String::new()));
+            let shown = if is_whole { name.to_owned() } else { format!("{name}/{}", request.text()) };
+            errors.push(Error::duplicate(&claim.path, &json!(shown)));
+        }
+        seen.insert((name.to_owned(), request.text().to_owned()));
+        if !declared.contains(name) {
+            errors.push(undeclared(&claim, name, declared));
+        }
+    }
+}
+
+fn undeclared(claim: &At<'_>, name: &str, declared: &BTreeSet<&str>) -> Error {
+    let known = if declared.is_empty() {
+        " which is empty".to_owned()
+    } else {
+        format!(": {}", declared.iter().copied().collect::<Vec<_>>().join(", "))
+    };
+    let body = format!("Not found: {name:?}: must be one of the names in pod.spec.resourceClaims{known}");
+    Error { kind: Kind::NotFound, field: claim.path.to_string(), body }
+}
