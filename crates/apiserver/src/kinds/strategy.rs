@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::fill::same;
 use super::names::NameRule;
 use crate::resource::Resource;
+use crate::status::Status;
 
 /// The priority classes every cluster has, and their values.
 pub(crate) const SYSTEM_PRIORITIES: [(&str, i64); 2] =
@@ -249,6 +250,16 @@ pub fn strategy(resource: &Resource) -> &'static Strategy {
     }
     let wanted = (&*resource.group, &*resource.plural);
     ROWS.binary_search_by_key(&wanted, |(group, plural, _)| (group, plural)).map_or(&PLAIN, |at| &ROWS[at].2)
+}
+
+/// May this object be deleted by its name? The server's own priority classes may not.
+pub(crate) fn check_delete(resource: &Resource, name: &str) -> Result<(), Status> {
+    let is_class = (&*resource.group, &*resource.plural) == ("scheduling.k8s.io", "priorityclasses");
+    if is_class && SYSTEM_PRIORITIES.iter().any(|(system, _)| *system == name) {
+        let why = "this is a system priority class and cannot be deleted";
+        return Err(Status::forbidden(&resource.about(name), why));
+    }
+    Ok(())
 }
 
 /// Kinds that tell an API server what to refuse or to change, and that this one only keeps. Their writers are warned.

@@ -14,7 +14,7 @@ use crate::backend::{Backend, refusal};
 use crate::convert;
 use crate::crd;
 use crate::field::{Error, Path};
-use crate::kinds::strategy::strategy;
+use crate::kinds::strategy::{check_delete, strategy};
 use crate::namespace;
 use crate::object::{encode, meta};
 use crate::resource::Resource;
@@ -148,6 +148,7 @@ pub(crate) enum Removed {
 pub(super) async fn delete(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     let options = DeleteOptions::of(call, body)?;
     namespace::check_delete(&call.resource, &call.path.name)?;
+    check_delete(&call.resource, &call.path.name)?;
     let removed =
         remove(&call.backend, &call.resource, &call.path.namespace, &call.path.name, &options).await?;
     let held = if options.is_told_if_held { 202 } else { 200 };
@@ -216,7 +217,7 @@ pub(crate) async fn remove(
     }
 }
 
-fn check_preconditions(
+pub(super) fn check_preconditions(
     resource: &Resource,
     object: &Value,
     entry: &Entry,

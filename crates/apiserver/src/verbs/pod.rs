@@ -9,7 +9,7 @@ use homeostat_store::{Error as StoreError, Op, Snapshot};
 use serde_json::Value;
 
 use super::admit::document;
-use super::delete::{DeleteOptions, remove};
+use super::delete::{DeleteOptions, check_preconditions, remove};
 use super::options::WriteOptions;
 use super::update::OTHER_NAMESPACE;
 use super::write::{Changed, change};
@@ -19,7 +19,7 @@ use crate::kinds::subresource::{self, Cost};
 use crate::object::view::View;
 use crate::object::{encode, meta};
 use crate::rewrite::rewrite;
-use crate::status::{About, Status};
+use crate::status::Status;
 
 /// Runs a binding or an eviction.
 pub(super) async fn run(call: &Call, body: &[u8]) -> Result<Answer, Status> {
@@ -132,7 +132,7 @@ async fn note_eviction(call: &Call, options: &DeleteOptions) -> Result<Revision,
         let snapshot = call.backend.store.snapshot();
         let entry = snapshot.get(&call.key()).ok_or_else(|| call.not_found())?;
         let mut pod = encode::decode(entry);
-        check_preconditions(&pod, entry.revision, options)?;
+        check_preconditions(&call.resource, &pod, entry, options)?;
         subresource::note_eviction(&mut pod, &call.backend.clock);
         let value = encode::encode(&call.resource, &pod);
         if encode::is_same(entry, &value) {
@@ -144,25 +144,4 @@ async fn note_eviction(call: &Call, options: &DeleteOptions) -> Result<Revision,
             Err(error) => return Err(refusal(&error)),
         }
     }
-}
-
-/// The Pod must be the one that is meant before anything is noted on it; its deletion asks once more.
-fn check_preconditions(pod: &Value, revision: Revision, options: &DeleteOptions) -> Result<(), Status> {
-    let about = About { group: "", resource: "Pod", name: meta::name(pod) };
-    let pairs = [
-        ("UID", &options.uid, meta::uid(pod).to_owned(), "deleted and then recreated"),
-        ("ResourceVersion", &options.resource_version, revision.to_string(), "modified"),
-    ];
-    for (what, asked, actual, fate) in pairs {
-        if let Some(asked) = asked
-            && *asked != actual
-        {
-            let why = format!(
-                "the {what} in the precondition ({asked}) does not match the {what} in record ({actual}). The \
-                 object might have been {fate}"
-            );
-            return Err(Status::conflict(&about, &why));
-        }
-    }
-    Ok(())
 }

@@ -212,3 +212,18 @@ async fn statuses_and_decisions_are_judged() {
     let issued = json!({"status": {"certificate": STANDARD.encode("no certificate")}});
     plane.patch(&format!("{requests}/jane/status"), MERGE, issued).await.expect(422);
 }
+
+#[tokio::test]
+async fn the_priorities_of_the_system_stay() {
+    let plane = Plane::start().await;
+    let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    for name in ["system-cluster-critical", "system-node-critical"] {
+        let refused = plane.delete(&format!("{classes}/{name}")).await.expect(403);
+        let said = format!(
+            "priorityclasses.scheduling.k8s.io \"{name}\" is forbidden: this is a system priority class and cannot be deleted"
+        );
+        assert_eq!(refused["message"], said);
+    }
+    plane.post(classes, json!({"metadata": {"name": "mine"}, "value": 1})).await.expect(201);
+    plane.delete(&format!("{classes}/mine")).await.expect(200);
+}
