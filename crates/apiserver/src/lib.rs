@@ -15,6 +15,7 @@ pub mod decode;
 pub mod discovery;
 pub mod field;
 pub mod health;
+mod heavy;
 pub mod keeper;
 pub mod kinds;
 pub mod logs;

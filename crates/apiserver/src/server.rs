@@ -29,6 +29,7 @@ use crate::body::Body;
 use crate::bootstrap;
 use crate::discovery::{self, Documents};
 use crate::health;
+use crate::heavy::Heavy;
 use crate::keeper::{Keeper, Notices};
 use crate::metrics::{self, Metrics, Noted};
 use crate::negotiate::{self, Asked, Endpoint, Forms, Representation};
@@ -57,6 +58,7 @@ struct Shared {
     backend: Arc<Backend>,
     authenticator: Arc<Authenticator>,
     metrics: Metrics,
+    heavy: Heavy,
     documents: Mutex<Option<(u64, Arc<Cached>)>>,
 }
 
@@ -142,7 +144,13 @@ impl Builder {
         observe_services(&backend);
         let keeper = Keeper::new(Arc::clone(&backend), born);
         let metrics = Metrics::new(backend.clock.now());
-        let shared = Arc::new(Shared { backend, authenticator, metrics, documents: Mutex::new(None) });
+        let shared = Arc::new(Shared {
+            backend,
+            authenticator,
+            metrics,
+            heavy: Heavy::new(),
+            documents: Mutex::new(None),
+        });
         Ok((ApiServer { shared, identity: self.identity }, keeper))
     }
 }
@@ -237,7 +245,8 @@ impl ApiServer {
         }
         let deprecation = call.resource.deprecation_warning().map(ToOwned::to_owned);
         let accepted = call.accepted;
-        let mut response = match call.run(&parts.method, body).await {
+        let weight = call.weight(&body);
+        let mut response = match self.shared.heavy.run(weight, call.run(&parts.method, body)).await {
             Ok(answer) => answer.into_response(),
             Err(status) => failure(&status, accepted),
         };

@@ -75,6 +75,12 @@ impl Call {
         strategy(&self.resource)
     }
 
+    /// How much there is to think about: the body, and the object it is a change of.
+    pub(crate) fn weight(&self, body: &Bytes) -> usize {
+        let stored = |key: &Key| self.backend.store.snapshot().get(key).map_or(0, |entry| entry.bytes.len());
+        if self.is_patch { body.len().max(stored(&self.key())) } else { body.len() }
+    }
+
     /// Is this a server-side apply? Its objects carry their managed fields already.
     fn is_apply(&self) -> bool {
         let kind = self.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());

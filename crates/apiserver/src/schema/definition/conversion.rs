@@ -1,5 +1,7 @@
 //! The conversion of a definition: none, or a webhook with all it needs.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::{list, text};
@@ -60,8 +62,9 @@ fn review_versions(webhook: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
         errors.push(Error::required(path, ""));
         return;
     }
+    let mut seen = HashSet::new();
     for (index, version) in versions.iter().enumerate() {
-        if versions[..index].contains(version) {
+        if !seen.insert(version.to_string()) {
             errors.push(Error::invalid(&path.index(index), version, "duplicate version"));
             continue;
         }

@@ -1,12 +1,17 @@
 //! What Kubernetes asks of every node of a definition's schema beyond its being structural: known types, no
 //! forbidden keywords, and extensions that fit together.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::selectable::find;
 use super::{list, text};
 use crate::field::{Error, Path};
 use crate::schema::rules::Type;
+
+/// How often a list of keys is called wrong.
+const LIST_KEY_ERRORS_MAX: usize = 10;
 
 /// Keywords no node may use.
 const FORBIDDEN: [&str; 6] =
@@ -209,21 +214,27 @@ fn list_keys(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
         errors.push(Error::invalid(&items_at.field("type"), &text(items, "type").into(), detail));
         return;
     }
-    for (index, key) in keys.iter().enumerate() {
-        if keys[..index].contains(key) {
-            errors.push(Error::invalid(&at, &schema[NAME], "must not contain duplicate entries"));
+    let mut seen = HashSet::new();
+    // Each of these shows the whole list: told of every key of a long one, they would be as large as its square.
+    let mut wrong = Vec::new();
+    for key in keys.iter().map(|key| key.as_str().unwrap_or_default()) {
+        if !seen.insert(key) {
+            wrong.push("must not contain duplicate entries");
         }
-        if !items["properties"][key.as_str().unwrap_or_default()].is_object() {
-            errors.push(Error::invalid(&at, &schema[NAME], "entries must all be names of item properties"));
+        if !items["properties"][key].is_object() {
+            wrong.push("entries must all be names of item properties");
         }
     }
+    let told = wrong.into_iter().take(LIST_KEY_ERRORS_MAX);
+    errors.extend(told.map(|detail| Error::invalid(&at, &schema[NAME], detail)));
     let properties = items_at.field("properties");
+    let required = list(items, "required").iter().filter_map(Value::as_str).collect::<HashSet<_>>();
     for key in keys.iter().filter_map(Value::as_str) {
-        list_key(items, key, &properties.key(key), errors);
+        list_key(items, key, required.contains(key), &properties.key(key), errors);
     }
 }
 
-fn list_key(items: &Value, key: &str, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn list_key(items: &Value, key: &str, is_required: bool, path: &Path<'_>, errors: &mut Vec<Error>) {
     let declared = &items["properties"][key];
     if !declared.is_object() {
         return;
@@ -232,7 +243,6 @@ fn list_key(items: &Value, key: &str, path: &Path<'_>, errors: &mut Vec<Error>) 
         let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
         errors.push(Error::invalid(&path.field("type"), &text(items, "type").into(), detail));
     }
-    let is_required = list(items, "required").iter().any(|name| name == key);
     if !is_required && declared["default"].is_null() {
         let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
         errors.push(Error::required(&path.field("default"), detail));

@@ -1,6 +1,8 @@
 //! Selectable fields of a definition, and the paths rules point with: simple paths that must lead to a declared
 //! field.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::text;
@@ -10,7 +12,7 @@ use crate::field::{Error, Path};
 const FIELDS_MAX: usize = 8;
 
 pub(super) fn validate(fields: &[Value], schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for (index, field) in fields.iter().enumerate() {
         let at = path.index(index);
         let at = at.field("jsonPath");
@@ -34,10 +36,8 @@ pub(super) fn validate(fields: &[Value], schema: &Value, path: &Path<'_>, errors
             let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
             errors.push(Error::invalid(&at, &shown, detail));
         }
-        if seen.contains(&json_path) {
+        if !seen.insert(json_path) {
             errors.push(Error::duplicate(&at, &shown));
-        } else {
-            seen.push(json_path);
         }
     }
     if seen.len() > FIELDS_MAX {

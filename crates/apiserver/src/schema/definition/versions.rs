@@ -1,5 +1,7 @@
 //! The versions of a definition: their names, which one is stored, and what each of them serves.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::{columns, default_check, list, open_api, selectable, structural, text};
@@ -50,7 +52,8 @@ pub(super) fn versions(spec: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
         }
         deprecation(&versions[index], &at.index(index), errors);
     }
-    if names.iter().enumerate().any(|(index, name)| names[..index].contains(name)) {
+    let mut seen = HashSet::new();
+    if !names.iter().all(|name| seen.insert(name)) {
         errors.push(Error::invalid(&at, &spec["versions"], "must contain unique version names"));
     }
     if versions.iter().filter(|version| version["storage"] == true).count() != 1 {

@@ -1,5 +1,7 @@
 //! What is odd about a definition but not wrong: formats nothing checks.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::{list, structural};
@@ -7,9 +9,9 @@ use crate::schema::formats::Format;
 
 /// Warnings for a new definition, or for what an update adds to `old`.
 pub fn definition_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
-    let before = old.map(unknown_formats).unwrap_or_default();
+    let mut seen = old.map(unknown_formats).unwrap_or_default().into_iter().collect::<HashSet<_>>();
     let mut found = unknown_formats(new);
-    found.retain(|format| !before.contains(format));
+    found.retain(|format| seen.insert(*format));
     found.iter().map(|format| format!("unrecognized format {format:?}")).collect()
 }
 
@@ -29,7 +31,7 @@ fn gather<'a>(schema: &'a Value, found: &mut Vec<&'a str>) {
             Some("number") => Format::of_number(format),
             Some(_) => None,
         };
-        if known.is_none() && !found.contains(&format) {
+        if known.is_none() {
             found.push(format);
         }
     }
