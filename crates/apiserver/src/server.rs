@@ -6,7 +6,6 @@
 //!
 //! [`kube::Client`]: https://docs.rs/kube
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -15,7 +14,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use homeostat_core::selector::FieldSelector;
 use homeostat_core::{Clock, Entropy, Prefix};
 use homeostat_store::SharedStore;
 use http::request::Parts;
@@ -229,7 +227,7 @@ impl ApiServer {
         if verb != "watch" {
             timeout::check(query.get("timeout"))?;
         }
-        let name = checked_name(verb, &path, &query);
+        let name = path.judged_name(verb, &query);
         backend.authorizer.check(&who, &path.attributes(verb, &name))?;
         let resource = resource?;
         check_method(&resource, &path, &parts.method, verb)?;
@@ -388,17 +386,6 @@ fn observe_services(backend: &Backend) {
     for entry in snapshot.range(&Prefix::resource("", "services"), "") {
         backend.services.observe(&encode::decode(entry));
     }
-}
-
-/// What rules are asked about. A list or watch of one name counts as a request for that name.
-fn checked_name<'a>(verb: &str, path: &'a ResourcePath, query: &Query) -> Cow<'a, str> {
-    if !path.name.is_empty() || !matches!(verb, "list" | "watch") {
-        return path.name.as_str().into();
-    }
-    let fields = FieldSelector::parse(query.get("fieldSelector")).unwrap_or_default();
-    let name = fields.exact("metadata.name").unwrap_or_default();
-    let is_segment = !matches!(name, "." | "..") && !name.contains(['/', '%']);
-    if is_segment { name.to_owned().into() } else { "".into() }
 }
 
 fn resource(table: &Table, path: &ResourcePath) -> Result<Arc<Resource>, Status> {

@@ -3,8 +3,12 @@
 //! Segments are split before they are percent-decoded, so an encoded slash stays inside its segment; a segment that
 //! decodes to `.`, `..` or to text with a slash names nothing. Whether the resource exists is not decided here.
 
+use std::borrow::Cow;
+
+use homeostat_core::selector::FieldSelector;
 use percent_encoding::percent_decode_str;
 
+use super::Query;
 use crate::auth::Attributes;
 use crate::status::Status;
 
@@ -39,6 +43,17 @@ pub(crate) struct ResourcePath {
 }
 
 impl ResourcePath {
+    /// The name that rules are asked about. A list or watch of one name counts as a request for that name.
+    pub(crate) fn judged_name(&self, verb: &str, query: &Query) -> Cow<'_, str> {
+        if !self.name.is_empty() || !matches!(verb, "list" | "watch") {
+            return self.name.as_str().into();
+        }
+        let fields = FieldSelector::parse(query.get("fieldSelector")).unwrap_or_default();
+        let name = fields.exact("metadata.name").unwrap_or_default();
+        let is_segment = !matches!(name, "." | "..") && !name.contains(['/', '%']);
+        if is_segment { name.to_owned().into() } else { "".into() }
+    }
+
     /// What rules are asked about a request of this verb; `name` may come from elsewhere than the path.
     pub(crate) fn attributes<'a>(&'a self, verb: &'a str, name: &'a str) -> Attributes<'a> {
         let is_namespace = self.resource == "namespaces" && self.namespace.is_empty();
