@@ -143,4 +143,16 @@ mod tests {
             &json!({"spec": {"n": null, "l": ["a", null]}}),
         );
     }
+
+    #[test]
+    fn nulls_go_where_no_default_waits() {
+        let schema = custom(&json!({"type": "object", "properties": {
+            "plain": {"type": "string"},
+            "may": {"type": "string", "nullable": true},
+            "waits": {"type": "string", "default": "d"},
+            "list": {"type": "array", "items": {"type": "object", "properties": {"plain": {"type": "string"}}}}}}));
+        let mut value = json!({"plain": null, "may": null, "waits": null, "list": [{"plain": null}]});
+        drop_nulls(&schema, &mut value);
+        assert_eq!(value, json!({"may": null, "waits": null, "list": [{}]}));
+    }
 }

@@ -366,6 +366,30 @@ async fn what_another_version_wrote_follows_the_defaults_of_the_storage_version(
 }
 
 #[tokio::test]
+async fn objects_of_a_version_no_longer_served_are_read_by_its_schema() {
+    let plane = Plane::start().await;
+    plane.post(DEFINITIONS, coins()).await.expect(201);
+    let [v1, v2] = TWO_FACED;
+    plane.post(v1, coin("v1", "x", json!({"a": "1"}))).await.expect(201);
+    let path = format!("{DEFINITIONS}/coins.demo.dev");
+    let mut definition = plane.get(&path).await.expect(200);
+    let versions = &mut definition["spec"]["versions"];
+    (versions[0]["served"], versions[0]["storage"], versions[1]["storage"]) =
+        (json!(false), json!(false), json!(true));
+    plane.put(&path, definition).await.expect(200);
+    plane.get(v1).await.expect(404);
+    let spec = async || plane.get(&format!("{v2}/x")).await.expect(200)["spec"].take();
+    assert_eq!(
+        spec().await,
+        json!({"a": "1"}),
+        "without the field of the old version or the default of the new"
+    );
+    let patched = plane.patch(&format!("{v2}/x"), MERGE, json!({"spec": {"a": "2"}})).await.expect(200);
+    assert_eq!(patched["spec"], json!({"a": "2", "c": "c2"}), "written anew, with the default");
+    assert_eq!(spec().await, json!({"a": "2", "c": "c2"}));
+}
+
+#[tokio::test]
 async fn resources_inside_others_are_judged_as_resources() {
     let plane = Plane::start().await;
     let whole = json!({"type": "object", "x-kubernetes-embedded-resource": true,
