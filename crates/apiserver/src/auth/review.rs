@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Attributes, Authenticator, Authorizer, Identity};
 use crate::field::{Error, Path};
+use crate::kinds::validate::access;
 use crate::status::Status;
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
@@ -40,7 +41,7 @@ impl Reviewer<'_> {
     }
 
     fn self_access(&self, body: &Value, spec: Value) -> Result<Value, Status> {
-        let mut errors = attribute_errors(&spec);
+        let mut errors = access(&spec);
         errors.extend(metadata_error(body, &[]));
         refuse(&errors)?;
         let status = self.verdict(self.who, &spec);
@@ -48,7 +49,7 @@ impl Reviewer<'_> {
     }
 
     fn access(&self, body: &Value, spec: Value) -> Result<Value, Status> {
-        let mut errors = attribute_errors(&spec);
+        let mut errors = access(&spec);
         errors.extend(subject_error(&spec));
         errors.extend(metadata_error(body, &[]));
         refuse(&errors)?;
@@ -57,7 +58,7 @@ impl Reviewer<'_> {
     }
 
     fn local_access(&self, namespace: &str, body: &Value, spec: Value) -> Result<Value, Status> {
-        let mut errors = attribute_errors(&spec);
+        let mut errors = access(&spec);
         errors.extend(subject_error(&spec));
         errors.extend(metadata_error(body, &["namespace"]));
         let path = Path::Root;
@@ -192,16 +193,6 @@ fn attributes(spec: &Value) -> Attributes<'_> {
     }
     let path = spec.get("nonResourceAttributes").unwrap_or(&Value::Null);
     Attributes::Path { verb: text(path, "verb"), path: text(path, "path") }
-}
-
-fn attribute_errors(spec: &Value) -> Vec<Error> {
-    let is_given = |field: &str| spec.get(field).is_some_and(Value::is_object);
-    if is_given("resourceAttributes") != is_given("nonResourceAttributes") {
-        return Vec::new();
-    }
-    let value = spec.get("nonResourceAttributes").unwrap_or(&Value::Null);
-    let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-    vec![Error::invalid(&Path::Root.field("spec"), value, detail)]
 }
 
 fn subject_error(spec: &Value) -> Option<Error> {

@@ -4,6 +4,7 @@
 //! elsewhere, and so are types and unknown fields; what is here is what Kubernetes writes as code. Rare corners
 //! (Windows, profiles, most volume sources) are deliberately not judged.
 
+mod access;
 mod address;
 mod affinity;
 mod at;
@@ -40,6 +41,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+pub(crate) use self::access::access;
 use self::at::{At, Errors};
 use super::events;
 use crate::field::Error;

@@ -232,3 +232,49 @@ fn ranges() {
         &["Invalid spec.cidrs[0]: Invalid value: \"10.1.0.0/24\": field is immutable"],
     );
 }
+
+#[test]
+fn access_reviews() {
+    let review = |spec: Value, expected: &[&str]| check(&access(&spec), expected);
+    let path = json!({"path": "/", "verb": "get"});
+    review(json!({"resourceAttributes": {}}), &[]);
+    review(json!({"nonResourceAttributes": path}), &[]);
+    review(
+        json!({}),
+        &["Invalid spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes"],
+    );
+    review(
+        json!({"resourceAttributes": {}, "nonResourceAttributes": path}),
+        &[
+            "Invalid spec.nonResourceAttributes: Invalid value: {\"Path\":\"/\",\"Verb\":\"get\"}: cannot be specified in combination",
+        ],
+    );
+    let exists = json!([{"key": "a", "operator": "Exists"}]);
+    for name in ["fieldSelector", "labelSelector"] {
+        let with = |selector: Value, expected: &[String]| {
+            let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+            let mut spec = json!({"resourceAttributes": {}});
+            spec["resourceAttributes"][name] = selector;
+            review(spec, &expected);
+        };
+        let place = format!("spec.resourceAttributes.{name}");
+        with(json!({"rawSelector": "a=b"}), &[]);
+        with(json!({"requirements": exists}), &[]);
+        with(json!({"requirements": [{"key": "a", "operator": "Newer", "values": ["x"]}]}), &[]);
+        with(
+            json!({"rawSelector": "a=b", "requirements": exists}),
+            &[format!(
+                "Invalid {place}.rawSelector: Invalid value: \"a=b\": may not specified at the same time as requirements"
+            )],
+        );
+        let needed = format!("when {place} is specified, requirements or rawSelector is required");
+        with(json!({}), &[format!("Required {place}.requirements: Required value: {needed}")]);
+        with(
+            json!({"requirements": [{"key": "a", "operator": "In"}, {"key": "a", "operator": "Exists", "values": ["x"]}]}),
+            &[
+                format!("Required {place}.requirements[0].values"),
+                format!("Forbidden {place}.requirements[1].values"),
+            ],
+        );
+    }
+}
