@@ -43,8 +43,8 @@ async fn autoscalers_are_the_same_in_both_versions() {
     plane.post(&path("v2"), object).await.expect(201);
     let v1 = plane.get(&format!("{}/a", path("v1"))).await.expect(200);
     assert_eq!(v1["metadata"]["annotations"], json!({ metrics: text }));
-    let patch = json!({"spec": {"targetCPUUtilizationPercentage": 40}});
-    let v1 = plane.patch(&format!("{}/a", path("v1")), MERGE, patch).await.expect(200);
+    let wish = json!({"spec": {"targetCPUUtilizationPercentage": 40}});
+    let v1 = plane.patch(&format!("{}/a", path("v1")), MERGE, wish).await.expect(200);
     assert_eq!(v1["metadata"]["annotations"], json!({ metrics: text }));
     let v2 = plane.get(&format!("{}/a", path("v2"))).await.expect(200);
     assert_eq!(v2["metadata"].get("annotations"), None);
