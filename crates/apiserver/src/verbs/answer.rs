@@ -21,6 +21,8 @@ use crate::table::{ListMeta, View};
 
 /// All warnings of one answer together may be this long; of more, each is cut and the last are left out, as in Kubernetes.
 const WARNINGS_CHARS_MAX: usize = 4096;
+/// … and so many: clients refuse answers with more than a hundred headers (Python's library does).
+const WARNINGS_MAX: usize = 64;
 /// What a single warning is cut to once all together are too long.
 const WARNING_CHARS_MAX: usize = 256;
 
@@ -181,6 +183,7 @@ fn shortened(warnings: Vec<String>) -> Vec<String> {
     let mut seen = HashSet::new();
     let mut kept = warnings;
     kept.retain(|warning| seen.insert(warning.clone()));
+    kept.truncate(WARNINGS_MAX);
     if kept.iter().map(|warning| warning.chars().count()).sum::<usize>() <= WARNINGS_CHARS_MAX {
         return kept;
     }

@@ -9,6 +9,9 @@ use crate::field::{Error, Kind};
 use crate::kinds::fill::{items, text};
 use crate::kinds::names;
 
+/// Names a refusal offers: a Pod may declare as many as its body holds, and each wrong one is told of them.
+const DECLARED_SHOWN_MAX: usize = 32;
+
 /// The names of the claims in the spec of a Pod.
 pub(super) fn names(spec: &Value) -> BTreeSet<&str> {
     let names = items(spec, "resourceClaims").iter().map(|claim| text(claim, "name"));
@@ -75,7 +78,7 @@ fn undeclared(claim: &At<'_>, name: &str, declared: &BTreeSet<&str>) -> Error {
     let known = if declared.is_empty() {
         " which is empty".to_owned()
     } else {
-        format!(": {}", declared.iter().copied().collect::<Vec<_>>().join(", "))
+        format!(": {}", declared.iter().copied().take(DECLARED_SHOWN_MAX).collect::<Vec<_>>().join(", "))
     };
     let body = format!("Not found: {name:?}: must be one of the names in pod.spec.resourceClaims{known}");
     Error { kind: Kind::NotFound, field: claim.path.to_string(), body }
