@@ -197,6 +197,14 @@ impl<'a> At<'a> {
         }
     }
 
+    /// It must be the path of a file in a volume, and none of the node's own, which begin with two dots.
+    pub(super) fn must_be_a_file_inside(&self, errors: &mut Errors) {
+        self.must_descend(errors);
+        if self.text().starts_with("..") && !self.text().starts_with("../") {
+            self.invalid("must not start with '..'", errors);
+        }
+    }
+
     /// It must be a map of labels.
     pub(super) fn must_be_labels(&self, errors: &mut Errors) {
         if self.is_set() {

@@ -54,7 +54,9 @@ pub(super) fn files(source: &At<'_>, errors: &mut Errors) {
 
 fn file_of(file: &At<'_>, errors: &mut Errors) {
     let (field, resource) = (file.field("fieldRef"), file.field("resourceFieldRef"));
-    file.field("path").must_be_set(errors);
+    let path = file.field("path");
+    path.must_be_set(errors);
+    path.must_be_a_file_inside(errors);
     if field.is_set() {
         check_field(&field, &FILE_FIELDS, errors);
         if resource.is_set() {

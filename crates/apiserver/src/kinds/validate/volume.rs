@@ -98,16 +98,14 @@ fn source(volume: &At<'_>, errors: &mut Errors) {
         }
     }
     for source in ["secret", "configMap", "downwardAPI", "projected"] {
-        let mode = volume.field(source);
-        let mode = mode.field("defaultMode");
-        if mode.is_set() && !(0..=0o777).contains(&mode.number()) {
-            mode.invalid("must be a number between 0 and 0777 (octal), both inclusive", errors);
-        }
+        check_mode(&volume.field(source).field("defaultMode"), errors);
     }
     host_path(&volume.field("hostPath"), errors);
+    key_files(volume, errors);
     downward::files(&volume.field("downwardAPI"), errors);
     let projected = volume.field("projected");
     for source in projected.field("sources").items() {
+        key_files(&source, errors);
         downward::files(&source.field("downwardAPI"), errors);
         let token = source.field("serviceAccountToken");
         if token.is_set() {
@@ -117,6 +115,25 @@ fn source(volume: &At<'_>, errors: &mut Errors) {
     let ephemeral = volume.field("ephemeral");
     if ephemeral.is_set() && !ephemeral.field("volumeClaimTemplate").is_set() {
         ephemeral.field("volumeClaimTemplate").required("", errors);
+    }
+}
+
+/// The keys of a Secret or ConfigMap that are to be files.
+fn key_files(volume: &At<'_>, errors: &mut Errors) {
+    for source in ["secret", "configMap"].map(|name| volume.field(name)) {
+        for item in source.field("items").items() {
+            let (key, path, mode) = (item.field("key"), item.field("path"), item.field("mode"));
+            key.must_be_set(errors);
+            path.must_be_set(errors);
+            path.must_be_a_file_inside(errors);
+            check_mode(&mode, errors);
+        }
+    }
+}
+
+fn check_mode(mode: &At<'_>, errors: &mut Errors) {
+    if mode.is_set() && !(0..=0o777).contains(&mode.number()) {
+        mode.invalid("must be a number between 0 and 0777 (octal), both inclusive", errors);
     }
 }
 

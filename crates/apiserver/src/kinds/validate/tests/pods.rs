@@ -594,3 +594,29 @@ fn containers_use_what_their_pod_has() {
         ],
     );
 }
+
+#[test]
+fn files_stay_in_their_volume() {
+    let mut object = pod(&json!([{"name": "a", "image": "x"}]));
+    let item = |path: &str| json!({"key": "k", "path": path});
+    object["spec"]["volumes"] = json!([
+        {"name": "c", "configMap": {"name": "c", "items": [item("a/b"), item("/etc"), item("a/../b")]}},
+        {"name": "s", "secret": {"secretName": "s", "items": [item("..data"), {"key": "", "path": "", "mode": 512}]}},
+        {"name": "p", "projected": {"sources": [{"secret": {"name": "s", "items": [item("../x")]}},
+            {"downwardAPI": {"items": [{"path": "/n", "fieldRef": {"fieldPath": "metadata.name"}}]}}]}}]);
+    create(
+        "",
+        "Pod",
+        object,
+        &[
+            "Invalid spec.volumes[0].configMap.items[1].path: Invalid value: \"/etc\": must be a relative",
+            "Invalid spec.volumes[0].configMap.items[2].path: Invalid value: \"a/../b\": must not contain '..'",
+            "Invalid spec.volumes[1].secret.items[0].path: Invalid value: \"..data\": must not start with '..'",
+            "Required spec.volumes[1].secret.items[1].key",
+            "Required spec.volumes[1].secret.items[1].path",
+            "Invalid spec.volumes[1].secret.items[1].mode: Invalid value: 512: must be a number between",
+            "Invalid spec.volumes[2].projected.sources[0].secret.items[0].path: Invalid value: \"../x\": must not contain",
+            "Invalid spec.volumes[2].projected.sources[1].downwardAPI.path: Invalid value: \"/n\": must be a relative",
+        ],
+    );
+}
