@@ -397,7 +397,10 @@ async fn gathered(watch: &mut Watch, told_at: Instant) -> Result<Vec<Arc<Event>>
     let companions = watch.companions();
     if companions >= CROWD {
         let all = u32::try_from(companions).unwrap_or(u32::MAX);
-        tokio::time::sleep_until(told_at + GATHER_PER_WATCH.saturating_mul(all).min(GATHER_MAX)).await;
+        let pause = GATHER_PER_WATCH.saturating_mul(all).min(GATHER_MAX);
+        if told_at.elapsed() < pause {
+            tokio::time::sleep_until(told_at + pause).await;
+        }
     }
     watch.next().await
 }
