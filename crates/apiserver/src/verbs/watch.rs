@@ -44,11 +44,9 @@ const FUTURE_PATIENCE: Duration = Duration::from_secs(3);
 /// So many watches of one resource are a crowd: telling each of every event at once would cost more than the writes
 /// they are told of. Fewer are told at once.
 const CROWD: usize = 16;
-/// How long events gather for a watch of a crowd that was told something just now, for each watch of the crowd: about as long as
-/// telling all of them takes, so that the writes they are told of get the other half of the time.
-const GATHER_PER_WATCH: Duration = Duration::from_micros(150);
-/// … and at most: less than anybody who reconciles notices.
-const GATHER_MAX: Duration = Duration::from_millis(20);
+/// How long events gather for a watch of a crowd that was told something just now: enough for a piece that fills a TLS
+/// record under load, and less than anybody who reconciles notices.
+const GATHER: Duration = Duration::from_millis(8);
 
 /// Opens the stream.
 pub(super) fn watch(call: Call) -> Result<Answer, Status> {
@@ -394,13 +392,8 @@ impl Stream {
 /// The next events; in a crowd not before the moment after those told at `told_at` is over. Dropping the future loses
 /// nothing.
 async fn gathered(watch: &mut Watch, told_at: Instant) -> Result<Vec<Arc<Event>>, StoreError> {
-    let companions = watch.companions();
-    if companions >= CROWD {
-        let all = u32::try_from(companions).unwrap_or(u32::MAX);
-        let pause = GATHER_PER_WATCH.saturating_mul(all).min(GATHER_MAX);
-        if told_at.elapsed() < pause {
-            tokio::time::sleep_until(told_at + pause).await;
-        }
+    if watch.companions() >= CROWD && told_at.elapsed() < GATHER {
+        tokio::time::sleep_until(told_at + GATHER).await;
     }
     watch.next().await
 }
