@@ -39,8 +39,8 @@ pub const LEFTOVER_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const LEFTOVER_TIME: Duration = Duration::from_secs(2);
 /// To answer a request that is not long-running: kube-apiserver's.
 pub const ANSWER_TIME: Duration = Duration::from_mins(1);
-/// How long a client may take nothing of an answer before its connection is closed. kube-apiserver ends a request after this
-/// time, however much of it was read.
+/// How long a client may take nothing of an answer before its connection is closed, at the latest after twice that time.
+/// kube-apiserver ends a request after a minute, however much of it was read.
 pub const STALL_TIME: Duration = Duration::from_mins(1);
 /// From the order to stop until connections are cut. Watches end at once; this is for answers under way.
 pub const DRAIN_TIME: Duration = Duration::from_secs(5);

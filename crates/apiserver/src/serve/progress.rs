@@ -1,6 +1,7 @@
 //! Whether the client of a connection takes what it asked for.
 //!
-//! **Invariant:** an answer that nothing was taken of for [`limits::STALL_TIME`] ends its connection, and frees what it holds.
+//! **Invariant:** an answer that nothing was taken of for [`limits::STALL_TIME`] ends its connection, and frees what it holds;
+//! buffers on the way may take a last piece meanwhile, and then it lasts as long again.
 //! Watches and logs are not counted: they have nothing to give most of the time.
 
 use std::collections::BTreeMap;

@@ -69,7 +69,7 @@ enum Printer {
 
 impl View {
     /// What ends every list.
-    pub(crate) const LIST_END: &'static str = "]}\n";
+    pub const LIST_END: &'static str = "]}\n";
 
     /// The view for a negotiated form; `None`: the object as it is, or a form this kind does not have.
     pub fn new(row: &Arc<Resource>, subresource: Option<&str>, form: Form) -> Option<Self> {
