@@ -1,7 +1,8 @@
 //! Serving the API over TLS: credentials, sockets, limits, shutdown.
 //!
 //! Reading order: [`limits`] (how much one client may take), [`tls`](self) and [`kubeconfig`] (how clients trust us
-//! and we them), `gate` (what each request passes), `connection` and `listener` (moving bytes).
+//! and we them), `gate` (what each request passes: `seats` for those under way, `held` for whole answers that wait), `connection`
+//! and `listener` (moving bytes; `strangers` before the handshake, `progress` of what the client takes).
 //!
 //! **Invariant:** nothing here knows what a request asks for; nothing in the API knows how it arrived.
 

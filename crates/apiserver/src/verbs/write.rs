@@ -168,7 +168,6 @@ async fn release(
     Answer::object(call, 200, &object).map(Some)
 }
 
-/// The uid and resourceVersion the client saw must be those stored.
 /// The words of Kubernetes' storage for an object that is not the one meant, its key included.
 pub(super) fn wrong_uid(call: &Call, asked: &str, actual: &str) -> String {
     let (group, plural) = storage_of(&call.resource);
@@ -191,6 +190,7 @@ pub(super) fn wrong_uid(call: &Call, asked: &str, actual: &str) -> String {
     )
 }
 
+/// The uid and resourceVersion the client saw must be those stored.
 fn check_preconditions(call: &Call, new: &Value, old: &Value, entry: &Entry) -> Result<(), Status> {
     let about = call.resource.about(&call.path.name);
     let (asked, actual) = (meta::uid(new), meta::uid(old));
