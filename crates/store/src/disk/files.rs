@@ -7,7 +7,7 @@
 use std::fmt;
 use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -37,8 +37,8 @@ pub trait Files: fmt::Debug + Send + Sync + 'static {
 pub trait File: fmt::Debug + Send {
     /// Writes all of `bytes` behind what was written before. After an error the end is unknown.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Extends the file with zeros to `bytes`; what is appended later replaces them. A sync need not record a new
-    /// size then, which is about half of its cost.
+    /// Extends the file with zeros to `bytes`; what is appended later replaces them. The zeros are written, not only
+    /// promised: a sync then records neither a new size nor new blocks, which is about half of its cost.
     fn reserve(&mut self, bytes: u64) -> io::Result<()>;
     /// Makes everything written durable. After an error nothing is known, not even by a later success: the kernel
     /// may have dropped the pages it could not write.
@@ -142,6 +142,9 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     fs::File::open(path)?.sync_all()
 }
 
+/// What reserved room is filled with, piece by piece.
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+
 #[derive(Debug)]
 struct RealFile(fs::File);
 
@@ -151,7 +154,13 @@ impl File for RealFile {
     }
 
     fn reserve(&mut self, bytes: u64) -> io::Result<()> {
-        self.0.set_len(bytes)
+        let mut end = self.0.metadata()?.len();
+        while end < bytes {
+            let length = usize::try_from(bytes - end).map_or(ZEROS.len(), |missing| missing.min(ZEROS.len()));
+            self.0.write_all_at(&ZEROS[..length], end)?;
+            end += length as u64;
+        }
+        Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {

@@ -45,7 +45,9 @@ pub(super) fn checkpoint_revision(name: &str) -> Option<Revision> {
 }
 
 /// Room made in a log file at once, before it is needed: one change of size per thousand commits instead of one each.
-const RESERVED_BYTES: u64 = 1 << 20;
+const RESERVED_BYTES_MAX: u64 = 1 << 20;
+/// Room made at first: a file grows by as much as it has, so that a small store stays small.
+const RESERVED_BYTES_MIN: u64 = 64 << 10;
 
 /// Room that is always left behind the last record.
 const ROOM_BYTES: u64 = 4096;
@@ -103,9 +105,15 @@ impl Log {
         let last = self.segments.last_mut().expect("a log has an open file");
         last.bytes += frame.len() as u64;
         let needed = last.bytes + ROOM_BYTES;
-        if needed > self.reserved {
-            self.reserved = needed.max(self.segment_bytes_max.min(last.bytes + RESERVED_BYTES));
-            self.file.reserve(self.reserved)?;
+        let more = last.bytes.clamp(RESERVED_BYTES_MIN, RESERVED_BYTES_MAX);
+        let wanted = needed.max(self.segment_bytes_max.min(last.bytes + more));
+        let is_short = needed > self.reserved;
+        // Made early, room is on the disk with this batch, before the next one needs it; a large batch may need it now.
+        if is_short || needed + more / 2 > self.reserved && wanted > self.reserved {
+            self.file.reserve(wanted)?;
+            self.reserved = wanted;
+        }
+        if is_short {
             self.file.sync()?;
         }
         self.file.append(frame)?;

@@ -198,3 +198,39 @@ async fn check_read_only(
     let mut watch = store.watch(&pods(), acknowledged).expect("the newest revision is kept");
     assert!(watch.try_next().expect("it is not cut off").is_empty());
 }
+
+/// In a file of the usual size room is made ahead of need, without a sync of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_power_goes_while_room_is_made() {
+    const LARGE_COMMITS: u64 = 40;
+    let value = |number: u64| format!("{number}-{}", "x".repeat(5_000));
+    let write = async |files: &Simulated| {
+        let mut acknowledged = 0;
+        if let Ok(store) = Disk::open_on(Arc::new(files.clone()), &Config::default()) {
+            while acknowledged < LARGE_COMMITS
+                && store.commit(put(&(acknowledged + 1).to_string(), &value(acknowledged + 1))).await.is_ok()
+            {
+                acknowledged += 1;
+            }
+        }
+        acknowledged
+    };
+    let undisturbed = Simulated::default();
+    assert_eq!(write(&undisturbed).await, LARGE_COMMITS);
+    let calls = undisturbed.calls();
+    assert!(calls < 3 * usize::try_from(LARGE_COMMITS).expect("small"), "a commit is one write and one sync");
+    for at in 0..=calls {
+        let files = Simulated::default().with_fault(Fault::PowerCut(at));
+        let acknowledged = write(&files).await;
+        for left in LEFT {
+            let store = Disk::open_on(Arc::new(files.after(left)), &Config::default())
+                .unwrap_or_else(|error| panic!("cut at {at}, {left:?}: {error}"));
+            let found = contents(&store.snapshot(), &pods());
+            let count = found.len() as u64;
+            assert!((acknowledged..=acknowledged + 1).contains(&count), "cut at {at}, {left:?}: {count}");
+            let named = |number: u64| key(&number.to_string()).as_str().to_owned();
+            let expected = (1..=count).map(|number| (named(number), value(number)));
+            assert_eq!(found, expected.collect(), "cut at {at}, {left:?}");
+        }
+    }
+}
