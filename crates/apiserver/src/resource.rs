@@ -4,11 +4,12 @@
 //! **Invariant:** nothing elsewhere lists the built-in kinds again.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use homeostat_core::Revision;
 use serde::Deserialize;
 
+use crate::kinds::strategy::Strategy;
 use crate::status::About;
 
 /// The built-in rows: facts about the v1.36 API, generally available versions only.
@@ -66,13 +67,27 @@ pub struct Subresource {
 }
 
 /// Where a row comes from.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub enum Source {
     /// Compiled in.
-    #[default]
-    BuiltIn,
+    BuiltIn(Known),
     /// A CustomResourceDefinition.
     Custom(Arc<Custom>),
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self::BuiltIn(Known::default())
+    }
+}
+
+/// What the tables of built-in kinds say about a row. Every request asks several times, so each is looked up once.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// How the verbs treat it.
+    pub(crate) strategy: OnceLock<&'static Strategy>,
+    /// Its schema; `None`: it has none.
+    pub(crate) schema: OnceLock<Option<crate::schema::Ref>>,
 }
 
 /// What a definition says about one version of its kind.
@@ -139,10 +154,10 @@ impl Resource {
     pub fn deprecation_warning(&self) -> Option<&str> {
         match (&self.source, &*self.group, &*self.kind) {
             (Source::Custom(custom), ..) => custom.deprecation_warning.as_deref(),
-            (Source::BuiltIn, "", "Endpoints") => {
+            (Source::BuiltIn(_), "", "Endpoints") => {
                 Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
             }
-            (Source::BuiltIn, "", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+            (Source::BuiltIn(_), "", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
             _ => None,
         }
     }
@@ -155,7 +170,7 @@ impl Resource {
     /// The definition, for custom kinds.
     pub fn custom(&self) -> Option<&Custom> {
         match &self.source {
-            Source::BuiltIn => None,
+            Source::BuiltIn(_) => None,
             Source::Custom(custom) => Some(custom),
         }
     }

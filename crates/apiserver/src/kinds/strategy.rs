@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::fill::same;
 use super::names::NameRule;
-use crate::resource::Resource;
+use crate::resource::{Resource, Source};
 use crate::status::Status;
 
 /// The priority classes every cluster has, and their values.
@@ -245,11 +245,16 @@ const ROWS: &[(&str, &str, Strategy)] = &[
 
 /// The strategy of a served kind.
 pub fn strategy(resource: &Resource) -> &'static Strategy {
-    if let Some(custom) = resource.custom() {
-        return if custom.has_status { &CUSTOM_WITH_STATUS } else { &CUSTOM };
+    match &resource.source {
+        Source::BuiltIn(known) => known.strategy.get_or_init(|| row(&resource.group, &resource.plural)),
+        Source::Custom(custom) if custom.has_status => &CUSTOM_WITH_STATUS,
+        Source::Custom(_) => &CUSTOM,
     }
-    let wanted = (&*resource.group, &*resource.plural);
-    ROWS.binary_search_by_key(&wanted, |(group, plural, _)| (group, plural)).map_or(&PLAIN, |at| &ROWS[at].2)
+}
+
+fn row(group: &str, plural: &str) -> &'static Strategy {
+    let found = ROWS.binary_search_by_key(&(group, plural), |(group, plural, _)| (group, plural));
+    found.map_or(&PLAIN, |at| &ROWS[at].2)
 }
 
 /// May this object be deleted by its name? The server's own priority classes may not.
@@ -278,7 +283,7 @@ mod tests {
 
     use super::*;
 
-    fn row(group: &str, plural: &str) -> Option<Resource> {
+    fn served(group: &str, plural: &str) -> Option<Resource> {
         Resource::built_in().into_iter().find(|row| &*row.group == group && &*row.plural == plural)
     }
 
@@ -286,7 +291,7 @@ mod tests {
     fn the_table_is_sorted_and_names_served_kinds() {
         assert!(ROWS.is_sorted_by_key(|(group, plural, _)| (*group, *plural)));
         for (group, plural, _) in ROWS {
-            assert!(row(group, plural).is_some(), "{group}/{plural} is not served");
+            assert!(served(group, plural).is_some(), "{group}/{plural} is not served");
         }
     }
 
@@ -300,7 +305,7 @@ mod tests {
 
     #[test]
     fn well_known_kinds_have_their_facts() {
-        let of = |group, plural| strategy(&row(group, plural).expect("served"));
+        let of = |group, plural| strategy(&served(group, plural).expect("served"));
         assert!(of("", "configmaps").allows_unconditional_update && !of("", "configmaps").creates_on_update);
         assert!(!of("coordination.k8s.io", "leases").allows_unconditional_update);
         assert!(of("coordination.k8s.io", "leases").creates_on_update);

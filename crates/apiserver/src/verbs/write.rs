@@ -24,7 +24,7 @@ use crate::namespace;
 use crate::object::depth::{DEPTH_MAX, is_deeper};
 use crate::object::{encode, meta};
 use crate::patch::apply::{Manager, keep_times, track_update};
-use crate::resource::Resource;
+use crate::resource::{Resource, Source};
 use crate::schema;
 use crate::status::Status;
 
@@ -260,9 +260,12 @@ pub(super) fn track(call: &Call, old: Option<&Value>, new: &mut Value, manager: 
 
 /// The schema of a resource.
 pub(super) fn schema_of(resource: &Resource) -> Option<schema::Ref> {
-    match resource.custom() {
-        Some(custom) => custom.schema.clone().map(schema::Ref::Inline),
-        None => schema::built_in(&resource.group, &resource.version, &resource.kind),
+    match &resource.source {
+        Source::Custom(custom) => custom.schema.clone().map(schema::Ref::Inline),
+        Source::BuiltIn(known) => {
+            let make = || schema::built_in(&resource.group, &resource.version, &resource.kind);
+            known.schema.get_or_init(make).clone()
+        }
     }
 }
 
