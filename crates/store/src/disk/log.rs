@@ -110,8 +110,12 @@ impl Log {
         let is_short = needed > self.reserved;
         // Made early, room is on the disk with this batch, before the next one needs it; a large batch may need it now.
         if is_short || needed + more / 2 > self.reserved && wanted > self.reserved {
-            self.file.reserve(wanted)?;
-            self.reserved = wanted;
+            match self.file.reserve(wanted) {
+                Ok(()) => self.reserved = wanted,
+                Err(error) if is_short => return Err(error),
+                // The disk is full, but what is there suffices for this batch; the next one tries again.
+                Err(_) => {}
+            }
         }
         if is_short {
             self.file.sync()?;
