@@ -174,7 +174,22 @@ fn begin(
 ) -> io::Result<(Box<dyn File>, u64)> {
     let name = log_name(before);
     let unfinished = format!("{name}{UNFINISHED}");
-    let mut file = files.create(&unfinished)?;
+    let begun = write_anew(files, builder, before, contents, (&unfinished, &name));
+    if begun.is_err() {
+        // On a full disk it would take the room that is left. If it cannot be removed, the next start does.
+        let _ = files.remove(&unfinished);
+    }
+    begun
+}
+
+fn write_anew(
+    files: &dyn Files,
+    builder: &mut Builder,
+    before: Revision,
+    contents: &[u8],
+    (unfinished, name): (&str, &str),
+) -> io::Result<(Box<dyn File>, u64)> {
+    let mut file = files.create(unfinished)?;
     let written = if contents.is_empty() {
         builder.start().extend_from_slice(FORMAT);
         builder.finish(Kind::LogStart, before.get(), 0)
@@ -185,7 +200,7 @@ fn begin(
     file.append(written)?;
     file.reserve(bytes + ROOM_BYTES)?;
     file.sync()?;
-    files.rename(&unfinished, &name)?;
+    files.rename(unfinished, name)?;
     files.sync_names()?;
     Ok((file, bytes))
 }

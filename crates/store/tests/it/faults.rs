@@ -239,3 +239,24 @@ async fn the_power_goes_or_a_call_fails_while_room_is_made() {
     }
     assert!(tolerated > 2, "room that is not needed yet may wait, not only the note at the end (two calls)");
 }
+
+#[tokio::test]
+async fn a_refused_start_leaves_no_file_that_takes_room() {
+    let used = Simulated::default();
+    let store = Disk::open_on(Arc::new(used.clone()), &Config::default()).expect("an empty folder opens");
+    store.commit(put("a", "1")).await.expect("nothing fails");
+    drop(store);
+    let before = used.files();
+    let again = Simulated::of(before.clone());
+    drop(Disk::open_on(Arc::new(again.clone()), &Config::default()).expect("nothing fails"));
+    let mut refused = 0;
+    for at in 1..=again.calls() {
+        let files = Simulated::of(before.clone()).with_fault(Fault::FailsHalfDone(at));
+        if Disk::open_on(Arc::new(files.clone()), &Config::default()).is_err() {
+            refused += 1;
+            let names = files.files().into_keys().collect::<Vec<_>>();
+            assert!(!names.iter().any(|name| name.ends_with(".unfinished")), "call {at}: {names:?}");
+        }
+    }
+    assert!(refused > 3, "creating, writing, making room, syncing and renaming can each fail");
+}
