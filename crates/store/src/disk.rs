@@ -50,7 +50,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// 8 MiB of log are replayed in some 20 ms, and a start writes the last file anew; 16 MiB of needless log is less
+    /// 8 MiB of log are replayed in some 20 ms, and a start holds the last file in memory; 16 MiB of needless log is less
     /// than a small store's history.
     fn default() -> Self {
         Self {

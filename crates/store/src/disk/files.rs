@@ -1,12 +1,11 @@
-//! The only door to the disk: a flat folder of files that are written from start to end.
+//! The only door to the disk: a flat folder of files that are written from some place to their end.
 //!
 //! Everything the disk store does to its folder is one of these calls, so a test that stands behind [`Files`] can
-//! fail the k-th of them or cut the power after it, for every k. Nothing else is needed: no seeking, no truncating,
-//! no memory maps.
+//! fail the k-th of them or cut the power after it, for every k. Nothing else is needed: no truncating, no memory maps.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -23,6 +22,8 @@ pub trait Files: fmt::Debug + Send + Sync + 'static {
     fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send>>;
     /// Makes a file, or empties it.
     fn create(&self, name: &str) -> io::Result<Box<dyn File>>;
+    /// Opens a file to write it anew from byte `at` on. It stays as long as it is.
+    fn reopen(&self, name: &str, at: u64) -> io::Result<Box<dyn File>>;
     /// Gives a file another name, replacing what had it.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
@@ -33,12 +34,12 @@ pub trait Files: fmt::Debug + Send + Sync + 'static {
     fn place(&self) -> String;
 }
 
-/// A file that is written from its start to its end.
+/// A file that is written from where it was opened to its end.
 pub trait File: fmt::Debug + Send {
     /// Writes all of `bytes` behind what was written before. After an error the end is unknown.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Extends the file with zeros to `bytes`; what is appended later replaces them. The zeros are written, not only
-    /// promised: a sync then records neither a new size nor new blocks, which is about half of its cost.
+    /// Fills the file with zeros to the size `bytes`; what is appended later replaces them. The zeros are written, not
+    /// only promised: a sync then records neither a new size nor new blocks, which is about half of its cost.
     fn reserve(&mut self, bytes: u64) -> io::Result<()>;
     /// Makes everything written durable. After an error nothing is known, not even by a later success: the kernel
     /// may have dropped the pages it could not write.
@@ -118,7 +119,12 @@ impl Files for Folder {
         let mut options = OpenOptions::new();
         let file =
             options.create(true).truncate(true).write(true).mode(FILE_MODE).open(self.path.join(name))?;
-        Ok(Box::new(RealFile(file)))
+        Ok(Box::new(RealFile { file, end: 0, blank_to: 0 }))
+    }
+
+    fn reopen(&self, name: &str, at: u64) -> io::Result<Box<dyn File>> {
+        let file = OpenOptions::new().write(true).open(self.path.join(name))?;
+        Ok(Box::new(RealFile { file, end: at, blank_to: at }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -146,24 +152,33 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 #[derive(Debug)]
-struct RealFile(fs::File);
+struct RealFile {
+    file: fs::File,
+    /// Where the next bytes go.
+    end: u64,
+    /// From `end` to here, if it is behind it, there are zeros.
+    blank_to: u64,
+}
 
 impl File for RealFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all(bytes)
+        self.file.write_all_at(bytes, self.end)?;
+        self.end += bytes.len() as u64;
+        Ok(())
     }
 
     fn reserve(&mut self, bytes: u64) -> io::Result<()> {
-        let mut end = self.0.metadata()?.len();
-        while end < bytes {
-            let length = usize::try_from(bytes - end).map_or(ZEROS.len(), |missing| missing.min(ZEROS.len()));
-            self.0.write_all_at(&ZEROS[..length], end)?;
-            end += length as u64;
+        let mut at = self.end.max(self.blank_to);
+        while at < bytes {
+            let length = usize::try_from(bytes - at).map_or(ZEROS.len(), |missing| missing.min(ZEROS.len()));
+            self.file.write_all_at(&ZEROS[..length], at)?;
+            at += length as u64;
+            self.blank_to = at;
         }
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 }

@@ -5,11 +5,11 @@
 //! ```
 //! Numbers are little-endian. A header has its own checksum, so that a length is believed only when it is right.
 //!
-//! **A broken frame is a torn write or damage, and the two are told apart.** A power cut leaves sectors of a write
-//! either as written or never written (past the end of the file, or zeros), a full disk stops a write anywhere. No
-//! frame has a whole piece of zeros or ends in one: it starts with the magic, ends with a mark, and JSON has none. So a broken frame without a zero piece was
-//! written whole, hence may have been acknowledged: that is damage, and so is any frame with a good one behind it,
-//! because a write starts only after the one before it was synced. Everything else never got acknowledged.
+//! **A broken frame is a torn write or damage, and the two are told apart.** A power cut, a kill or a full disk leaves each
+//! sector of a write either as written or never written (past the end of the file, or zeros). No frame has a sector of
+//! zeros: it starts with the magic, ends with a mark, and JSON has none. So a broken frame without a blank
+//! sector was written whole, hence may have been acknowledged: that is damage, and so is any frame with a good one
+//! behind it, because a write starts only after the one before it was synced. Everything else never got acknowledged.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -140,10 +140,10 @@ impl Header {
         self.length + 1
     }
 
-    /// The frame, if its body is as it was written.
+    /// The frame, if its body is as it was written. The mark may be missing: all that it stands behind is here.
     pub(super) fn with_body<'a>(&self, body: &'a [u8]) -> Option<Frame<'a>> {
         let (payload, mark) = body.split_at_checked(self.length)?;
-        let is_whole = mark == [END_MARK] && xxh3_64(payload) == self.payload_check;
+        let is_whole = matches!(*mark, [END_MARK | 0]) && xxh3_64(payload) == self.payload_check;
         is_whole.then_some(Frame { kind: self.kind, revision: self.revision, time: self.time, payload })
     }
 }
@@ -170,11 +170,14 @@ pub(super) fn find(file: &[u8], at: usize) -> Found<'_> {
         return Found::Frame(frame);
     }
     // From here on only once per file: this reads to its end.
-    let Some(last_written) = rest.iter().rposition(|byte| *byte != 0) else { return Found::End };
+    if rest.iter().all(|byte| *byte == 0) {
+        return Found::End;
+    }
     // Of a frame whose header is broken, only the least size is known.
     let extent = HEADER_BYTES + header.map_or(1, |header| header.body_bytes());
-    let stopped_early = last_written + 1 < extent;
-    if !stopped_early && !has_zero_piece(file, at, extent) {
+    // A file that was cut short is refused by its missing room, if it is to have some.
+    let is_cut = rest.len() < extent;
+    if !is_cut && !has_blank_sector(file, at, extent) {
         return Found::Damage("a record that was written whole fails its checksum");
     }
     if has_frame(&rest[1..]) {
@@ -184,7 +187,7 @@ pub(super) fn find(file: &[u8], at: usize) -> Found<'_> {
 }
 
 /// Is any sector's part of a frame at `at` all zeros? The last sector counts to its end: nothing follows a torn write.
-fn has_zero_piece(file: &[u8], at: usize, extent: usize) -> bool {
+fn has_blank_sector(file: &[u8], at: usize, extent: usize) -> bool {
     let end = at + extent;
     let mut from = at;
     while from < end {
@@ -235,12 +238,22 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_stops_at_any_byte_of_reserved_room_is_the_end() {
-        let bytes = frame(&[b'x'; 600]);
-        for length in 0..bytes.len() {
-            let mut file = bytes[..length].to_vec();
+    fn a_write_that_misses_its_end_is_the_end_if_that_is_a_sector_and_damage_otherwise() {
+        let before = frame(&[b'a'; 300]);
+        let at = before.len();
+        let whole = [before, frame(&[b'x'; 1300])].concat();
+        let last_sector = whole.len() / SECTOR_BYTES * SECTOR_BYTES;
+        for length in at + HEADER_BYTES..whole.len() {
+            let mut file = whole[..length].to_vec();
             file.resize(4096, 0);
-            assert_eq!(find(&file, 0), Found::End, "{length}");
+            let found = find(&file, at);
+            if length <= last_sector {
+                assert_eq!(found, Found::End, "{length}");
+            } else if length < whole.len() - 1 {
+                assert!(matches!(found, Found::Damage(_)), "{length}");
+            } else {
+                assert!(matches!(found, Found::Frame(_)), "all but the mark is there");
+            }
         }
     }
 

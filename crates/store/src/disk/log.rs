@@ -68,6 +68,18 @@ pub(super) struct Segment {
     pub(super) bytes: u64,
 }
 
+/// The newest log file as a start finds it.
+#[derive(Debug)]
+pub(super) struct Tail {
+    /// The revision before its first commit.
+    pub(super) before: Revision,
+    pub(super) contents: Vec<u8>,
+    /// Where its last whole record begins.
+    pub(super) record_at: usize,
+    /// Where that ends.
+    pub(super) end: usize,
+}
+
 /// The log, open for appending.
 #[derive(Debug)]
 pub(super) struct Log {
@@ -82,19 +94,34 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Continues the log whose last file is `last` with the contents `contents` (empty: begun now). The file is
-    /// written anew: after a failed sync or a crash, what can be read back need not be on the disk.
+    /// Begins a log: nothing was ever written.
+    pub(super) fn new(files: Arc<dyn Files>, before: Revision, segment_bytes_max: u64) -> io::Result<Self> {
+        let mut builder = Builder::default();
+        let (file, bytes) = begin(&*files, &mut builder, before)?;
+        let segments = vec![Segment { before, bytes }];
+        Ok(Self { files, segments, file, reserved: bytes + ROOM_BYTES, builder, segment_bytes_max })
+    }
+
+    /// Continues the log after these files. The last record and the room behind it are written once more, in their
+    /// place: after a failed sync or a crash, what can be read back of them need not be on the disk. All before the last
+    /// record was synced before it was begun. It takes no room on the disk but what a file without enough of it lacks.
     pub(super) fn resume(
         files: Arc<dyn Files>,
         mut older: Vec<Segment>,
-        last: Revision,
-        contents: &[u8],
+        last: &Tail,
         segment_bytes_max: u64,
     ) -> io::Result<Self> {
-        let mut builder = Builder::default();
-        let (file, bytes) = begin(&*files, &mut builder, last, contents)?;
-        older.push(Segment { before: last, bytes });
-        Ok(Self { files, segments: older, file, reserved: bytes + ROOM_BYTES, builder, segment_bytes_max })
+        let (record_at, end) = (last.record_at, last.end);
+        let mut file = files.reopen(&log_name(last.before), record_at as u64)?;
+        file.append(&last.contents[record_at..end])?;
+        let reserved = (last.contents.len() as u64).max(end as u64 + ROOM_BYTES);
+        file.reserve(reserved)?;
+        file.sync()?;
+        // Its name, too, may be seen and not be on the disk.
+        files.sync_names()?;
+        older.push(Segment { before: last.before, bytes: end as u64 });
+        let builder = Builder::default();
+        Ok(Self { files, segments: older, file, reserved, builder, segment_bytes_max })
     }
 
     /// Makes a batch durable.
@@ -130,7 +157,7 @@ impl Log {
         if last.bytes < self.segment_bytes_max {
             return Ok(());
         }
-        let (file, bytes) = begin(&*self.files, &mut self.builder, revision, &[])?;
+        let (file, bytes) = begin(&*self.files, &mut self.builder, revision)?;
         // Not before the next one is there under its name: from now on its absence is damage.
         self.note(Kind::Continued, revision)?;
         self.file = file;
@@ -165,16 +192,11 @@ impl Log {
     }
 }
 
-/// Makes a log file with these contents, durable under its name before it is used.
-fn begin(
-    files: &dyn Files,
-    builder: &mut Builder,
-    before: Revision,
-    contents: &[u8],
-) -> io::Result<(Box<dyn File>, u64)> {
+/// Makes a log file, durable under its name before it is used.
+fn begin(files: &dyn Files, builder: &mut Builder, before: Revision) -> io::Result<(Box<dyn File>, u64)> {
     let name = log_name(before);
     let unfinished = format!("{name}{UNFINISHED}");
-    let begun = write_anew(files, builder, before, contents, (&unfinished, &name));
+    let begun = write_start(files, builder, before, (&unfinished, &name));
     if begun.is_err() {
         // On a full disk it would take the room that is left. If it cannot be removed, the next start does.
         let _ = files.remove(&unfinished);
@@ -182,22 +204,17 @@ fn begin(
     begun
 }
 
-fn write_anew(
+fn write_start(
     files: &dyn Files,
     builder: &mut Builder,
     before: Revision,
-    contents: &[u8],
     (unfinished, name): (&str, &str),
 ) -> io::Result<(Box<dyn File>, u64)> {
     let mut file = files.create(unfinished)?;
-    let written = if contents.is_empty() {
-        builder.start().extend_from_slice(FORMAT);
-        builder.finish(Kind::LogStart, before.get(), 0)
-    } else {
-        contents
-    };
-    let bytes = written.len() as u64;
-    file.append(written)?;
+    builder.start().extend_from_slice(FORMAT);
+    let start = builder.finish(Kind::LogStart, before.get(), 0);
+    let bytes = start.len() as u64;
+    file.append(start)?;
     file.reserve(bytes + ROOM_BYTES)?;
     file.sync()?;
     files.rename(unfinished, name)?;

@@ -13,7 +13,7 @@ use super::checkpoint::{self, Loaded, Unusable};
 use super::files::Files;
 use super::frame::{Found, Frame, Kind, find};
 use super::log::{
-    FORMAT, FORMAT_WITHOUT_ROOM, Log, Segment, UNFINISHED, USED, checkpoint_name, checkpoint_revision,
+    FORMAT, FORMAT_WITHOUT_ROOM, Log, Segment, Tail, UNFINISHED, USED, checkpoint_name, checkpoint_revision,
     has_room, log_name, log_revision,
 };
 use super::record;
@@ -44,24 +44,24 @@ pub(super) fn recover(
 
     let mut replay = writer.replay(loaded.snapshot);
     let mut older = Vec::new();
-    let mut last = (start, Vec::new());
+    let mut last = None;
     for (index, before) in logs.iter().enumerate() {
         let is_last = index + 1 == logs.len();
-        let mut contents = folder.whole(&log_name(*before))?;
-        let end = folder.replay(&mut replay, *before, &contents, is_last)?;
+        let contents = folder.whole(&log_name(*before))?;
+        let (record_at, end) = folder.replay(&mut replay, *before, &contents, is_last)?;
         if is_last {
             folder.check_end(*before, &contents)?;
-        }
-        contents.truncate(end);
-        if is_last {
-            last = (*before, contents);
+            last = Some(Tail { before: *before, contents, record_at, end });
         } else {
-            older.push(Segment { before: *before, bytes: contents.len() as u64 });
+            older.push(Segment { before: *before, bytes: end as u64 });
         }
     }
     replay.finish();
     let log = remove_leftovers(&**files, &names, start, &logs).and_then(|()| {
-        let log = Log::resume(Arc::clone(files), older, last.0, &last.1, segment_bytes_max)?;
+        let log = match &last {
+            Some(last) => Log::resume(Arc::clone(files), older, last, segment_bytes_max)?,
+            None => Log::new(Arc::clone(files), start, segment_bytes_max)?,
+        };
         mark_used(&**files, &names)?;
         Ok(log)
     });
@@ -153,16 +153,16 @@ impl Reading<'_> {
         Err(self.damaged(&log_name(before), "it is shorter than what was written to it"))
     }
 
-    /// Feeds one log file into the replay and returns where its whole frames end.
+    /// Feeds one log file into the replay and returns where its last whole frame begins and ends.
     fn replay(
         &self,
         replay: &mut Replay<'_>,
         before: Revision,
         contents: &[u8],
         is_last: bool,
-    ) -> Result<usize, Error> {
+    ) -> Result<(usize, usize), Error> {
         let name = log_name(before);
-        let mut at = 0;
+        let (mut last, mut at) = (0, 0);
         let mut newest = None;
         let mut is_continued = false;
         loop {
@@ -171,7 +171,7 @@ impl Reading<'_> {
                     let result = feed(replay, frame, before, newest);
                     newest = Some(result.map_err(|what| self.damaged(&name, what))?);
                     is_continued = frame.kind == Kind::Continued;
-                    at += frame.len();
+                    (last, at) = (at, at + frame.len());
                 }
                 Found::End if newest.is_none() => {
                     return Err(self.damaged(&name, "its first record is missing"));
@@ -181,7 +181,7 @@ impl Reading<'_> {
                 }
                 // Room that was not used, or a torn record that was not acknowledged. If it was a commit that others
                 // build on, the next file's first record tells.
-                Found::End => return Ok(at),
+                Found::End => return Ok((last, at)),
                 Found::Damage(what) => return Err(self.damaged(&name, what)),
             }
         }

@@ -89,6 +89,14 @@ async fn every_flipped_byte_is_refused_or_harmless() {
 }
 
 #[tokio::test]
+async fn every_zeroed_byte_is_refused_or_harmless() {
+    for is_closed in [true, false] {
+        let blank = |bytes: &mut Vec<u8>, place: usize| bytes[place] = 0;
+        assert!(check_each(&folder(is_closed).await, |_| true, blank) > 0);
+    }
+}
+
+#[tokio::test]
 async fn a_log_file_cut_short_anywhere_is_refused_or_misses_nothing() {
     for is_closed in [true, false] {
         let is_log = |name: &str| name.starts_with("log-");

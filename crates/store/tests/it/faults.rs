@@ -88,6 +88,10 @@ async fn check_left(
     check_state(&store, states, acknowledged, &what);
     run(&store, &after).await.unwrap_or_else(|(_, error)| panic!("{what}: {error}"));
     check_state(&store, states, Revision::new(COMMITS), &what);
+    drop(store);
+    let durable = Disk::open_on(Arc::new(after.after(Left::Synced)), &small());
+    let durable = durable.unwrap_or_else(|error| panic!("{what}, then a power cut: {error}"));
+    check_state(&durable, states, Revision::new(COMMITS), &what);
 }
 
 const LEFT: [Left; 6] =
@@ -242,16 +246,11 @@ async fn the_power_goes_or_a_call_fails_while_room_is_made() {
 
 #[tokio::test]
 async fn a_refused_start_leaves_no_file_that_takes_room() {
-    let used = Simulated::default();
-    let store = Disk::open_on(Arc::new(used.clone()), &Config::default()).expect("an empty folder opens");
-    store.commit(put("a", "1")).await.expect("nothing fails");
-    drop(store);
-    let before = used.files();
-    let again = Simulated::of(before.clone());
-    drop(Disk::open_on(Arc::new(again.clone()), &Config::default()).expect("nothing fails"));
+    let undisturbed = Simulated::default();
+    drop(Disk::open_on(Arc::new(undisturbed.clone()), &Config::default()).expect("an empty folder opens"));
     let mut refused = 0;
-    for at in 1..=again.calls() {
-        let files = Simulated::of(before.clone()).with_fault(Fault::FailsHalfDone(at));
+    for at in 1..=undisturbed.calls() {
+        let files = Simulated::default().with_fault(Fault::FailsHalfDone(at));
         if Disk::open_on(Arc::new(files.clone()), &Config::default()).is_err() {
             refused += 1;
             let names = files.files().into_keys().collect::<Vec<_>>();
@@ -259,4 +258,28 @@ async fn a_refused_start_leaves_no_file_that_takes_room() {
         }
     }
     assert!(refused > 3, "creating, writing, making room, syncing and renaming can each fail");
+}
+
+#[tokio::test]
+async fn a_store_on_a_full_disk_starts_again_and_is_read() {
+    let files = Simulated::default().with_fault(Fault::Full(100));
+    let store = Disk::open_on(Arc::new(files.clone()), &Config::default()).expect("an empty folder opens");
+    let mut acknowledged = 0;
+    let error = loop {
+        match store.commit(put(&acknowledged.to_string(), &"x".repeat(5_000))).await {
+            Ok(_) => acknowledged += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+    let expected = contents(&store.snapshot(), &pods());
+    assert_eq!(expected.len(), acknowledged);
+    drop(store);
+    for _ in 0..3 {
+        let again = files.after(Left::Everything).with_fault(Fault::Full(0));
+        let store = Disk::open_on(Arc::new(again), &Config::default()).expect("a start takes no room");
+        assert_eq!(contents(&store.snapshot(), &pods()), expected);
+        let error = store.commit(put("more", &"x".repeat(50_000))).await.expect_err("there is no room");
+        assert!(error.to_string().contains("make room"), "{error}");
+    }
 }

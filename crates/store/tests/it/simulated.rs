@@ -1,10 +1,11 @@
 //! A folder that can fail: any one call returns an error, or the power goes at any one call.
 //!
 //! What is written is *seen* at once and *durable* after a sync, as on a real system. After a power cut the unsynced
-//! sectors of each file are there or not, as a seed decides, and so are the last changes of names. After a failed
-//! sync, a later one succeeds without making anything durable: that is what kernels do.
+//! sectors of each file are there or as they were, as a seed decides, and so are the last changes of names. After a
+//! failed sync, a later one succeeds without making durable what the failed one should have, unless that is written
+//! again: that is what kernels do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Cursor, Read};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -18,16 +19,18 @@ const SECTOR_BYTES: usize = 512;
 pub(crate) enum Fault {
     /// The call fails, having done nothing; later ones succeed.
     Fails(usize),
-    /// The call fails, having done half of it; later ones succeed.
+    /// The call fails, having done half of it, to the end of a sector; later ones succeed.
     FailsHalfDone(usize),
     /// The call is the last one before the power goes.
     PowerCut(usize),
+    /// The disk is full: from this call on no file is made and none grows.
+    Full(usize),
 }
 
 /// What is left after a power cut or a crash.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Left {
-    /// The process died, the system lives: everything seen.
+    /// The process died, the system lives: everything seen, and on the disk what was there.
     Everything,
     /// Only what was synced.
     Synced,
@@ -38,7 +41,7 @@ pub(crate) enum Left {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Simulated(Arc<Mutex<State>>);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct State {
     contents: Vec<Contents>,
     names: BTreeMap<String, usize>,
@@ -49,17 +52,54 @@ struct State {
     fault: Option<Fault>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Contents {
     /// What can be read, reserved zeros at the end included.
     seen: Vec<u8>,
-    /// Where the next bytes go.
-    written: usize,
-    /// `written` and the length when it was last synced.
-    durable_bytes: usize,
-    durable_length: usize,
-    /// A sync failed: nothing more becomes durable.
-    is_lost: bool,
+    /// What is on the disk.
+    durable: Vec<u8>,
+    /// The sectors that the next sync writes. If it fails, they are forgotten all the same.
+    dirty: BTreeSet<usize>,
+}
+
+impl Contents {
+    fn write(&mut self, from: usize, bytes: &[u8]) {
+        let to = from + bytes.len();
+        self.seen.resize(self.seen.len().max(to), 0);
+        self.seen[from..to].copy_from_slice(bytes);
+        self.dirty.extend(from / SECTOR_BYTES..to.div_ceil(SECTOR_BYTES));
+    }
+
+    /// Puts a sector on the disk as it is seen.
+    fn settle(seen: &[u8], durable: &mut Vec<u8>, sector: usize) {
+        let from = sector * SECTOR_BYTES;
+        let to = seen.len().min(from + SECTOR_BYTES);
+        durable.resize(durable.len().max(to), 0);
+        durable[from..to].copy_from_slice(&seen[from..to]);
+    }
+
+    fn sync(&mut self) {
+        for sector in std::mem::take(&mut self.dirty) {
+            Self::settle(&self.seen, &mut self.durable, sector);
+        }
+    }
+
+    /// What a power cut leaves: of the sectors that differ, those that chance has written. A length that was not synced may also
+    /// be lost.
+    fn torn(&self, entropy: &Entropy) -> Vec<u8> {
+        let grown = self.seen.len() - self.durable.len();
+        let length = self.durable.len() + index_below(entropy, grown + 1);
+        let length = if entropy.below(2) == 0 { self.seen.len() } else { length };
+        let mut torn = self.durable.clone();
+        torn.resize(length, 0);
+        let seen = &self.seen[..length];
+        for sector in 0..length.div_ceil(SECTOR_BYTES) {
+            if entropy.below(2) == 0 {
+                Self::settle(seen, &mut torn, sector);
+            }
+        }
+        torn
+    }
 }
 
 /// How a call goes.
@@ -76,14 +116,7 @@ impl Simulated {
         let mut state = simulated.lock();
         for (name, seen) in files {
             let place = state.contents.len();
-            let length = seen.len();
-            state.contents.push(Contents {
-                seen,
-                written: length,
-                durable_bytes: length,
-                durable_length: length,
-                is_lost: false,
-            });
+            state.contents.push(Contents { durable: seen.clone(), seen, dirty: BTreeSet::new() });
             state.names.insert(name, place);
         }
         state.durable_names = state.names.clone();
@@ -123,27 +156,22 @@ impl Simulated {
 
     /// The folder as the next process finds it.
     pub(crate) fn after(&self, left: Left) -> Self {
-        let Left::Torn(seed) = left else { return Self::of(self.settled(left)) };
         let state = self.lock();
-        let entropy = Entropy::seeded(seed);
-        let choice = index_below(&entropy, state.name_changes.len() + 1);
-        let names = choice.checked_sub(1).map_or(&state.durable_names, |change| &state.name_changes[change]);
-        let torn = |place: &usize| tear(&state.contents[*place], &entropy);
-        Self::of(names.iter().map(|(name, place)| (name.clone(), torn(place))).collect())
-    }
-
-    fn settled(&self, left: Left) -> BTreeMap<String, Vec<u8>> {
-        if matches!(left, Left::Everything) {
-            return self.files();
-        }
-        let state = self.lock();
-        let durable = |place: usize| {
-            let contents = &state.contents[place];
-            let mut durable = contents.seen[..contents.durable_bytes].to_vec();
-            durable.resize(contents.durable_length, 0);
-            durable
+        let with = |names: &BTreeMap<String, usize>, contents: &dyn Fn(&Contents) -> Vec<u8>| {
+            let file = |(name, place): (&String, &usize)| (name.clone(), contents(&state.contents[*place]));
+            Self::of(names.iter().map(file).collect())
         };
-        state.durable_names.iter().map(|(name, place)| (name.clone(), durable(*place))).collect()
+        match left {
+            Left::Everything => Self(Arc::new(Mutex::new(State { calls: 0, fault: None, ..state.clone() }))),
+            Left::Synced => with(&state.durable_names, &|contents| contents.durable.clone()),
+            Left::Torn(seed) => {
+                let entropy = Entropy::seeded(seed);
+                let choice = index_below(&entropy, state.name_changes.len() + 1);
+                let durable = &state.durable_names;
+                let names = choice.checked_sub(1).map_or(durable, |change| &state.name_changes[change]);
+                with(names, &|contents| contents.torn(&entropy))
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -162,6 +190,11 @@ impl Simulated {
             _ => Fate::Succeeds,
         };
         Ok((state, fate))
+    }
+
+    /// The disk is full, as far as the call that was just begun is concerned.
+    fn is_full(state: &State) -> bool {
+        matches!(state.fault, Some(Fault::Full(at)) if state.calls >= at)
     }
 
     /// Changes names, unless the call is to fail.
@@ -185,23 +218,6 @@ fn index_below(entropy: &Entropy, bound: usize) -> usize {
     usize::try_from(entropy.below(bound as u64)).expect("below a small number")
 }
 
-/// Unsynced sectors kept or lost by chance; a length that was not synced may also be lost.
-fn tear(contents: &Contents, entropy: &Entropy) -> Vec<u8> {
-    let grown = contents.seen.len() - contents.durable_length;
-    let length = contents.durable_length + index_below(entropy, grown + 1);
-    let length = if entropy.below(2) == 0 { contents.seen.len() } else { length };
-    let mut torn = contents.seen[..length].to_vec();
-    let mut at = contents.durable_bytes;
-    while at < length {
-        let to = length.min((at / SECTOR_BYTES + 1) * SECTOR_BYTES);
-        if entropy.below(2) == 0 {
-            torn[at..to].fill(0);
-        }
-        at = to;
-    }
-    torn
-}
-
 impl Files for Simulated {
     fn names(&self) -> io::Result<Vec<String>> {
         Ok(self.lock().names.keys().cloned().collect())
@@ -215,13 +231,26 @@ impl Files for Simulated {
 
     fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
         self.change(|state| {
+            if Self::is_full(state) {
+                return Err(no_space());
+            }
             let place = state.contents.len();
             state.contents.push(Contents::default());
             state.names.insert(name.to_owned(), place);
             Ok(())
         })?;
         let place = *self.lock().names.get(name).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Box::new(SimulatedFile { folder: self.clone(), place }))
+        Ok(Box::new(SimulatedFile { folder: self.clone(), place, end: 0, blank_to: 0 }))
+    }
+
+    fn reopen(&self, name: &str, at: u64) -> io::Result<Box<dyn File>> {
+        let (state, fate) = self.begin()?;
+        let place = *state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        if !matches!(fate, Fate::Succeeds) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let at = usize::try_from(at).expect("small");
+        Ok(Box::new(SimulatedFile { folder: self.clone(), place, end: at, blank_to: at }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -255,21 +284,28 @@ impl Files for Simulated {
 struct SimulatedFile {
     folder: Simulated,
     place: usize,
+    /// Where the next bytes go.
+    end: usize,
+    /// From there to here, if it is behind it, there are zeros.
+    blank_to: usize,
 }
 
 impl File for SimulatedFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (mut state, fate) = self.folder.begin()?;
+        if Simulated::is_full(&state) && self.end + bytes.len() > state.contents[self.place].seen.len() {
+            return Err(no_space());
+        }
         let done = match fate {
             Fate::Succeeds => bytes.len(),
             Fate::Fails => 0,
-            Fate::FailsHalfDone => bytes.len() / 2,
+            Fate::FailsHalfDone => {
+                let middle = self.end + bytes.len() / 2;
+                (middle - middle % SECTOR_BYTES).saturating_sub(self.end)
+            }
         };
-        let contents = &mut state.contents[self.place];
-        let (from, to) = (contents.written, contents.written + done);
-        contents.seen.resize(contents.seen.len().max(to), 0);
-        contents.seen[from..to].copy_from_slice(&bytes[..done]);
-        contents.written = to;
+        state.contents[self.place].write(self.end, &bytes[..done]);
+        self.end += done;
         if done == bytes.len() { Ok(()) } else { Err(no_space()) }
     }
 
@@ -278,18 +314,24 @@ impl File for SimulatedFile {
         if !matches!(fate, Fate::Succeeds) {
             return Err(no_space());
         }
-        state.contents[self.place].seen.resize(usize::try_from(bytes).expect("small"), 0);
+        let from = self.end.max(self.blank_to);
+        let to = from.max(usize::try_from(bytes).expect("small"));
+        if Simulated::is_full(&state) && to > state.contents[self.place].seen.len() {
+            return Err(no_space());
+        }
+        state.contents[self.place].write(from, &vec![0; to - from]);
+        self.blank_to = to;
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
         let (mut state, fate) = self.folder.begin()?;
         let contents = &mut state.contents[self.place];
-        contents.is_lost |= !matches!(fate, Fate::Succeeds);
-        if !contents.is_lost {
-            contents.durable_bytes = contents.written;
-            contents.durable_length = contents.seen.len();
+        if !matches!(fate, Fate::Succeeds) {
+            contents.dirty.clear();
+            return Err(io::Error::other("input/output error"));
         }
-        if matches!(fate, Fate::Succeeds) { Ok(()) } else { Err(io::Error::other("input/output error")) }
+        contents.sync();
+        Ok(())
     }
 }
