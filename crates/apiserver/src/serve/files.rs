@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::Error;
@@ -12,8 +12,12 @@ const FILE_MODE: u32 = 0o600;
 /// Owner enters, nobody else.
 const FOLDER_MODE: u32 = 0o700;
 
-/// Writes the file beside its place, makes it durable, and moves it there; makes missing folders.
+/// Writes the file beside its place, makes it durable, and moves it there; makes missing folders. One that is so already
+/// stays: a start then needs no room on the disk.
 pub(crate) fn write_private(path: &Path, contents: &[u8]) -> Result<(), Error> {
+    if is_private(path) && fs::read(path).is_ok_and(|found| found == contents) {
+        return Ok(());
+    }
     let failed = |source| Error::File { path: path.into(), source };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     create_private_folder(folder)?;
@@ -21,7 +25,14 @@ pub(crate) fn write_private(path: &Path, contents: &[u8]) -> Result<(), Error> {
     write_fresh(&fresh, contents)
         .and_then(|()| fs::rename(&fresh, path))
         .and_then(|()| File::open(folder)?.sync_all())
+        .inspect_err(|_| drop(fs::remove_file(&fresh)))
         .map_err(failed)
+}
+
+/// A file of its own, closed to others?
+fn is_private(path: &Path) -> bool {
+    fs::symlink_metadata(path)
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o777 == FILE_MODE)
 }
 
 /// Makes the folder and its missing parents, closed to others. One that is there stays as it is.
@@ -52,8 +63,6 @@ fn write_fresh(path: &Path, contents: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     #[test]
@@ -68,5 +77,24 @@ mod tests {
         assert_eq!(mode(&path), FILE_MODE);
         assert_eq!(mode(path.parent().unwrap()), FOLDER_MODE);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_file_that_is_so_already_stays_unless_others_can_read_it() {
+        use std::os::unix::fs::MetadataExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let write = || {
+            write_private(&path, b"same").unwrap();
+            fs::symlink_metadata(&path).unwrap()
+        };
+        let first = write();
+        assert_eq!(write().ino(), first.ino());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(write().mode() & 0o777, FILE_MODE);
+        let other = folder.path().join("other");
+        fs::rename(&path, &other).unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        assert!(write().is_file(), "what another name leads to is not ours");
     }
 }

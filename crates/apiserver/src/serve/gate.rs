@@ -81,6 +81,7 @@ impl<H: Handler> Gate<H> {
         let (response, seat) = match self.admit(&request, peer) {
             Ok((identity, seat)) => {
                 let user = identity.name.clone();
+                request.body_mut().sit(seat.as_ref());
                 request.extensions_mut().insert(identity);
                 let response = self.handle(request, seat.is_none()).await;
                 (self.hold(response, &user), seat)

@@ -32,6 +32,9 @@ pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 pub const HEADER_TIME: Duration = Duration::from_secs(32);
 /// To send a request's body: kube-apiserver's request timeout. 3 MiB in it is 50 KB/s.
 pub const BODY_TIME: Duration = Duration::from_mins(1);
+/// After this a body is late: it goes on, but its request gives its seat up when others of its user find none. Most
+/// bodies come with their headers.
+pub const BODY_LATE_TIME: Duration = Duration::from_secs(2);
 /// Of a body nobody wants, how much is still read so that the client gets to see the refusal: some more than any body
 /// we would take, and the time for it.
 pub const LEFTOVER_BYTES_MAX: usize = 8 * 1024 * 1024;

@@ -5,18 +5,22 @@
 //!
 //! It does not limit the size: whoever collects it does, and answers 413 in the API's own words.
 
+use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use http::{Request, Version, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
-use tokio::time::Sleep;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::limits::{BODY_TIME, LEFTOVER_BYTES_MAX, LEFTOVER_TIME};
+use super::limits::{BODY_LATE_TIME, BODY_TIME, LEFTOVER_BYTES_MAX, LEFTOVER_TIME};
+use super::seats::{Place, Seat};
 
 /// Why a body did not arrive.
 #[derive(Debug, thiserror::Error)]
@@ -25,18 +29,22 @@ pub enum BodyError {
     /// It took too long.
     #[error("the request body did not arrive within {} s", BODY_TIME.as_secs())]
     TooSlow,
+    /// It was late when there was no room for others.
+    #[error("the request body did not arrive within {} s, and others needed its room", BODY_LATE_TIME.as_secs())]
+    GaveWay,
     /// The connection broke, or what came is not HTTP.
     #[error("the request body did not arrive: {0}")]
     Broken(#[source] hyper::Error),
 }
 
 /// The body of a request.
-#[derive(Debug)]
 pub struct RequestBody {
     /// Taken when dropped before its end.
     incoming: Option<Incoming>,
+    /// Where its request sits.
+    place: Option<Place>,
     /// Runs from the first time we had to wait.
-    deadline: Option<Pin<Box<Sleep>>>,
+    patience: Option<BoxFuture<'static, BodyError>>,
     /// Where leftovers are read to their end; `None`: they need not be.
     leftovers: Option<TaskTracker>,
 }
@@ -49,7 +57,35 @@ impl RequestBody {
             && !request.body().is_end_stream()
             && !request.headers().contains_key(header::EXPECT);
         let leftovers = is_at_risk.then(|| leftovers.clone());
-        request.map(|incoming| Self { incoming: Some(incoming), deadline: None, leftovers })
+        request.map(|incoming| Self { incoming: Some(incoming), place: None, patience: None, leftovers })
+    }
+
+    /// Notes which seat it gives up when it is late.
+    pub(crate) fn sit(&mut self, seat: Option<&Seat>) {
+        self.place = seat.filter(|_| !self.is_end_stream()).map(Seat::place);
+    }
+}
+
+impl fmt::Debug for RequestBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestBody").field("incoming", &self.incoming).finish_non_exhaustive()
+    }
+}
+
+/// Ends when a body has not come in time.
+async fn patience(place: Option<Place>) -> BodyError {
+    let end = Instant::now() + BODY_TIME;
+    tokio::time::sleep(BODY_LATE_TIME).await;
+    let late = place.map(Place::late);
+    let told_to_leave = async {
+        match &late {
+            Some(late) => late.told_to_leave().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = told_to_leave => BodyError::GaveWay,
+        () = tokio::time::sleep_until(end) => BodyError::TooSlow,
     }
 }
 
@@ -84,11 +120,13 @@ impl Body for RequestBody {
             Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(frame))),
             Poll::Ready(end) => {
                 self.incoming = None;
+                self.patience = None;
                 Poll::Ready(end.map(|end| end.map_err(BodyError::Broken)))
             }
             Poll::Pending => {
-                let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(BODY_TIME)));
-                deadline.as_mut().poll(cx).map(|()| Some(Err(BodyError::TooSlow)))
+                let body = &mut *self;
+                let patience = body.patience.get_or_insert_with(|| patience(body.place.take()).boxed());
+                patience.poll_unpin(cx).map(|error| Some(Err(error)))
             }
         }
     }

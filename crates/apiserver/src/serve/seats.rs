@@ -1,61 +1,141 @@
 //! Room for requests: so many at once, and no user takes more than a share of it.
 //!
-//! A request keeps its seat until its answer is sent, so answers that nobody reads are counted, too.
+//! A request keeps its seat until its answer is sent, so answers that nobody reads are counted, too. Only one whose body
+//! is late has to give way when somebody else wants in.
 //!
-//! **Invariant:** whoever fills their share, by many requests, by bodies that never end or by answers they do not read,
-//! leaves room for everybody else.
+//! **Invariant:** whoever fills their share, by many requests or by answers they do not read, leaves room for everybody
+//! else; bodies that never end keep nobody out.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 
 /// Seats of one sort.
 #[derive(Debug)]
 pub(crate) struct Seats {
-    all: Arc<Semaphore>,
     share: usize,
-    taken: Mutex<HashMap<Box<str>, usize>>,
+    all: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    by_user: HashMap<Arc<str>, usize>,
+    /// Those whose bodies are late, the first to be so first.
+    late: BTreeMap<u64, (Arc<str>, CancellationToken)>,
+    next_late: u64,
 }
 
 /// A seat, free again when dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct Seat(Place);
+
+/// Whose seat it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
     seats: Arc<Seats>,
-    user: Box<str>,
-    _permit: OwnedSemaphorePermit,
+    user: Arc<str>,
+}
+
+/// A body that is late, until dropped.
+#[derive(Debug)]
+pub(crate) struct Late {
+    place: Place,
+    number: u64,
+    leave: CancellationToken,
 }
 
 impl Seats {
     /// So many for one user, and so many for all.
     pub(crate) fn new(share: usize, all: usize) -> Arc<Self> {
-        Arc::new(Self { all: Arc::new(Semaphore::new(all)), share, taken: Mutex::default() })
+        Arc::new(Self { share, all, taken: Mutex::default() })
     }
 
-    /// A seat for this user, if one is free.
+    /// A seat for this user, if one is free or somebody who is late can be sent away. That one's seat is free a moment
+    /// later, when it has its answer; until then there is one more than there should be.
     pub(crate) fn take(self: &Arc<Self>, user: &str) -> Option<Seat> {
-        let permit = Arc::clone(&self.all).try_acquire_owned().ok()?;
         let mut taken = self.taken();
-        match taken.get_mut(user) {
-            Some(count) if *count >= self.share => return None,
-            Some(count) => *count += 1,
-            None => drop(taken.insert(user.into(), 1)),
+        let is_share_full = taken.by_user.get(user).is_some_and(|count| *count >= self.share);
+        let has_seat = if is_share_full {
+            taken.send_away(|late| late == user)
+        } else {
+            taken.all < self.all || taken.send_away(|_| true)
+        };
+        if !has_seat {
+            return None;
         }
-        Some(Seat { seats: Arc::clone(self), user: user.into(), _permit: permit })
+        taken.all += 1;
+        let user = match taken.by_user.get_key_value(user) {
+            Some((user, _)) => Arc::clone(user),
+            None => user.into(),
+        };
+        *taken.by_user.entry(Arc::clone(&user)).or_default() += 1;
+        drop(taken);
+        Some(Seat(Place { seats: Arc::clone(self), user }))
     }
 
-    fn taken(&self) -> MutexGuard<'_, HashMap<Box<str>, usize>> {
+    fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Taken {
+    /// Sends away the one who has been late for the longest among those users; false: nobody is.
+    fn send_away(&mut self, is_meant: impl Fn(&str) -> bool) -> bool {
+        let Some(number) = self.late.iter().find(|(_, (user, _))| is_meant(user)).map(|(number, _)| *number)
+        else {
+            return false;
+        };
+        self.late.remove(&number).is_some_and(|(_, leave)| {
+            leave.cancel();
+            true
+        })
+    }
+}
+
+impl Seat {
+    /// Where it is: for a body, which may turn out to be late.
+    pub(crate) fn place(&self) -> Place {
+        self.0.clone()
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut taken = self.seats.taken();
-        match taken.get_mut(&self.user) {
+        let mut taken = self.0.seats.taken();
+        taken.all -= 1;
+        match taken.by_user.get_mut(&self.0.user) {
             Some(count) if *count > 1 => *count -= 1,
-            _ => drop(taken.remove(&self.user)),
+            _ => drop(taken.by_user.remove(&self.0.user)),
         }
+    }
+}
+
+impl Place {
+    /// Notes that the body of the request that sits here is late.
+    pub(crate) fn late(self) -> Late {
+        let leave = CancellationToken::new();
+        let mut taken = self.seats.taken();
+        let number = taken.next_late;
+        taken.next_late += 1;
+        taken.late.insert(number, (Arc::clone(&self.user), leave.clone()));
+        drop(taken);
+        Late { place: self, number, leave }
+    }
+}
+
+impl Late {
+    /// Waits until somebody else needs the seat.
+    pub(crate) async fn told_to_leave(&self) {
+        self.leave.cancelled().await;
+    }
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        self.place.seats.taken().late.remove(&self.number);
     }
 }
 
@@ -73,6 +153,24 @@ mod tests {
         assert!(seats.take("joe").is_none(), "the room is full");
         drop(first);
         assert!(seats.take("jane").is_some());
-        assert_eq!(seats.taken().len(), 2, "nobody is remembered without a seat");
+        assert_eq!(seats.taken().by_user.len(), 2, "nobody is remembered without a seat");
+    }
+
+    #[test]
+    fn who_is_late_gives_way_to_the_same_user_or_in_a_full_room_to_anybody() {
+        let seats = Seats::new(2, 3);
+        let all = ["jane", "jane", "joe"].map(|user| seats.take(user).expect("there is room"));
+        let joe_late = all[2].place().late();
+        assert!(seats.take("jane").is_none(), "a share is not widened by others");
+        let jane_late = all[..2].iter().map(|seat| seat.place().late()).collect::<Vec<_>>();
+        let third = seats.take("jane").expect("one of hers is late");
+        assert!(jane_late[0].leave.is_cancelled() && !jane_late[1].leave.is_cancelled());
+        let other = seats.take("jim").expect("somebody is late");
+        assert!(joe_late.leave.is_cancelled() && !jane_late[1].leave.is_cancelled());
+        drop(jane_late);
+        assert!(seats.take("jane").is_none(), "a body that has come is not late any more");
+        drop((all, third, other, joe_late));
+        let taken = seats.taken();
+        assert!(taken.all == 0 && taken.by_user.is_empty() && taken.late.is_empty());
     }
 }

@@ -370,6 +370,41 @@ async fn who_is_slow_is_cut_off_in_time() {
     server.stop().await;
 }
 
+/// The clock is real here: one that stands still would jump over all that wait.
+#[tokio::test]
+async fn bodies_that_do_not_come_keep_nobody_out_for_long() {
+    let server = start();
+    let half = "POST /count HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx";
+    let mut waiting = Vec::new();
+    for _ in 0..limits::USER_WRITES_MAX {
+        let mut stream = server.tls("http/1.1", None).await.unwrap();
+        stream.write_all(half.as_bytes()).await.unwrap();
+        waiting.push(stream);
+    }
+    let whole = "POST /count HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc";
+    let started = tokio::time::Instant::now();
+    let mut refused = 0;
+    for _ in 0..10 {
+        while !server.raw(None, whole).await.ends_with("\r\n\r\n3") {
+            refused += 1;
+            assert!(started.elapsed() < 5 * limits::BODY_LATE_TIME, "{refused} refused");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+    let mut answer = vec![0; 1000];
+    let read = waiting[0].read(&mut answer).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer[..read]);
+    assert!(answer.contains("others needed its room"), "{answer}");
+    let mut last = waiting.pop().unwrap();
+    last.write_all(&[b'x'; 99]).await.unwrap();
+    let mut answer = vec![0; 1000];
+    let read = last.read(&mut answer).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer[..read]);
+    assert!(answer.ends_with("100"), "one that was late and did not have to leave is read on: {answer}");
+    drop(waiting);
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn requests_beyond_the_limit_are_told_to_come_back_and_watches_take_no_room() {
     let server = start();
