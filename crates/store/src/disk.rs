@@ -1,7 +1,8 @@
 //! The durable store: everything lives in memory, a log makes it last.
 //!
 //! Reading order: [`files`] (the door to the disk), `frame` (checksums, torn or damaged), `record` (what is
-//! written), `log`, `checkpoint`, `recover`, `queue` (what waits), `keeper` (the thread that writes).
+//! written), `log`, `acknowledged` (how far it must reach), `checkpoint`, `recover`, `queue` (what waits), `keeper` (the
+//! thread that writes).
 //! `docs/why/store.md` has the engines this was measured against.
 //!
 //! **Invariant:** a commit is synced to disk before anybody sees it or hears of it. When the disk refuses a write or
@@ -22,6 +23,7 @@ use crate::published::Published;
 use crate::writer::Writer;
 use crate::{Committed, Error, Snapshot, Store, Txn, Watch};
 
+mod acknowledged;
 mod checkpoint;
 pub mod files;
 mod frame;

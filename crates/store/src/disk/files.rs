@@ -38,6 +38,8 @@ pub trait Files: fmt::Debug + Send + Sync + 'static {
 pub trait File: fmt::Debug + Send {
     /// Writes all of `bytes` behind what was written before. After an error the end is unknown.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Writes `bytes` over the start of the file.
+    fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Fills the file with zeros to the size `bytes`; what is appended later replaces them. The zeros are written, not
     /// only promised: a sync then records neither a new size nor new blocks, which is about half of its cost.
     fn reserve(&mut self, bytes: u64) -> io::Result<()>;
@@ -165,6 +167,10 @@ impl File for RealFile {
         self.file.write_all_at(bytes, self.end)?;
         self.end += bytes.len() as u64;
         Ok(())
+    }
+
+    fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, 0)
     }
 
     fn reserve(&mut self, bytes: u64) -> io::Result<()> {

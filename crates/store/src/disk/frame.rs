@@ -38,12 +38,17 @@ pub(super) enum Kind {
     CheckpointEnd = 6,
     /// The end of a log file: another one follows it.
     Continued = 7,
+    /// The newest revision that was acknowledged.
+    Acknowledged = 8,
 }
 
 impl Kind {
     fn read(number: u32) -> Option<Self> {
-        use Kind::{CheckpointEnd, CheckpointStart, Closed, Commits, Continued, Entries, LogStart};
-        let all = [LogStart, Commits, Closed, CheckpointStart, Entries, CheckpointEnd, Continued];
+        use Kind::{
+            Acknowledged, CheckpointEnd, CheckpointStart, Closed, Commits, Continued, Entries, LogStart,
+        };
+        let all =
+            [LogStart, Commits, Closed, CheckpointStart, Entries, CheckpointEnd, Continued, Acknowledged];
         all.into_iter().find(|kind| *kind as u32 == number)
     }
 }

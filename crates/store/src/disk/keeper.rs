@@ -12,6 +12,7 @@ use std::{io, mem};
 use homeostat_core::Revision;
 use tokio::sync::watch;
 
+use super::acknowledged::Acknowledged;
 use super::checkpoint;
 use super::files::Files;
 use super::log::Log;
@@ -61,6 +62,7 @@ pub(super) struct Keeper {
     writer: Writer,
     published: Arc<Published>,
     log: Log,
+    acknowledged: Acknowledged,
     checkpoint: Checkpointing,
 }
 
@@ -100,7 +102,8 @@ impl Keeper {
             bytes_failed: 0,
             running: None,
         };
-        Self { files, writer, published, log: recovered.log, checkpoint }
+        let Recovered { log, acknowledged, .. } = recovered;
+        Self { files, writer, published, log, acknowledged, checkpoint }
     }
 
     /// Starts the thread. It ends when the queue is closed and empty.
@@ -157,6 +160,7 @@ impl Keeper {
             }
             return;
         };
+        self.acknowledged.note(self.published.visible());
         for (answer, result) in answers.into_iter().zip(results) {
             // An asker that has gone does not undo its commit.
             let _ = answer.send(result);

@@ -19,8 +19,6 @@ use crate::writer::Batch;
 pub(super) const FORMAT: &[u8] = b"homeostat store 2";
 /// The one before it, which is read, too: its files need not have room at their end.
 pub(super) const FORMAT_WITHOUT_ROOM: &[u8] = b"homeostat store 1";
-/// Notes that the folder has been used: from then on a folder without a log is damaged, not new.
-pub(super) const USED: &str = "used";
 
 const LOG: &str = "log-";
 const CHECKPOINT: &str = "checkpoint-";

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use homeostat_core::Revision;
 use jiff::Timestamp;
 
+use super::acknowledged::{self, Acknowledged, USED};
 use super::checkpoint::{self, Loaded, Unusable};
 use super::files::Files;
 use super::frame::{Found, Frame, Kind, find};
 use super::log::{
-    FORMAT, FORMAT_WITHOUT_ROOM, Log, Segment, Tail, UNFINISHED, USED, checkpoint_name, checkpoint_revision,
+    FORMAT, FORMAT_WITHOUT_ROOM, Log, Segment, Tail, UNFINISHED, checkpoint_name, checkpoint_revision,
     has_room, log_name, log_revision,
 };
 use super::record;
@@ -25,6 +26,7 @@ const ADVICE: &str = "nothing was changed; restore the folder from a backup, or 
 /// What was found.
 pub(super) struct Recovered {
     pub(super) log: Log,
+    pub(super) acknowledged: Acknowledged,
     pub(super) checkpoint_bytes: u64,
 }
 
@@ -56,20 +58,23 @@ pub(super) fn recover(
             older.push(Segment { before: *before, bytes: end as u64 });
         }
     }
+    folder.check_acknowledged(&names, last.as_ref().map_or(start, |last| last.before), replay.revision())?;
+    let revision = replay.revision();
     replay.finish();
-    let log = remove_leftovers(&**files, &names, start, &logs).and_then(|()| {
+    let opened = remove_leftovers(&**files, &names, start, &logs).and_then(|()| {
         let log = match &last {
             Some(last) => Log::resume(Arc::clone(files), older, last, segment_bytes_max)?,
             None => Log::new(Arc::clone(files), start, segment_bytes_max)?,
         };
-        mark_used(&**files, &names)?;
-        Ok(log)
+        let mut acknowledged = Acknowledged::open(&**files, &names)?;
+        acknowledged.note(revision);
+        Ok((log, acknowledged))
     });
-    let log = log.map_err(|error| Error::Open {
+    let (log, acknowledged) = opened.map_err(|error| Error::Open {
         path: files.place(),
         reason: format!("the log cannot be continued: {error}; make room or correct the permissions"),
     })?;
-    Ok(Recovered { log, checkpoint_bytes: loaded.bytes })
+    Ok(Recovered { log, acknowledged, checkpoint_bytes: loaded.bytes })
 }
 
 /// The log files that hold commits after `start`: the last one that begins at or before it, and all later ones.
@@ -92,15 +97,6 @@ fn remove_leftovers(
             || log_revision(name).is_some_and(|before| !logs.contains(&before))
     };
     names.iter().filter(is_needless).try_for_each(|name| files.remove(name))
-}
-
-/// From now on a log belongs to this folder.
-fn mark_used(files: &dyn Files, names: &[String]) -> io::Result<()> {
-    if names.iter().any(|name| name == USED) {
-        return Ok(());
-    }
-    files.create(USED)?.sync()?;
-    files.sync_names()
 }
 
 /// Reading with errors that say where and what to do.
@@ -151,6 +147,22 @@ impl Reading<'_> {
             return Ok(());
         }
         Err(self.damaged(&log_name(before), "it is shorter than what was written to it"))
+    }
+
+    /// What was acknowledged must be there: the log file `before` is the newest, and `newest` the revision reached.
+    fn check_acknowledged(&self, names: &[String], before: Revision, newest: Revision) -> Result<(), Error> {
+        if !names.iter().any(|name| name == USED) {
+            return Ok(());
+        }
+        let acknowledged = acknowledged::read(&self.whole(USED)?);
+        if newest >= acknowledged {
+            return Ok(());
+        }
+        let what = format!(
+            "it ends at revision {newest}, and {acknowledged} was acknowledged (remove the file \"{USED}\" to go on without \
+             what is missing)"
+        );
+        Err(self.damaged(&log_name(before), &what))
     }
 
     /// Feeds one log file into the replay and returns where its last whole frame begins and ends.

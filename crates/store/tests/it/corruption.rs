@@ -129,3 +129,27 @@ async fn a_folder_that_was_used_is_not_taken_for_a_new_one() {
     left.retain(|name, _| !name.starts_with("log-"));
     assert_eq!(open(left), None);
 }
+
+/// Zeros over the newest records, from any sector or byte on, look like a write that was torn or never begun. The note beside
+/// the log knows better.
+#[tokio::test]
+async fn newest_records_that_were_blanked_are_missed() {
+    let (folder, expected) = folder(false).await;
+    let name = folder.keys().filter(|name| name.starts_with("log-")).max().expect("there is a log").clone();
+    let end = folder[&name].iter().rposition(|byte| *byte != 0).expect("it has records") + 1;
+    for from in 0..end - 1 {
+        let mut damaged = folder.clone();
+        damaged.get_mut(&name).expect("it is there")[from..].fill(0);
+        assert_eq!(open(damaged.clone()), None, "from byte {from} of {end}");
+        // Who knows what they do may go on without.
+        damaged.remove("used");
+        assert_ne!(open(damaged), Some(expected.clone()), "from byte {from} of {end}");
+    }
+}
+
+#[tokio::test]
+async fn a_note_of_an_earlier_version_says_nothing() {
+    let (mut folder, expected) = folder(true).await;
+    folder.insert("used".to_owned(), Vec::new());
+    assert_eq!(open(folder), Some(expected));
+}

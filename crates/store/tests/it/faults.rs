@@ -223,7 +223,8 @@ async fn the_power_goes_or_a_call_fails_while_room_is_made() {
     let undisturbed = Simulated::default();
     assert_eq!(write(&undisturbed).await, LARGE_COMMITS);
     let calls = undisturbed.calls();
-    assert!(calls < 3 * usize::try_from(LARGE_COMMITS).expect("small"), "a commit is one write and one sync");
+    let most = 4 * usize::try_from(LARGE_COMMITS).expect("small");
+    assert!(calls < most, "a commit is a write, a sync and a note, and room is made rarely");
     let mut tolerated = 0;
     for fault in (0..=calls).flat_map(|at| [Fault::PowerCut(at), Fault::Fails(at + 1)]) {
         let files = Simulated::default().with_fault(fault);
