@@ -23,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use super::gate::{Gate, Handler};
 use super::limits;
 use super::progress::Progress;
+use super::sliced::Sliced;
 use super::strangers::Strangers;
 use super::tls::{HTTP2, Trust};
 use crate::auth::Peer;
@@ -107,7 +108,7 @@ impl<H: Handler> Shared<H> {
             .header_read_timeout(limits::HEADER_TIME)
             .max_header_size(limits::HEADER_BYTES_MAX)
             .max_buf_size(limits::BUFFER_BYTES)
-            .serve_connection(TokioIo::new(stream), service)
+            .serve_connection(TokioIo::new(Sliced(stream)), service)
             .with_upgrades();
         let mut connection = pin!(connection);
         tokio::select! {
@@ -139,7 +140,7 @@ impl<H: Handler> Shared<H> {
             .max_pending_accept_reset_streams(limits::RESET_STREAMS_MAX)
             .keep_alive_interval(limits::PING_INTERVAL)
             .keep_alive_timeout(limits::PING_TIME)
-            .serve_connection(TokioIo::new(stream), service);
+            .serve_connection(TokioIo::new(Sliced(stream)), service);
         let mut connection = pin!(connection);
         tokio::select! {
             result = connection.as_mut() => return result,

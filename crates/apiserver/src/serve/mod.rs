@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`limits`] (how much one client may take), [`tls`](self) and [`kubeconfig`] (how clients trust us
 //! and we them), `gate` (what each request passes: `seats` for those under way, `held` for whole answers that wait), `connection`
-//! and `listener` (moving bytes; `strangers` before the handshake, `progress` of what the client takes).
+//! and `listener` (moving bytes; `strangers` before the handshake, `progress` of what the client takes, `sliced` for its speed).
 //!
 //! **Invariant:** nothing here knows what a request asks for; nothing in the API knows how it arrived.
 
@@ -34,6 +34,7 @@ mod reached;
 mod request;
 mod response;
 mod seats;
+mod sliced;
 mod strangers;
 mod tls;
 
