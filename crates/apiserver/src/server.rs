@@ -36,6 +36,8 @@ use crate::openapi;
 use crate::registry::{Registry, Table};
 use crate::request::{Query, ResourcePath, Target, timeout};
 use crate::resource::Resource;
+use crate::serve::BodyError;
+use crate::serve::limits::RETRY_AFTER_S;
 use crate::status::Status;
 use crate::table;
 use crate::verbs::{Answer, Call, failure, verb};
@@ -444,7 +446,11 @@ where
         Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
             Err(Status::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}")))
         }
-        Err(error) => Err(Status::bad_request(format!("the body could not be read: {error}"))),
+        Err(error) => Err(match error.downcast_ref() {
+            Some(BodyError::GaveWay) => Status::too_many_requests(error.to_string(), RETRY_AFTER_S),
+            Some(BodyError::TooSlow) => Status::timeout(error.to_string()),
+            _ => Status::bad_request(format!("the body could not be read: {error}")),
+        }),
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Status {
     pub next: Option<String>,
     /// Sent as bare text: what lies outside the API answers so.
     pub is_plain: bool,
+    /// What the client is warned of besides: fields nobody knows in an object that is refused for another reason.
+    pub warnings: Vec<String>,
 }
 
 /// What a refusal is about.
@@ -105,7 +107,8 @@ pub(crate) fn ordered(value: &Value) -> Option<Ordered<'_>> {
 
 impl Status {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, next: None, is_plain: false }
+        let (message, warnings) = (message.into(), Vec::new());
+        Self { code, reason, message, details: None, next: None, is_plain: false, warnings }
     }
 
     fn about(mut self, about: &About<'_>) -> Self {
@@ -118,6 +121,13 @@ impl Status {
     pub fn caused(mut self, reason: &str, message: impl Into<String>, field: &str) -> Self {
         let cause = Cause { reason: reason.into(), message: message.into(), field: field.into() };
         self.details.get_or_insert_default().causes.push(cause);
+        self
+    }
+
+    /// Adds warnings.
+    #[must_use]
+    pub fn warned(mut self, warnings: Vec<String>) -> Self {
+        self.warnings.extend(warnings);
         self
     }
 

@@ -17,9 +17,9 @@ mod up;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Keeps actual state equal to desired state.
+/// Keeps actual state equal to desired state: a Kubernetes control plane in one process, and tools for its operators
 #[derive(Parser)]
-#[command(name = "homeostat", version, about, max_term_width = 100)]
+#[command(name = "homeostat", version, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

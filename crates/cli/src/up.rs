@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind;
 use homeostat::embedded::{ControlPlane, NodeOptions};
 use homeostat_core::Entropy;
+use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +21,7 @@ use crate::folder::TemporaryFolder;
 #[derive(clap::Args)]
 #[command(
     after_help = "Prints one line when it answers:\n    ready https://127.0.0.1:PORT kubeconfig=FILE\n\
-    Stops on ctrl-c and SIGTERM. HOMEOSTAT_LOG=debug says more on stderr."
+    Stops on ctrl-c and SIGTERM, at once on a second. HOMEOSTAT_LOG=debug says more on stderr."
 )]
 pub(crate) struct Up {
     /// Where to listen; port 0 takes any free one
@@ -35,7 +36,7 @@ pub(crate) struct Up {
     #[arg(long, conflicts_with = "data_dir")]
     ephemeral: bool,
 
-    /// Where to write the kubeconfig [default: in the data folder, or in a temporary one]
+    /// Where to write the kubeconfig; other entries of the file stay [default: in the data folder]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
@@ -80,6 +81,9 @@ impl Up {
     }
 
     async fn serve(self) -> Result<(), Box<dyn Error>> {
+        // A file that may not grow (`ulimit -f`) is an error of that write, which the store answers with; unheard, it would
+        // end the process.
+        let _heard = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
         // Before anything else: a signal during the start must not leave a folder behind.
         let stop = CancellationToken::new();
         let signals = tokio::spawn(stop_on_signal(stop.clone())?);
@@ -124,16 +128,25 @@ impl Up {
     }
 }
 
-/// Cancels `stop` at the first ctrl-c or SIGTERM; ends when it is cancelled.
+/// Cancels `stop` at the first ctrl-c or SIGTERM; ends when it is cancelled. A second one ends the process at once: the first
+/// may have come while something hangs.
 pub(crate) fn stop_on_signal(stop: CancellationToken) -> std::io::Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
-            () = stop.cancelled() => {}
+            () = stop.cancelled() => return,
         }
         stop.cancel();
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            tracing::warn!("a second signal: ended at once");
+            std::process::exit(1);
+        });
     })
 }
 

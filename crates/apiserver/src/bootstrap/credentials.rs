@@ -96,6 +96,9 @@ impl Credentials {
         let serving = Pair { certificate, key: key.serialize_pem() };
         let (token, _) =
             shelf.text("admin.token", |kept| !kept.trim().is_empty(), || Ok(random_token(entropy)))?;
+        if !is_token(token.trim()) {
+            return Err(shelf.broken("admin.token", &"a token has letters, digits and -._~+/= only"));
+        }
         let service_account_key = shelf.service_account_key()?;
         let made = Self { ca_pem, admin_token: token.trim().into(), ca, serving, service_account_key, clock };
         made.keep_admin_certificate(&shelf, is_new)?;
@@ -215,7 +218,14 @@ impl Shelf<'_> {
     }
 }
 
+/// Can it be sent as a bearer token?
+fn is_token(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte))
+}
+
+/// The contents of a file, closed to others from now on.
 fn read(path: &Path) -> Result<Option<String>, Error> {
+    files::close_to_others(path)?;
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),

@@ -29,6 +29,19 @@ pub(crate) fn write_private(path: &Path, contents: &[u8]) -> Result<(), Error> {
         .map_err(failed)
 }
 
+/// Takes away what others may do with a file that is there. A folder or a pipe is refused.
+pub(crate) fn close_to_others(path: &Path) -> Result<(), Error> {
+    let failed = |source| Error::File { path: path.into(), source };
+    let Ok(found) = fs::metadata(path) else { return Ok(()) };
+    if !found.is_file() {
+        return Err(failed(io::Error::other("it is no file")));
+    }
+    if (found.permissions().mode() & 0o777) | FILE_MODE == FILE_MODE {
+        return Ok(());
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(FILE_MODE)).map_err(failed)
+}
+
 /// A file of its own, closed to others?
 fn is_private(path: &Path) -> bool {
     fs::symlink_metadata(path)
@@ -77,6 +90,18 @@ mod tests {
         assert_eq!(mode(&path), FILE_MODE);
         assert_eq!(mode(path.parent().unwrap()), FOLDER_MODE);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn what_others_may_do_is_taken_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        close_to_others(&path).expect("what is not there is no matter");
+        fs::write(&path, "secret").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        close_to_others(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, FILE_MODE);
+        assert!(close_to_others(folder.path()).is_err());
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Room for requests: so many at once, and no user takes more than a share of it.
 //!
 //! A request keeps its seat until its answer is sent, so answers that nobody reads are counted, too. Only one whose body
-//! is late has to give way when somebody else wants in.
+//! is late hands it over when somebody else wants in, and gets a refusal of fixed size.
 //!
-//! **Invariant:** whoever fills their share, by many requests or by answers they do not read, leaves room for everybody
-//! else; bodies that never end keep nobody out.
+//! **Invariant:** nobody ever has more seats than their share. So whoever fills it, by many requests or by answers they do not
+//! read, leaves room for everybody else; bodies that never end keep nobody out.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
@@ -24,7 +25,7 @@ struct Taken {
     all: usize,
     by_user: HashMap<Arc<str>, usize>,
     /// Those whose bodies are late, the first to be so first.
-    late: BTreeMap<u64, (Arc<str>, CancellationToken)>,
+    late: BTreeMap<u64, (Arc<Sitter>, CancellationToken)>,
     next_late: u64,
 }
 
@@ -32,11 +33,19 @@ struct Taken {
 #[derive(Debug)]
 pub(crate) struct Seat(Place);
 
-/// Whose seat it is.
+/// Where a seat is.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     seats: Arc<Seats>,
+    sitter: Arc<Sitter>,
+}
+
+/// Who sits on a seat.
+#[derive(Debug)]
+struct Sitter {
     user: Arc<str>,
+    /// Handed over: not theirs any more.
+    has_left: AtomicBool,
 }
 
 /// A body that is late, until dropped.
@@ -53,8 +62,7 @@ impl Seats {
         Arc::new(Self { share, all, taken: Mutex::default() })
     }
 
-    /// A seat for this user, if one is free or somebody who is late can be sent away. That one's seat is free a moment
-    /// later, when it has its answer; until then there is one more than there should be.
+    /// A seat for this user: a free one, or that of somebody who is late.
     pub(crate) fn take(self: &Arc<Self>, user: &str) -> Option<Seat> {
         let mut taken = self.taken();
         let is_share_full = taken.by_user.get(user).is_some_and(|count| *count >= self.share);
@@ -73,7 +81,8 @@ impl Seats {
         };
         *taken.by_user.entry(Arc::clone(&user)).or_default() += 1;
         drop(taken);
-        Some(Seat(Place { seats: Arc::clone(self), user }))
+        let sitter = Arc::new(Sitter { user, has_left: AtomicBool::new(false) });
+        Some(Seat(Place { seats: Arc::clone(self), sitter }))
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -82,16 +91,27 @@ impl Seats {
 }
 
 impl Taken {
-    /// Sends away the one who has been late for the longest among those users; false: nobody is.
+    /// Sends away the one who has been late for the longest among those users, and frees the seat; false: nobody is.
     fn send_away(&mut self, is_meant: impl Fn(&str) -> bool) -> bool {
-        let Some(number) = self.late.iter().find(|(_, (user, _))| is_meant(user)).map(|(number, _)| *number)
-        else {
-            return false;
-        };
-        self.late.remove(&number).is_some_and(|(_, leave)| {
-            leave.cancel();
-            true
-        })
+        let late = self.late.iter().find(|(_, (sitter, _))| is_meant(&sitter.user));
+        let Some(number) = late.map(|(number, _)| *number) else { return false };
+        let Some((sitter, leave)) = self.late.remove(&number) else { return false };
+        self.free(&sitter);
+        leave.cancel();
+        true
+    }
+
+    /// The seat is free, unless it was handed over before.
+    fn free(&mut self, sitter: &Sitter) {
+        // Only ever changed under the lock.
+        if sitter.has_left.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.all -= 1;
+        match self.by_user.get_mut(&sitter.user) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(self.by_user.remove(&sitter.user)),
+        }
     }
 }
 
@@ -104,12 +124,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut taken = self.0.seats.taken();
-        taken.all -= 1;
-        match taken.by_user.get_mut(&self.0.user) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(taken.by_user.remove(&self.0.user)),
-        }
+        self.0.seats.taken().free(&self.0.sitter);
     }
 }
 
@@ -120,7 +135,7 @@ impl Place {
         let mut taken = self.seats.taken();
         let number = taken.next_late;
         taken.next_late += 1;
-        taken.late.insert(number, (Arc::clone(&self.user), leave.clone()));
+        taken.late.insert(number, (Arc::clone(&self.sitter), leave.clone()));
         drop(taken);
         Late { place: self, number, leave }
     }
@@ -169,7 +184,14 @@ mod tests {
         assert!(joe_late.leave.is_cancelled() && !jane_late[1].leave.is_cancelled());
         drop(jane_late);
         assert!(seats.take("jane").is_none(), "a body that has come is not late any more");
-        drop((all, third, other, joe_late));
+        assert_eq!(seats.taken().all, 3, "nobody has more than there is");
+        assert_eq!(seats.taken().by_user.get("jane"), Some(&2));
+        let [left, stays, joe_left] = all;
+        drop(left);
+        assert!(seats.take("jane").is_none(), "a seat that was handed over is not freed again");
+        drop(stays);
+        drop(seats.take("jane").expect("she has one seat free"));
+        drop((joe_left, third, other, joe_late));
         let taken = seats.taken();
         assert!(taken.all == 0 && taken.by_user.is_empty() && taken.late.is_empty());
     }

@@ -198,9 +198,18 @@ fn shortened(warnings: Vec<String>) -> Vec<String> {
     shortened.take_while(is_within).collect()
 }
 
+/// Whatever comes of it, the client is warned.
+pub(super) fn warned(result: Result<Answer, Status>, warnings: Vec<String>) -> Result<Answer, Status> {
+    match result {
+        Ok(answer) => Ok(answer.warned(warnings)),
+        Err(status) => Err(status.warned(warnings)),
+    }
+}
+
 /// A refusal as a response.
 pub(crate) fn failure(status: &Status, accepted: Representation) -> Response<Body> {
-    let mut response = Answer::encoded(status.code, &status.to_json(), accepted).into_response();
+    let answer = Answer::encoded(status.code, &status.to_json(), accepted).warned(status.warnings.clone());
+    let mut response = answer.into_response();
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if let Some(seconds) =

@@ -4,12 +4,14 @@ use homeostat_core::{Key, Prefix};
 use homeostat_store::{Error as StoreError, Op, Snapshot};
 use serde_json::Value;
 
+use super::admit::{self, Admitted};
+use super::answer::warned;
 use super::options::WriteOptions;
 use super::update::OTHER_NAMESPACE;
 use super::write::{
     allocate, check_depth, complete, definition_errors, is_definition, stamp_new, track, warnings_of,
 };
-use super::{Answer, Call, admit};
+use super::{Answer, Call};
 use crate::backend::{key_of, refusal};
 use crate::convert;
 use crate::crd;
@@ -32,11 +34,10 @@ const GENERATE_ATTEMPTS_MAX: u32 = 8;
 /// Creates the object of the body.
 pub(super) async fn create(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     let options = WriteOptions::of(call, "CreateOptions")?;
-    let admitted = admit::body(call, body, options.strictness)?;
-    let mut warnings = admitted.warnings;
-    warnings.extend(warnings_of(call, &admitted.object, None));
-    let answer = create_object(call, &options, admitted.object).await?;
-    Ok(answer.warned(warnings))
+    let Admitted { object, warnings } = admit::body(call, body, options.strictness)?;
+    let about_kind = warnings_of(call, &object, None);
+    let answer = create_object(call, &options, object).await.map(|answer| answer.warned(about_kind));
+    warned(answer, warnings)
 }
 
 /// Creates an object that is already decoded and defaulted.

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::admit::{self, Admitted, Origin};
+use super::answer::warned;
 use super::options::WriteOptions;
 use super::update::{OTHER_NAMESPACE, check_names};
 use super::write::{Changed, change, schema_of};
@@ -174,7 +175,7 @@ async fn apply_patch(call: &Call, options: &WriteOptions, body: &[u8]) -> Result
     let config = decoded.object;
     let is_missing = call.backend.store.snapshot().get(&call.key()).is_none();
     if is_missing && call.path.subresource.is_empty() {
-        return create_applied(call, options, &config).await.map(|answer| answer.warned(warnings));
+        return warned(create_applied(call, options, &config).await, warnings);
     }
     let answer = change(call, options, |old| {
         let merged = merged(call, options, Some(old), &config)?;
@@ -182,8 +183,8 @@ async fn apply_patch(call: &Call, options: &WriteOptions, body: &[u8]) -> Result
         check_identity(call, &object, old)?;
         Ok(Changed { object, warnings, is_applied: true })
     })
-    .await?;
-    Ok(answer.warned(warnings))
+    .await;
+    warned(answer, warnings)
 }
 
 async fn create_applied(call: &Call, options: &WriteOptions, config: &Value) -> Result<Answer, Status> {
@@ -199,8 +200,7 @@ async fn create_applied(call: &Call, options: &WriteOptions, config: &Value) -> 
     check_identity(call, &object, &json!({"metadata": {"name": call.path.name}}))?;
     let Admitted { object, warnings } = admit::patched(call, object, options.strictness, APPLIED)?;
     call.check_may_create()?;
-    let answer = create::create_object(call, options, object).await?;
-    Ok(answer.warned(warnings))
+    warned(create::create_object(call, options, object).await, warnings)
 }
 
 /// The object with the configuration applied to it.

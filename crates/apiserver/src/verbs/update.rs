@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use serde_json::Value;
 
 use super::admit::{self, Admitted};
+use super::answer::warned;
 use super::options::WriteOptions;
 use super::write::{Changed, change, wrong_uid};
 use super::{Answer, Call, create};
@@ -22,7 +23,7 @@ pub(super) async fn update(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     check_names(call, &object)?;
     let is_missing = call.backend.store.snapshot().get(&call.key()).is_none();
     if is_missing && call.strategy().creates_on_update && call.path.subresource.is_empty() {
-        return create_missing(call, &options, object).await.map(|answer| answer.warned(warnings));
+        return warned(create_missing(call, &options, object).await, warnings);
     }
     // Another write that comes between is rare: only then is the body read once more, instead of copying it each time.
     let object = Mutex::new(Some(object));
@@ -31,8 +32,8 @@ pub(super) async fn update(call: &Call, body: &[u8]) -> Result<Answer, Status> {
         let first = object.lock().expect("nobody panics while taking").take();
         first.map_or_else(again, Ok).map(Changed::new)
     })
-    .await?;
-    Ok(answer.warned(warnings))
+    .await;
+    warned(answer, warnings)
 }
 
 async fn create_missing(call: &Call, options: &WriteOptions, mut object: Value) -> Result<Answer, Status> {

@@ -56,8 +56,8 @@ pub(super) async fn change(
         let entry = snapshot.get(&key).ok_or_else(|| call.not_found())?;
         let old = convert::decode(&call.resource, entry);
         let changed = make(&old)?;
-        let Changed { object, mut warnings, is_applied } = changed;
-        warnings.extend(warnings_of(call, &object, Some(&old)));
+        let Changed { object, warnings, is_applied } = changed;
+        let about_kind = warnings_of(call, &object, Some(&old));
         let mut object = part(call, &old, object);
         check_preconditions(call, &object, &old, entry)?;
         preserve(&mut object, &old);
@@ -73,13 +73,13 @@ pub(super) async fn change(
             errors = allocate(call, &mut object, Some(&old), options.is_dry_run);
         }
         if !errors.is_empty() {
-            return Err(call.invalid(&call.path.name, &errors));
+            return Err(call.invalid(&call.path.name, &errors).warned(warnings));
         }
         complete(&call.resource, &mut object);
         keep_times(&old, &mut object);
         check_depth(&object)?;
         match store(call, entry, &old, object, options.is_dry_run).await? {
-            Some(answer) => return Ok(answer.warned(warnings)),
+            Some(answer) => return Ok(answer.warned(warnings).warned(about_kind)),
             None => tokio::task::yield_now().await,
         }
     }

@@ -181,6 +181,10 @@ async fn unknown_fields_are_refused_warned_of_or_ignored() {
     assert!(strict["message"].as_str().unwrap().contains("unknown field \"dta\""), "{strict}");
     let warned = plane.post(&format!("{MAPS}?fieldValidation=Warn&dryRun=All"), body.clone()).await;
     assert_eq!(warned.headers["warning"], "299 - \"unknown field \\\"dta\\\"\"");
+    let refused = json!({"metadata": {"name": "BAD_"}, "dta": {}});
+    let refused = plane.post(&format!("{MAPS}?fieldValidation=Warn"), refused).await;
+    assert_eq!(refused.headers["warning"], warned.headers["warning"], "also of what is refused");
+    refused.expect(422);
     let ignored = plane.post(&format!("{MAPS}?fieldValidation=Ignore"), body).await;
     assert!(ignored.headers.get("warning").is_none());
     assert!(ignored.expect(201).get("dta").is_none());

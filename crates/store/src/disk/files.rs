@@ -64,25 +64,30 @@ const FOLDER_MODE: u32 = 0o700;
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    _lock: fs::File,
+    /// The file of this name, and the folder itself: a file can be removed by somebody who takes it for a leftover.
+    _locks: [fs::File; 2],
 }
 
 impl Folder {
     /// Makes the folder if needed and locks it.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let fail = |reason: String| Error::Open { path: path.display().to_string(), reason };
-        let make = || -> io::Result<fs::File> {
+        let make = || -> io::Result<[fs::File; 2]> {
             if !path.exists() {
                 DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)?;
                 sync_folder(
                     path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new(".")),
                 )?;
             }
-            OpenOptions::new().create(true).truncate(false).write(true).mode(FILE_MODE).open(path.join(LOCK))
+            check_kind(&path.join(LOCK))?;
+            let mut options = OpenOptions::new();
+            let lock =
+                options.create(true).truncate(false).write(true).mode(FILE_MODE).open(path.join(LOCK))?;
+            Ok([lock, fs::File::open(path)?])
         };
-        let lock = make().map_err(|error| fail(format!("{error}; give a folder that can be written")))?;
-        match lock_patiently(&lock) {
-            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
+        let locks = make().map_err(|error| fail(format!("{error}; give a folder that can be written")))?;
+        match locks.iter().try_for_each(lock_patiently) {
+            Ok(()) => Ok(Self { path: path.to_owned(), _locks: locks }),
             Err(TryLockError::WouldBlock) => {
                 Err(fail("another process uses it; stop that process or choose another folder".to_owned()))
             }
@@ -114,18 +119,22 @@ impl Files for Folder {
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
-        Ok(Box::new(fs::File::open(self.path.join(name))?))
+        let path = self.path.join(name);
+        check_kind(&path)?;
+        Ok(Box::new(fs::File::open(path)?))
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
-        let mut options = OpenOptions::new();
-        let file =
-            options.create(true).truncate(true).write(true).mode(FILE_MODE).open(self.path.join(name))?;
+        let path = self.path.join(name);
+        check_kind(&path)?;
+        let file = OpenOptions::new().create(true).truncate(true).write(true).mode(FILE_MODE).open(path)?;
         Ok(Box::new(RealFile { file, end: 0, blank_to: 0 }))
     }
 
     fn reopen(&self, name: &str, at: u64) -> io::Result<Box<dyn File>> {
-        let file = OpenOptions::new().write(true).open(self.path.join(name))?;
+        let path = self.path.join(name);
+        check_kind(&path)?;
+        let file = OpenOptions::new().write(true).open(path)?;
         Ok(Box::new(RealFile { file, end: at, blank_to: at }))
     }
 
@@ -143,6 +152,18 @@ impl Files for Folder {
 
     fn place(&self) -> String {
         self.path.display().to_string()
+    }
+}
+
+/// Only a file of its own is read or written, or one that is not there yet: a pipe would never answer, and behind a link
+/// may be what is none of ours.
+fn check_kind(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => {
+            let name = path.file_name().unwrap_or_default().display();
+            Err(io::Error::other(format!("{name} is a link, a folder or a pipe, not a file of ours")))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) enum Kind {
     LogStart = 1,
     /// Consecutive commits; the revision is that of the first.
     Commits = 2,
-    /// The store was closed in order; everything before was acknowledged.
+    /// The store was closed in order; everything before was acknowledged. Earlier versions wrote it.
     Closed = 3,
     /// The start of a checkpoint of this revision.
     CheckpointStart = 4,

@@ -35,11 +35,19 @@ pub(super) fn checkpoint_name(revision: Revision) -> String {
 }
 
 pub(super) fn log_revision(name: &str) -> Option<Revision> {
-    name.strip_prefix(LOG)?.parse().ok()
+    let revision = name.strip_prefix(LOG)?.parse().ok()?;
+    (log_name(revision) == name).then_some(revision)
 }
 
 pub(super) fn checkpoint_revision(name: &str) -> Option<Revision> {
-    name.strip_prefix(CHECKPOINT)?.parse().ok()
+    let revision = name.strip_prefix(CHECKPOINT)?.parse().ok()?;
+    (checkpoint_name(revision) == name).then_some(revision)
+}
+
+/// Is it a file of ours that was not completed?
+pub(super) fn is_unfinished(name: &str) -> bool {
+    let whole = name.strip_suffix(UNFINISHED);
+    whole.is_some_and(|whole| log_revision(whole).is_some() || checkpoint_revision(whole).is_some())
 }
 
 /// Room made in a log file at once, before it is needed: one change of size per thousand commits instead of one each.
@@ -89,15 +97,18 @@ pub(super) struct Log {
     reserved: u64,
     builder: Builder,
     segment_bytes_max: u64,
+    /// The next file could not be begun.
+    is_overdue: bool,
 }
 
 impl Log {
     /// Begins a log: nothing was ever written.
     pub(super) fn new(files: Arc<dyn Files>, before: Revision, segment_bytes_max: u64) -> io::Result<Self> {
         let mut builder = Builder::default();
-        let (file, bytes) = begin(&*files, &mut builder, before)?;
+        let (file, bytes) = Begun::write(&*files, &mut builder, before)?.place(&*files)?;
         let segments = vec![Segment { before, bytes }];
-        Ok(Self { files, segments, file, reserved: bytes + ROOM_BYTES, builder, segment_bytes_max })
+        let reserved = bytes + ROOM_BYTES;
+        Ok(Self { files, segments, file, reserved, builder, segment_bytes_max, is_overdue: false })
     }
 
     /// Continues the log after these files. The last record and the room behind it are written once more, in their
@@ -112,14 +123,23 @@ impl Log {
         let (record_at, end) = (last.record_at, last.end);
         let mut file = files.reopen(&log_name(last.before), record_at as u64)?;
         file.append(&last.contents[record_at..end])?;
-        let reserved = (last.contents.len() as u64).max(end as u64 + ROOM_BYTES);
+        let mut reserved = last.contents.len() as u64;
         file.reserve(reserved)?;
+        let wanted = end as u64 + ROOM_BYTES;
+        if wanted > reserved {
+            match file.reserve(wanted) {
+                Ok(()) => reserved = wanted,
+                // The disk is full, and there is enough to read it: the next batch tries again.
+                Err(_) if end + BLANK_BYTES <= last.contents.len() => {}
+                Err(error) => return Err(error),
+            }
+        }
         file.sync()?;
         // Its name, too, may be seen and not be on the disk.
         files.sync_names()?;
         older.push(Segment { before: last.before, bytes: end as u64 });
         let builder = Builder::default();
-        Ok(Self { files, segments: older, file, reserved, builder, segment_bytes_max })
+        Ok(Self { files, segments: older, file, reserved, builder, segment_bytes_max, is_overdue: false })
     }
 
     /// Makes a batch durable.
@@ -155,24 +175,27 @@ impl Log {
         if last.bytes < self.segment_bytes_max {
             return Ok(());
         }
-        let (file, bytes) = begin(&*self.files, &mut self.builder, revision)?;
+        let begun = match Begun::write(&*self.files, &mut self.builder, revision) {
+            Ok(begun) => begun,
+            // Nothing of the log was touched (no room, no descriptor): this file goes on, the next batch tries again.
+            Err(error) => {
+                if !self.is_overdue {
+                    tracing::warn!(%error, "the next log file cannot be begun yet; this one grows");
+                }
+                self.is_overdue = true;
+                return Ok(());
+            }
+        };
+        self.is_overdue = false;
+        let (file, bytes) = begun.place(&*self.files)?;
         // Not before the next one is there under its name: from now on its absence is damage.
-        self.note(Kind::Continued, revision)?;
+        self.builder.start();
+        self.file.append(self.builder.finish(Kind::Continued, revision.get(), 0))?;
+        self.file.sync()?;
         self.file = file;
         self.reserved = bytes + ROOM_BYTES;
         self.segments.push(Segment { before: revision, bytes });
         Ok(())
-    }
-
-    /// Notes that everything so far was acknowledged.
-    pub(super) fn close(&mut self, revision: Revision) -> io::Result<()> {
-        self.note(Kind::Closed, revision)
-    }
-
-    fn note(&mut self, kind: Kind, revision: Revision) -> io::Result<()> {
-        self.builder.start();
-        self.file.append(self.builder.finish(kind, revision.get(), 0))?;
-        self.file.sync()
     }
 
     /// The files that hold nothing after `revision`, and their bytes.
@@ -190,32 +213,38 @@ impl Log {
     }
 }
 
-/// Makes a log file, durable under its name before it is used.
-fn begin(files: &dyn Files, builder: &mut Builder, before: Revision) -> io::Result<(Box<dyn File>, u64)> {
-    let name = log_name(before);
-    let unfinished = format!("{name}{UNFINISHED}");
-    let begun = write_start(files, builder, before, (&unfinished, &name));
-    if begun.is_err() {
-        // On a full disk it would take the room that is left. If it cannot be removed, the next start does.
-        let _ = files.remove(&unfinished);
-    }
-    begun
+/// A log file that is written and has no name yet.
+struct Begun {
+    file: Box<dyn File>,
+    bytes: u64,
+    before: Revision,
 }
 
-fn write_start(
-    files: &dyn Files,
-    builder: &mut Builder,
-    before: Revision,
-    (unfinished, name): (&str, &str),
-) -> io::Result<(Box<dyn File>, u64)> {
-    let mut file = files.create(unfinished)?;
-    builder.start().extend_from_slice(FORMAT);
-    let start = builder.finish(Kind::LogStart, before.get(), 0);
-    let bytes = start.len() as u64;
-    file.append(start)?;
-    file.reserve(bytes + ROOM_BYTES)?;
-    file.sync()?;
-    files.rename(unfinished, name)?;
-    files.sync_names()?;
-    Ok((file, bytes))
+impl Begun {
+    fn write(files: &dyn Files, builder: &mut Builder, before: Revision) -> io::Result<Self> {
+        let name = unfinished(before);
+        let written = files.create(&name).and_then(|mut file| {
+            builder.start().extend_from_slice(FORMAT);
+            let start = builder.finish(Kind::LogStart, before.get(), 0);
+            let bytes = start.len() as u64;
+            file.append(start)?;
+            file.reserve(bytes + ROOM_BYTES)?;
+            file.sync()?;
+            Ok(Self { file, bytes, before })
+        });
+        // On a full disk it would take the room that is left. If it cannot be removed, the next start does.
+        written.inspect_err(|_| drop(files.remove(&name)))
+    }
+
+    /// Gives it its name, durable before it is used.
+    fn place(self, files: &dyn Files) -> io::Result<(Box<dyn File>, u64)> {
+        let name = unfinished(self.before);
+        files.rename(&name, &log_name(self.before)).inspect_err(|_| drop(files.remove(&name)))?;
+        files.sync_names()?;
+        Ok((self.file, self.bytes))
+    }
+}
+
+fn unfinished(before: Revision) -> String {
+    format!("{}{UNFINISHED}", log_name(before))
 }

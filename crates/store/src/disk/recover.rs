@@ -14,8 +14,8 @@ use super::checkpoint::{self, Loaded, Unusable};
 use super::files::Files;
 use super::frame::{Found, Frame, Kind, find};
 use super::log::{
-    FORMAT, FORMAT_WITHOUT_ROOM, Log, Segment, Tail, UNFINISHED, checkpoint_name, checkpoint_revision,
-    has_room, log_name, log_revision,
+    FORMAT, FORMAT_WITHOUT_ROOM, Log, Segment, Tail, checkpoint_name, checkpoint_revision, has_room,
+    is_unfinished, log_name, log_revision,
 };
 use super::record;
 use crate::writer::{Replay, Writer};
@@ -92,7 +92,7 @@ fn remove_leftovers(
     logs: &[Revision],
 ) -> io::Result<()> {
     let is_needless = |name: &&String| {
-        name.ends_with(UNFINISHED)
+        is_unfinished(name)
             || checkpoint_revision(name).is_some_and(|revision| revision != start)
             || log_revision(name).is_some_and(|before| !logs.contains(&before))
     };

@@ -93,10 +93,36 @@ async fn checkpoints_bound_the_folder_and_keep_the_window() {
 async fn a_folder_has_one_user() {
     let folder = Durable::new();
     let first = folder.reopen(&Config::default());
-    let error = Disk::open(folder.0.path(), &Config::default()).expect_err("it is in use");
-    assert!(matches!(&error, Error::Open { reason, .. } if reason.contains("another process")), "{error}");
+    let check = || {
+        let error = Disk::open(folder.0.path(), &Config::default()).expect_err("it is in use");
+        let is_told = matches!(&error, Error::Open { reason, .. } if reason.contains("another process"));
+        assert!(is_told, "{error}");
+    };
+    check();
+    std::fs::remove_file(folder.0.path().join("lock")).expect("it is there");
+    check();
     first.close().await;
     Disk::open(folder.0.path(), &Config::default()).expect("closing frees the folder");
+}
+
+#[tokio::test]
+async fn what_is_no_file_of_ours_is_left_alone() {
+    let folder = Durable::new();
+    let path = |name: &str| folder.0.path().join(name);
+    let store = folder.reopen(&Config::default());
+    store.commit(put("a", "1")).await.expect("nothing fails");
+    drop(store);
+    for (name, contents) in [("log-7", "a copy"), ("notes.unfinished", "mine"), ("checkpoint-x", "")] {
+        std::fs::write(path(name), contents).expect("it can be written");
+    }
+    drop(folder.reopen(&Config::default()));
+    assert_eq!(std::fs::read_to_string(path("notes.unfinished")).expect("it is there"), "mine");
+    std::fs::write(path("victim"), "precious").expect("it can be written");
+    std::fs::remove_file(path("used")).expect("it is there");
+    std::os::unix::fs::symlink(path("victim"), path("used")).expect("a link can be made");
+    let error = Disk::open(folder.0.path(), &Config::default()).expect_err("a link is refused");
+    assert!(error.to_string().contains("used is a link"), "{error}");
+    assert_eq!(std::fs::read_to_string(path("victim")).expect("it is there"), "precious");
 }
 
 #[tokio::test]

@@ -276,11 +276,16 @@ async fn a_store_on_a_full_disk_starts_again_and_is_read() {
     let expected = contents(&store.snapshot(), &pods());
     assert_eq!(expected.len(), acknowledged);
     drop(store);
-    for _ in 0..3 {
-        let again = files.after(Left::Everything).with_fault(Fault::Full(0));
-        let store = Disk::open_on(Arc::new(again), &Config::default()).expect("a start takes no room");
+    let mut again = files;
+    for _ in 0..100 {
+        again = again.after(Left::Everything).with_fault(Fault::Full(0));
+        let store =
+            Disk::open_on(Arc::new(again.clone()), &Config::default()).expect("a start takes no room");
         assert_eq!(contents(&store.snapshot(), &pods()), expected);
-        let error = store.commit(put("more", &"x".repeat(50_000))).await.expect_err("there is no room");
-        assert!(error.to_string().contains("make room"), "{error}");
+        store.close().await;
     }
+    let again = again.after(Left::Everything).with_fault(Fault::Full(0));
+    let store = Disk::open_on(Arc::new(again), &Config::default()).expect("a stop takes no room");
+    let error = store.commit(put("more", &"x".repeat(50_000))).await.expect_err("there is no room");
+    assert!(error.to_string().contains("make room"), "{error}");
 }

@@ -59,12 +59,21 @@ pub(crate) fn report(situation: &Situation<'_>, refusals: &Refusals, status: &mu
 /// What is said of containers that are added to a running Pod (`kubectl debug`).
 pub(super) const NO_EXTRAS: &str = "this node runs no ephemeral containers: their processes would be those of the machine, so look at the Pod from there";
 
+/// The exit code of a container that could not be run: the kubelet's.
+const NEVER_RUN: i32 = 128;
+
 fn extra(container: &EphemeralContainer) -> ContainerStatus {
-    let waiting = Some(because("NotOffered", Some(NO_EXTRAS.to_owned())));
+    // Not waiting: kubectl would wait with it for ever.
+    let terminated = ContainerStateTerminated {
+        exit_code: NEVER_RUN,
+        reason: Some("NotOffered".to_owned()),
+        message: Some(NO_EXTRAS.to_owned()),
+        ..ContainerStateTerminated::default()
+    };
     ContainerStatus {
         name: container.name.clone(),
         image: container.image.clone().unwrap_or_default(),
-        state: Some(ContainerState { waiting, ..ContainerState::default() }),
+        state: Some(ContainerState { terminated: Some(terminated), ..ContainerState::default() }),
         last_state: Some(ContainerState::default()),
         ..ContainerStatus::default()
     }
