@@ -133,12 +133,13 @@ fn unreachable(call: &Call, node: &str) -> Status {
 fn refused(call: &Call, pod: &Value, container: &str, refusal: LogRefusal) -> Status {
     let name = &call.path.name;
     match refusal {
-        LogRefusal::NotStarted => {
-            let reason = waiting_reason(pod, container);
-            Status::bad_request(format!(
-                "container {container:?} in pod {name:?} is waiting to start: {reason}"
-            ))
-        }
+        LogRefusal::NotStarted => Status::bad_request(match state_of(pod, container) {
+            Some(("terminated", why)) => format!("container {container:?} in pod {name:?} never ran: {why}"),
+            state => {
+                let reason = state.map_or("ContainerCreating", |(_, reason)| reason);
+                format!("container {container:?} in pod {name:?} is waiting to start: {reason}")
+            }
+        }),
         LogRefusal::NoPrevious => Status::bad_request(format!(
             "previous terminated container {container:?} in pod {name:?} not found"
         )),
@@ -146,12 +147,13 @@ fn refused(call: &Call, pod: &Value, container: &str, refusal: LogRefusal) -> St
     }
 }
 
-/// What the Pod's status says the container waits for.
-fn waiting_reason<'a>(pod: &'a Value, container: &str) -> &'a str {
-    let statuses = ["containerStatuses", "initContainerStatuses"].into_iter();
-    let mut all = statuses.flat_map(|list| pod["status"][list].as_array().into_iter().flatten());
-    let found = all.find(|one| one["name"] == container);
-    found.and_then(|one| one["state"]["waiting"]["reason"].as_str()).unwrap_or("ContainerCreating")
+/// What the Pod's status says of a container that does not run: what it waits for, or why it ended.
+fn state_of<'a>(pod: &'a Value, container: &str) -> Option<(&'static str, &'a str)> {
+    const LISTS: [&str; 3] = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
+    let mut all = LISTS.iter().flat_map(|list| pod["status"][*list].as_array().into_iter().flatten());
+    let state = &all.find(|one| one["name"] == container)?["state"];
+    let told = |name: &'static str, field: &str| state[name][field].as_str().map(|told| (name, told));
+    told("waiting", "reason").or_else(|| told("terminated", "message"))
 }
 
 #[cfg(test)]

@@ -142,7 +142,7 @@ impl Node {
             tokens: Tokens::default(),
         };
         let operator = Operator::new(NAME)
-            .control(schedule::control())
+            .control(schedule::control(&ground.options.name))
             .control(pod::control(stream_of(self.triggers)))
             .control(sweep::control(&ground.options.name));
         let operator = storage::controls().into_iter().fold(operator, Operator::control).state(ground);

@@ -16,13 +16,16 @@ use serde_json::{Value, json};
 
 use super::{Ground, storage};
 
-/// A Pod that fits nowhere is looked at again this often: the Node may have changed.
+/// A Pod that fits nowhere is looked at again this often, besides when the Node or a claim of its changes.
 const AGAIN: Duration = Duration::from_secs(10);
 
-pub(super) fn control() -> Control {
+/// Binds Pods to the node of this name.
+pub(super) fn control(node: &str) -> Control {
+    let node = node.to_owned();
+    let may_come = move |pod: &Pod| pod.spec.as_ref().filter(|spec| is_ours(spec)).map(|_| node.clone());
     Controller::<Pod>::new()
         .named("scheduler")
-        .reads::<Node>()
+        .references::<Node, _>(may_come)
         .references::<PersistentVolumeClaim, _>(storage::claim_names)
         .writes::<PersistentVolumeClaim>()
         .reconcile(schedule)

@@ -312,4 +312,6 @@ async fn ephemeral_containers_are_refused_aloud() {
     let is_told = |pod: &Pod| pod.status.as_ref().unwrap().ephemeral_container_statuses.is_some();
     let pod = lab.until("web", "told", is_told).await;
     assert_eq!(condition(&pod, "Ready"), "True", "the others do not suffer");
+    let state = pod.status.unwrap().ephemeral_container_statuses.unwrap().remove(0).state.unwrap();
+    assert!(state.terminated.is_some(), "kubectl would wait for what waits: {state:?}");
 }

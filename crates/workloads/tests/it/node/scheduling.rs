@@ -51,7 +51,10 @@ async fn a_pod_that_does_not_fit_is_told_why_and_bound_when_it_does() {
     let nodes: Api<Node> = Api::all(lab.client.clone());
     let label = Patch::Merge(json!({"metadata": {"labels": {"disk": "fast"}}}));
     nodes.patch("local", &PatchParams::default(), &label).await.unwrap();
-    lab.until_phase("picky", "Succeeded").await;
+    let at_once = std::time::Duration::from_secs(6);
+    tokio::time::timeout(at_once, lab.until_phase("picky", "Succeeded"))
+        .await
+        .expect("the Node's change is seen");
 }
 
 /// Pods of other nodes and other schedulers are nobody's business here.
