@@ -86,13 +86,22 @@ impl Folder {
             Ok([lock, fs::File::open(path)?])
         };
         let locks = make().map_err(|error| fail(format!("{error}; give a folder that can be written")))?;
-        match locks.iter().try_for_each(lock_patiently) {
+        let [file, itself] = &locks;
+        match lock_patiently(file).and_then(|()| unless_impossible(lock_patiently(itself))) {
             Ok(()) => Ok(Self { path: path.to_owned(), _locks: locks }),
             Err(TryLockError::WouldBlock) => {
                 Err(fail("another process uses it; stop that process or choose another folder".to_owned()))
             }
             Err(TryLockError::Error(error)) => Err(fail(format!("it cannot be locked: {error}"))),
         }
+    }
+}
+
+/// A network file system may have no locks for folders; the file's must do then.
+fn unless_impossible(locked: Result<(), TryLockError>) -> Result<(), TryLockError> {
+    match locked {
+        Err(TryLockError::Error(_)) => Ok(()),
+        locked => locked,
     }
 }
 
