@@ -5,7 +5,7 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Error, files};
 
@@ -20,8 +20,13 @@ const LISTS: [&str; 3] = ["clusters", "contexts", "users"];
 /// contexts, and a namespace that was chosen for ours.
 pub fn write(path: &Path, server: &str, ca_pem: &str, token: &str) -> Result<(), Error> {
     let ours = text(server, ca_pem, token);
-    let found = std::fs::read_to_string(path).unwrap_or_default();
-    let merged = merge(&found, &ours).map_err(|error| Error::broken(&path.display().to_string(), &error))?;
+    let broken = |error: &dyn std::fmt::Display| Error::broken(&path.display().to_string(), error);
+    // Of a pipe or what is not there, nothing is kept.
+    let found = match std::fs::metadata(path) {
+        Ok(found) if found.is_file() => std::fs::read_to_string(path).map_err(|error| broken(&error))?,
+        _ => String::new(),
+    };
+    let merged = merge(&found, &ours).map_err(|error| broken(&error))?;
     files::write_private(path, merged.unwrap_or(ours).as_bytes())
 }
 
@@ -32,8 +37,13 @@ fn merge(found: &str, ours: &str) -> Result<Option<String>, serde_saphyr::Error>
     }
     let mut kept: Value = serde_saphyr::from_str(found)?;
     let fresh: Value = serde_saphyr::from_str(ours)?;
-    let Some(fields) = kept.as_object_mut() else {
-        return Err(serde::de::Error::custom("not a kubeconfig"));
+    let is_kubeconfig = |fields: &Map<String, Value>| {
+        fields
+            .get("kind")
+            .map_or(LISTS.iter().any(|list| fields.contains_key(*list)), |kind| kind == "Config")
+    };
+    let Some(fields) = kept.as_object_mut().filter(|fields| is_kubeconfig(fields)) else {
+        return Err(serde::de::Error::custom("it is no kubeconfig"));
     };
     let chosen = namespace(fields.get("contexts"));
     let mut is_shared = chosen != namespace(fresh.get("contexts"));
@@ -139,7 +149,7 @@ contexts:
         }
         let moved = ours.replace("namespace: default", "namespace: mine");
         assert!(merge(&moved, &ours).unwrap().expect("it was changed").contains("mine"));
-        for broken in ["just text", "a: [", "- a"] {
+        for broken in ["just text", "a: [", "- a", "kind: Deployment", "a: 1"] {
             assert!(merge(broken, &ours).is_err(), "{broken}");
         }
     }
