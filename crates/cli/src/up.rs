@@ -7,6 +7,7 @@ use std::error::Error;
 use std::io::Write as _;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::error::ErrorKind;
 use homeostat::embedded::{ControlPlane, NodeOptions};
@@ -128,6 +129,9 @@ impl Up {
     }
 }
 
+/// A signal this soon after the first is the same one: `timeout` and some supervisors send it to the process and to its group.
+const SAME_SIGNAL_TIME: Duration = Duration::from_millis(500);
+
 /// Cancels `stop` at the first ctrl-c or SIGTERM; ends when it is cancelled. A second one ends the process at once: the first
 /// may have come while something hangs.
 pub(crate) fn stop_on_signal(stop: CancellationToken) -> std::io::Result<impl Future<Output = ()>> {
@@ -139,15 +143,19 @@ pub(crate) fn stop_on_signal(stop: CancellationToken) -> std::io::Result<impl Fu
             () = stop.cancelled() => return,
         }
         stop.cancel();
-        tokio::spawn(async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            tracing::warn!("a second signal: ended at once");
-            std::process::exit(1);
-        });
+        tokio::spawn(end_on_signal());
     })
+}
+
+async fn end_on_signal() -> std::io::Result<()> {
+    tokio::time::sleep(SAME_SIGNAL_TIME).await;
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::warn!("a second signal: ended at once");
+    std::process::exit(1);
 }
 
 /// The one line on stdout. A reader that is gone is no reason to stop.

@@ -89,12 +89,16 @@ impl Server {
         self.process.kill().await.expect("a child can be killed");
     }
 
+    /// Sends the signal and does not wait for what it does.
+    pub(crate) async fn send(&self, name: &str) {
+        let arguments = [format!("-{name}"), self.pid().to_string()];
+        let sent = Command::new("kill").args(arguments).status().await.expect("kill is everywhere");
+        assert!(sent.success(), "the signal reaches the process");
+    }
+
     /// Sends the signal and waits for the end; nothing more may have come on stdout.
     pub(crate) async fn signal(mut self, name: &str) -> ExitStatus {
-        let id = self.process.id().expect("it is running").to_string();
-        let sent =
-            Command::new("kill").args([&format!("-{name}"), &id]).status().await.expect("kill is everywhere");
-        assert!(sent.success(), "the signal reaches the process");
+        self.send(name).await;
         let ended = tokio::time::timeout(PATIENCE, self.process.wait()).await;
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).await.expect("stdout is text");

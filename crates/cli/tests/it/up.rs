@@ -3,11 +3,14 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, ListParams, PostParams, WatchParams};
+use tokio::io::AsyncWriteExt as _;
 
 use crate::server::{Server, command};
+use crate::wire::Wire;
 
 #[tokio::test]
 async fn an_ephemeral_server_answers_and_leaves_nothing() {
@@ -49,6 +52,24 @@ async fn stops_although_a_client_watches() {
     let watch = config_maps(&server).await.watch(&WatchParams::default(), "0").await.unwrap();
     server.stop().await;
     drop(watch);
+}
+
+/// A stop waits some seconds for a request under way. Who does not want to wait says so once more.
+#[tokio::test]
+async fn a_second_signal_ends_it_at_once_unless_it_is_the_first_one_again() {
+    let folder = tempfile::tempdir().unwrap();
+    for (pause, code) in [(Duration::ZERO, 0), (Duration::from_secs(1), 1)] {
+        let server = Server::durable(folder.path()).await;
+        let wire = Wire::new(&server);
+        let mut half = wire.connect().await;
+        let request = wire.request("POST /api/v1/namespaces/default/configmaps", &[], b"{}");
+        half.write_all(&request[..request.len() - 1]).await.unwrap();
+        // The server must have taken it up before it is told to stop.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        server.send("TERM").await;
+        tokio::time::sleep(pause).await;
+        assert_eq!(server.signal("TERM").await.code(), Some(code), "after {pause:?}");
+    }
 }
 
 #[tokio::test]
