@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 use super::{Error, files};
+use crate::decode::{self, Media};
 
 /// The name of cluster, user and context in the file.
 const NAME: &str = "homeostat";
@@ -31,19 +32,18 @@ pub fn write(path: &Path, server: &str, ca_pem: &str, token: &str) -> Result<(),
 }
 
 /// `found` with our entries as they are now; `None` when there is nothing else in it.
-fn merge(found: &str, ours: &str) -> Result<Option<String>, serde_saphyr::Error> {
+fn merge(found: &str, ours: &str) -> Result<Option<String>, String> {
     if found.trim().is_empty() {
         return Ok(None);
     }
-    let mut kept: Value = serde_saphyr::from_str(found)?;
-    let fresh: Value = serde_saphyr::from_str(ours)?;
+    let (mut kept, fresh) = (read(found)?, read(ours)?);
     let is_kubeconfig = |fields: &Map<String, Value>| {
         fields
             .get("kind")
             .map_or(LISTS.iter().any(|list| fields.contains_key(*list)), |kind| kind == "Config")
     };
     let Some(fields) = kept.as_object_mut().filter(|fields| is_kubeconfig(fields)) else {
-        return Err(serde::de::Error::custom("it is no kubeconfig"));
+        return Err("it is no kubeconfig".to_owned());
     };
     let chosen = namespace(fields.get("contexts"));
     let mut is_shared = chosen != namespace(fresh.get("contexts"));
@@ -64,10 +64,16 @@ fn merge(found: &str, ours: &str) -> Result<Option<String>, serde_saphyr::Error>
         ours["context"]["namespace"] = chosen.clone();
     }
     if is_shared {
-        serde_saphyr::to_string(&kept).map(Some).map_err(serde::de::Error::custom)
+        serde_saphyr::to_string(&kept).map(Some).map_err(|error| error.to_string())
     } else {
         Ok(None)
     }
+}
+
+/// As kubectl reads it.
+fn read(text: &str) -> Result<Value, String> {
+    let decoded = decode::body(text.as_bytes(), Media::Yaml, false);
+    decoded.map(|decoded| decoded.value).map_err(|status| status.message)
 }
 
 /// The namespace of our context among these.
@@ -139,6 +145,65 @@ contexts:
         assert_eq!(merged["clusters"][1]["cluster"]["server"], "https://new");
         assert_eq!(merged["contexts"][1]["context"]["namespace"], "mine");
         assert_eq!(merged["current-context"], "homeostat");
+    }
+
+    #[test]
+    fn no_value_of_others_changes() {
+        let texts = [
+            "yes",
+            "No",
+            "on",
+            "y",
+            "true",
+            "null",
+            "~",
+            "",
+            " a ",
+            "0123",
+            "0o17",
+            "1e3",
+            "0x1f",
+            "1_000",
+            "1:30",
+            "-1",
+            ".5",
+            ".inf",
+            "2001-01-01",
+            "a: b",
+            "a #b",
+            "- a",
+            "[a",
+            "{a",
+            "*a",
+            "&a",
+            "!a",
+            "|",
+            ">",
+            "%a",
+            "@a",
+            "`a",
+            "'a",
+            "\"a",
+            "a\nb\n",
+            "\ta",
+            "\u{7f}ü\u{1f600}",
+            "=",
+            "<<",
+        ];
+        let users = texts.iter().map(|text| serde_json::json!({"name": text, "user": {"token": text}}));
+        let users = users.collect::<Vec<_>>();
+        let found = serde_json::json!({"kind": "Config", "users": users, "preferences": {"a": true, "b": 1, "c": null}});
+        let merged = merge(&found.to_string(), &text("https://new", "ca", "token")).unwrap().unwrap();
+        let merged = read(&merged).unwrap();
+        assert_eq!(merged["users"].as_array().unwrap()[..texts.len()], users);
+        assert_eq!(merged["preferences"], found["preferences"]);
+        let old = "users:\n- name: a\n  user: {token: 'x', insecure: yes}\n";
+        let merged = merge(old, &text("https://new", "ca", "token")).unwrap().unwrap();
+        assert_eq!(
+            read(&merged).unwrap()["users"][0]["user"]["insecure"],
+            true,
+            "as kubectl reads it: {merged}"
+        );
     }
 
     #[test]
