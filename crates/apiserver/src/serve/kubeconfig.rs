@@ -17,63 +17,99 @@ const DEFAULT_NAMESPACE: &str = "default";
 /// The lists of named things in the file.
 const LISTS: [&str; 3] = ["clusters", "contexts", "users"];
 
+/// Fields that are true or false; every other one outside of extensions is a text.
+const SWITCHES: [&str; 4] =
+    ["colors", "disable-compression", "insecure-skip-tls-verify", "provideClusterInfo"];
+/// What programs keep in the file for themselves.
+const EXTENSIONS: &str = "extensions";
+
 /// Writes the file: whole or not at all, readable by its owner only. What else is in it stays: other clusters, users and
 /// contexts, and a namespace that was chosen for ours.
 pub fn write(path: &Path, server: &str, ca_pem: &str, token: &str) -> Result<(), Error> {
     let ours = text(server, ca_pem, token);
-    let broken = |error: &dyn std::fmt::Display| Error::broken(&path.display().to_string(), error);
+    // Where a link leads, if it leads anywhere.
+    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let failed = |source| Error::File { path: path.clone(), source };
     // Of a pipe or what is not there, nothing is kept.
     let found = match std::fs::metadata(path) {
-        Ok(found) if found.is_file() => std::fs::read_to_string(path).map_err(|error| broken(&error))?,
+        Ok(found) if found.is_file() => std::fs::read_to_string(path).map_err(failed)?,
         _ => String::new(),
     };
-    let merged = merge(&found, &ours).map_err(|error| broken(&error))?;
+    let merged = merge(&found, &ours).map_err(|why| {
+        let what_to_do = "correct it or name another file with --kubeconfig";
+        failed(std::io::Error::other(format!("{why}, so nothing can be added to it; {what_to_do}")))
+    })?;
     files::write_private(path, merged.unwrap_or(ours).as_bytes())
 }
 
 /// `found` with our entries as they are now; `None` when there is nothing else in it.
 fn merge(found: &str, ours: &str) -> Result<Option<String>, String> {
-    if found.trim().is_empty() {
+    let (mut kept, mut fresh) = (read(found)?, read(ours)?);
+    if kept.is_null() {
         return Ok(None);
     }
-    let (mut kept, fresh) = (read(found)?, read(ours)?);
     let is_kubeconfig = |fields: &Map<String, Value>| {
         fields
             .get("kind")
             .map_or(LISTS.iter().any(|list| fields.contains_key(*list)), |kind| kind == "Config")
     };
-    let Some(fields) = kept.as_object_mut().filter(|fields| is_kubeconfig(fields)) else {
-        return Err("it is no kubeconfig".to_owned());
-    };
+    check_scalars("", &kept)?;
+    let fields = kept.as_object_mut().filter(|fields| is_kubeconfig(fields)).ok_or("it is no kubeconfig")?;
     let chosen = namespace(fields.get("contexts"));
-    let mut is_shared = chosen != namespace(fresh.get("contexts"));
-    for list in LISTS {
-        let mut entries = fields.get(list).and_then(Value::as_array).cloned().unwrap_or_default();
-        entries.retain(|entry| entry["name"] != NAME);
-        is_shared |= !entries.is_empty();
-        entries.extend(fresh[list].as_array().into_iter().flatten().cloned());
-        fields.insert(list.to_owned(), Value::Array(entries));
-    }
+    fresh["contexts"][0]["context"]["namespace"] = chosen;
     for (name, value) in fresh.as_object().into_iter().flatten() {
-        if !LISTS.contains(&name.as_str()) {
+        let Some(ours) = value.as_array() else {
             fields.insert(name.clone(), value.clone());
-        }
+            continue;
+        };
+        let mut entries = match fields.remove(name) {
+            Some(Value::Array(entries)) => entries,
+            None | Some(Value::Null) => Vec::new(),
+            Some(_) => return Err(format!("its {name} are no list")),
+        };
+        entries.retain(|entry| entry["name"] != NAME);
+        entries.extend(ours.iter().cloned());
+        fields.insert(name.clone(), Value::Array(entries));
     }
-    let contexts = fields.get_mut("contexts").and_then(Value::as_array_mut).into_iter().flatten();
-    for ours in contexts.filter(|entry| entry["name"] == NAME) {
-        ours["context"]["namespace"] = chosen.clone();
+    if kept == read(ours)? {
+        return Ok(None);
     }
-    if is_shared {
-        serde_saphyr::to_string(&kept).map(Some).map_err(|error| error.to_string())
-    } else {
-        Ok(None)
+    serde_saphyr::to_string(&kept).map(Some).map_err(|error| error.to_string())
+}
+
+/// As kubectl reads it: the first document. Refuses what would be lost.
+fn read(text: &str) -> Result<Value, String> {
+    if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
+        return Ok(Value::Null);
+    }
+    let is_separator = |line: &str| line.trim_end() == "---" || line.starts_with("--- ");
+    let is_before =
+        |line: &&str| line.trim().is_empty() || line.starts_with(['#', '%']) || is_separator(line);
+    if text.lines().skip_while(is_before).any(is_separator) {
+        return Err("it has several documents".to_owned());
+    }
+    let decoded = decode::body(text.as_bytes(), Media::Yaml, true).map_err(|status| status.message)?;
+    match decoded.duplicates.first() {
+        Some(twice) => Err(format!("it has {twice} twice")),
+        None => Ok(decoded.value),
     }
 }
 
-/// As kubectl reads it.
-fn read(text: &str) -> Result<Value, String> {
-    let decoded = decode::body(text.as_bytes(), Media::Yaml, false);
-    decoded.map(|decoded| decoded.value).map_err(|status| status.message)
+/// A text without quotes that reads as a number or a truth would be written back as that.
+fn check_scalars(name: &str, value: &Value) -> Result<(), String> {
+    let is_wrong = match value {
+        Value::Number(_) => true,
+        Value::Bool(_) => !SWITCHES.contains(&name),
+        _ => false,
+    };
+    match value {
+        _ if is_wrong => Err(format!("its {name} is to be a text and has no quotes")),
+        // Anything may stand there.
+        _ if name == EXTENSIONS => Ok(()),
+        Value::Array(values) => values.iter().try_for_each(|value| check_scalars(name, value)),
+        Value::Object(fields) => fields.iter().try_for_each(|(name, value)| check_scalars(name, value)),
+        _ => Ok(()),
+    }
 }
 
 /// The namespace of our context among these.
@@ -192,29 +228,43 @@ contexts:
         ];
         let users = texts.iter().map(|text| serde_json::json!({"name": text, "user": {"token": text}}));
         let users = users.collect::<Vec<_>>();
-        let found = serde_json::json!({"kind": "Config", "users": users, "preferences": {"a": true, "b": 1, "c": null}});
+        let extensions =
+            serde_json::json!([{"name": "x", "extension": {"a": true, "b": 1, "c": null, "d": "0777"}}]);
+        let found = serde_json::json!({"kind": "Config", "users": users, "extensions": extensions});
         let merged = merge(&found.to_string(), &text("https://new", "ca", "token")).unwrap().unwrap();
         let merged = read(&merged).unwrap();
         assert_eq!(merged["users"].as_array().unwrap()[..texts.len()], users);
-        assert_eq!(merged["preferences"], found["preferences"]);
-        let old = "users:\n- name: a\n  user: {token: 'x', insecure: yes}\n";
+        assert_eq!(merged["extensions"], extensions);
+        let old = "clusters:\n- name: a\n  cluster: {server: 'x', insecure-skip-tls-verify: yes}\n";
         let merged = merge(old, &text("https://new", "ca", "token")).unwrap().unwrap();
-        assert_eq!(
-            read(&merged).unwrap()["users"][0]["user"]["insecure"],
-            true,
-            "as kubectl reads it: {merged}"
-        );
+        let cluster = &read(&merged).unwrap()["clusters"][0]["cluster"];
+        assert_eq!(cluster["insecure-skip-tls-verify"], true, "as kubectl reads it: {merged}");
+        let alone = "kind: Config\nclusters: []\nusers: null\npreferences: {colors: true}\n";
+        let merged = merge(alone, &text("https://new", "ca", "token")).unwrap().expect("there is more in it");
+        assert_eq!(read(&merged).unwrap()["preferences"]["colors"], true);
     }
 
     #[test]
     fn a_file_of_ours_alone_is_written_anew() {
         let ours = text("https://new", "ca", "token");
-        for found in ["", "\n", &text("https://old", "ca", "token"), &ours] {
+        for found in ["", "\n", "# nothing\n", "null", &text("https://old", "ca", "token"), &ours] {
             assert_eq!(merge(found, &ours).unwrap(), None, "{found}");
         }
         let moved = ours.replace("namespace: default", "namespace: mine");
         assert!(merge(&moved, &ours).unwrap().expect("it was changed").contains("mine"));
-        for broken in ["just text", "a: [", "- a", "kind: Deployment", "a: 1"] {
+        let broken = [
+            "just text",
+            "a: [",
+            "- a",
+            "kind: Deployment",
+            "a: b",
+            "kind: Config\n---\nkind: Config",
+            "kind: Config\nkind: Config",
+            "kind: Config\nclusters: x",
+            "users: [{name: a, user: {token: 0123}}]",
+            "users: [{name: a, user: {token: y}}]",
+        ];
+        for broken in broken {
             assert!(merge(broken, &ours).is_err(), "{broken}");
         }
     }

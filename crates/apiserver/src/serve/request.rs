@@ -118,14 +118,20 @@ impl Body for RequestBody {
         let Some(incoming) = &mut self.incoming else { return Poll::Ready(None) };
         match Pin::new(incoming).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(frame))),
-            Poll::Ready(end) => {
+            Poll::Ready(Some(Err(error))) => {
                 self.incoming = None;
+                Poll::Ready(Some(Err(BodyError::Broken(error))))
+            }
+            Poll::Ready(None) => {
+                self.incoming = None;
+                // From here on it is not late any more. Was it sent away before, then its seat is another's.
                 self.patience = None;
-                Poll::Ready(end.map(|end| end.map_err(BodyError::Broken)))
+                let has_left = self.place.take().is_some_and(|place| place.has_left());
+                Poll::Ready(has_left.then_some(Err(BodyError::GaveWay)))
             }
             Poll::Pending => {
                 let body = &mut *self;
-                let patience = body.patience.get_or_insert_with(|| patience(body.place.take()).boxed());
+                let patience = body.patience.get_or_insert_with(|| patience(body.place.clone()).boxed());
                 patience.poll_unpin(cx).map(|error| Some(Err(error)))
             }
         }

@@ -129,6 +129,11 @@ impl Drop for Seat {
 }
 
 impl Place {
+    /// Was the seat handed over?
+    pub(crate) fn has_left(&self) -> bool {
+        self.sitter.has_left.load(Ordering::Relaxed)
+    }
+
     /// Notes that the body of the request that sits here is late.
     pub(crate) fn late(self) -> Late {
         let leave = CancellationToken::new();

@@ -64,8 +64,9 @@ const FOLDER_MODE: u32 = 0o700;
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// The file of this name, and the folder itself: a file can be removed by somebody who takes it for a leftover.
-    _locks: [fs::File; 2],
+    /// Locked, as the file [`LOCK`] in it is: a file can be removed by somebody who takes it for a leftover.
+    itself: fs::File,
+    _lock: fs::File,
 }
 
 impl Folder {
@@ -85,10 +86,10 @@ impl Folder {
                 options.create(true).truncate(false).write(true).mode(FILE_MODE).open(path.join(LOCK))?;
             Ok([lock, fs::File::open(path)?])
         };
-        let locks = make().map_err(|error| fail(format!("{error}; give a folder that can be written")))?;
-        let [file, itself] = &locks;
-        match lock_patiently(file).and_then(|()| unless_impossible(lock_patiently(itself))) {
-            Ok(()) => Ok(Self { path: path.to_owned(), _locks: locks }),
+        let opened = make().map_err(|error| fail(format!("{error}; give a folder that can be written")))?;
+        let [file, itself] = opened;
+        match lock_patiently(&file).and_then(|()| unless_impossible(lock_patiently(&itself))) {
+            Ok(()) => Ok(Self { path: path.to_owned(), itself, _lock: file }),
             Err(TryLockError::WouldBlock) => {
                 Err(fail("another process uses it; stop that process or choose another folder".to_owned()))
             }
@@ -156,7 +157,7 @@ impl Files for Folder {
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        sync_folder(&self.path)
+        self.itself.sync_all()
     }
 
     fn place(&self) -> String {

@@ -105,7 +105,8 @@ impl Log {
     /// Begins a log: nothing was ever written.
     pub(super) fn new(files: Arc<dyn Files>, before: Revision, segment_bytes_max: u64) -> io::Result<Self> {
         let mut builder = Builder::default();
-        let (file, bytes) = Begun::write(&*files, &mut builder, before)?.place(&*files)?;
+        let (file, bytes) = begin(&*files, &mut builder, before)?;
+        files.sync_names()?;
         let segments = vec![Segment { before, bytes }];
         let reserved = bytes + ROOM_BYTES;
         Ok(Self { files, segments, file, reserved, builder, segment_bytes_max, is_overdue: false })
@@ -175,7 +176,7 @@ impl Log {
         if last.bytes < self.segment_bytes_max {
             return Ok(());
         }
-        let begun = match Begun::write(&*self.files, &mut self.builder, revision) {
+        let (file, bytes) = match begin(&*self.files, &mut self.builder, revision) {
             Ok(begun) => begun,
             // Nothing of the log was touched (no room, no descriptor): this file goes on, the next batch tries again.
             Err(error) => {
@@ -187,7 +188,7 @@ impl Log {
             }
         };
         self.is_overdue = false;
-        let (file, bytes) = begun.place(&*self.files)?;
+        self.files.sync_names()?;
         // Not before the next one is there under its name: from now on its absence is damage.
         self.builder.start();
         self.file.append(self.builder.finish(Kind::Continued, revision.get(), 0))?;
@@ -213,38 +214,20 @@ impl Log {
     }
 }
 
-/// A log file that is written and has no name yet.
-struct Begun {
-    file: Box<dyn File>,
-    bytes: u64,
-    before: Revision,
-}
-
-impl Begun {
-    fn write(files: &dyn Files, builder: &mut Builder, before: Revision) -> io::Result<Self> {
-        let name = unfinished(before);
-        let written = files.create(&name).and_then(|mut file| {
-            builder.start().extend_from_slice(FORMAT);
-            let start = builder.finish(Kind::LogStart, before.get(), 0);
-            let bytes = start.len() as u64;
-            file.append(start)?;
-            file.reserve(bytes + ROOM_BYTES)?;
-            file.sync()?;
-            Ok(Self { file, bytes, before })
-        });
-        // On a full disk it would take the room that is left. If it cannot be removed, the next start does.
-        written.inspect_err(|_| drop(files.remove(&name)))
-    }
-
-    /// Gives it its name, durable before it is used.
-    fn place(self, files: &dyn Files) -> io::Result<(Box<dyn File>, u64)> {
-        let name = unfinished(self.before);
-        files.rename(&name, &log_name(self.before)).inspect_err(|_| drop(files.remove(&name)))?;
-        files.sync_names()?;
-        Ok((self.file, self.bytes))
-    }
-}
-
-fn unfinished(before: Revision) -> String {
-    format!("{}{UNFINISHED}", log_name(before))
+/// Makes a log file; its contents are durable, its name is not yet.
+fn begin(files: &dyn Files, builder: &mut Builder, before: Revision) -> io::Result<(Box<dyn File>, u64)> {
+    let name = log_name(before);
+    let unfinished = format!("{name}{UNFINISHED}");
+    let begun = files.create(&unfinished).and_then(|mut file| {
+        builder.start().extend_from_slice(FORMAT);
+        let start = builder.finish(Kind::LogStart, before.get(), 0);
+        let bytes = start.len() as u64;
+        file.append(start)?;
+        file.reserve(bytes + ROOM_BYTES)?;
+        file.sync()?;
+        files.rename(&unfinished, &name)?;
+        Ok((file, bytes))
+    });
+    // On a full disk it would take the room that is left. If it cannot be removed, the next start does.
+    begun.inspect_err(|_| drop(files.remove(&unfinished)))
 }
