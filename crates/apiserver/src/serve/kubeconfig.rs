@@ -1,4 +1,6 @@
 //! The file that tells clients where the server is and who they are. Holds a secret: 0600.
+//!
+//! **Invariant:** what others have in the file is there afterwards as it was, or nothing is written.
 
 use std::path::Path;
 
@@ -242,6 +244,22 @@ contexts:
         let alone = "kind: Config\nclusters: []\nusers: null\npreferences: {colors: true}\n";
         let merged = merge(alone, &text("https://new", "ca", "token")).unwrap().expect("there is more in it");
         assert_eq!(read(&merged).unwrap()["preferences"]["colors"], true);
+    }
+
+    #[test]
+    fn a_link_stays_one_and_what_cannot_be_added_to_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+        std::fs::write(&real, OTHERS).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        write(&link, "https://new", "ca", "token").unwrap();
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        let written = std::fs::read_to_string(&real).unwrap();
+        assert!(written.contains("precious") && written.contains("https://new"), "{written}");
+        std::fs::write(&real, "kind: Deployment\n").unwrap();
+        let refusal = write(&link, "https://new", "ca", "token").unwrap_err().to_string();
+        assert!(refusal.contains("--kubeconfig") && !refusal.contains("remove"), "{refusal}");
+        assert_eq!(std::fs::read_to_string(&real).unwrap(), "kind: Deployment\n");
     }
 
     #[test]
