@@ -133,7 +133,7 @@ fn unusable(variable: &EnvVar, what: &str) -> Refusal {
 
 /// As Kubernetes names it.
 pub(crate) fn config_error(message: String) -> Refusal {
-    Refusal { reason: "CreateContainerConfigError", message }
+    Refusal { reason: "CreateContainerConfigError", message, is_passing: false }
 }
 
 fn texts(map: &ConfigMap) -> Vec<(String, String)> {

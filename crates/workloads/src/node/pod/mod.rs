@@ -21,6 +21,7 @@ mod termination;
 mod volumes;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::stream::Stream;
 use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity, Target};
@@ -43,6 +44,9 @@ use status::Refusals;
 
 /// Pods reconciled at a time. Each is a few requests to the keeper and one write.
 const CONCURRENCY: usize = 16;
+/// A Pod whose volume is not bound yet is looked at again this soon: the volume is written by another controller, a moment
+/// later.
+const REFUSED_AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) fn control(triggers: impl Stream<Item = Target> + Send + 'static) -> Control {
     Controller::<Pod>::new()
@@ -98,7 +102,8 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     } else if is_to_be_deleted(&situation) {
         delete(&pod, &cx).await?;
     }
-    let wake = plan.wake.into_iter().chain(supply.again).min();
+    let again = refusals.values().any(|refusal| refusal.is_passing).then_some(REFUSED_AGAIN);
+    let wake = plan.wake.into_iter().chain(supply.again).chain(again).min();
     Ok(wake.map_or_else(Action::await_change, Action::requeue))
 }
 

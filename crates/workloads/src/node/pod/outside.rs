@@ -47,7 +47,7 @@ impl Outside {
             return Ok(Some(Self::Host(host.clone())));
         }
         let Some(claim) = storage::claim_name(pod, volume) else { return Ok(None) };
-        let claimed = sources.claimed(&claim)?;
+        let claimed = sources.claimed(&claim, volume.ephemeral.is_some())?;
         let name = claimed.metadata.name.as_deref().unwrap_or_default();
         if storage::is_ours(&claimed) {
             return Ok(Some(Self::Claimed(ground.layout.claim(name))));

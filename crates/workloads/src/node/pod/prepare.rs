@@ -121,5 +121,6 @@ fn of_image(ground: &Ground, image: &str) -> Result<Vec<String>, Refusal> {
         message: format!(
             "this node runs no images: give the container a command, or start the node with --image {image}=COMMAND"
         ),
+        is_passing: false,
     })
 }

@@ -19,8 +19,8 @@ pub(crate) trait Sources {
     fn config_map(&self, name: &str) -> Result<Option<Arc<ConfigMap>>, Refusal>;
     fn secret(&self, name: &str) -> Result<Option<Arc<Secret>>, Refusal>;
     fn token(&self, wish: &Wish) -> Result<String, Refusal>;
-    /// The volume a claim is bound to.
-    fn claimed(&self, claim: &str) -> Result<Arc<PersistentVolume>, Refusal>;
+    /// The volume a claim is bound to, and that is bound to it. A claim of the Pod's own must have been made for it.
+    fn claimed(&self, claim: &str, is_its_own: bool) -> Result<Arc<PersistentVolume>, Refusal>;
 }
 
 /// Everything at hand for one reconcile.
@@ -45,16 +45,28 @@ impl Sources for Supplies<'_> {
             .map_err(config_error)
     }
 
-    fn claimed(&self, claim: &str) -> Result<Arc<PersistentVolume>, Refusal> {
+    fn claimed(&self, claim: &str, is_its_own: bool) -> Result<Arc<PersistentVolume>, Refusal> {
         let failed = |error: homeostat_runtime::Error| config_error(error.to_string());
         let found = self.cx.get::<PersistentVolumeClaim>(claim).map_err(failed)?;
         let found =
             found.ok_or_else(|| config_error(format!("persistentvolumeclaim \"{claim}\" not found")))?;
+        if is_its_own && !storage::is_made_for(&found, self.cx.object()) {
+            return Err(config_error(format!("persistentvolumeclaim \"{claim}\" was not made for this Pod")));
+        }
         let volume = storage::volume_of(&found)
             .ok_or_else(|| config_error(format!("persistentvolumeclaim \"{claim}\" is not bound")))?;
         let known = self.cx.get::<PersistentVolume>(volume).map_err(failed)?;
-        known.ok_or_else(|| config_error(format!("persistentvolume \"{volume}\" not found")))
+        let known = known.ok_or_else(|| not_yet(format!("persistentvolume \"{volume}\" not found")))?;
+        match storage::misbound(&found, &known) {
+            Some(why) => Err(not_yet(format!("persistentvolumeclaim \"{claim}\": {why}"))),
+            None => Ok(known),
+        }
     }
+}
+
+/// A volume may come to be bound without a word to the Pod.
+fn not_yet(message: String) -> Refusal {
+    Refusal { is_passing: true, ..config_error(message) }
 }
 
 /// The claims a Pod names.

@@ -25,6 +25,8 @@ const ADDRESS: &str = "127.0.0.1";
 pub(crate) struct Refusal {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
+    /// Can the cause go away without a change of anything the Pod is triggered by? Then it is looked at again.
+    pub(crate) is_passing: bool,
 }
 
 /// Refusals by container.

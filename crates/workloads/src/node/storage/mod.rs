@@ -95,8 +95,59 @@ pub(super) fn is_made_for(claim: &PersistentVolumeClaim, pod: &Pod) -> bool {
     owners.iter().any(|owner| Some(&owner.uid) == pod.metadata.uid.as_ref())
 }
 
+/// Why the claim does not have this volume, if it does not: each must name the other, and both must say that they are bound.
+///
+/// A claim's spec and status are written by whoever may write claims in one namespace; only the volume's own reference says
+/// whose it is.
+pub(super) fn misbound(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<String> {
+    let name = volume.metadata.name.as_deref();
+    let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+    let shown = format!("persistentvolume \"{}\"", name.unwrap_or_default());
+    if volume_of(claim) != name {
+        return Some(format!("the claim is not bound to {shown}"));
+    }
+    if !fit::is_of(volume, claim) {
+        return Some(format!("{shown} is not bound to this claim: its claimRef names another one, or none"));
+    }
+    (phase != "Bound").then(|| format!("{shown} is {phase:?} and not Bound"))
+}
+
 /// The volume a claim is bound to, by the claim's own word.
 pub(super) fn volume_of(claim: &PersistentVolumeClaim) -> Option<&str> {
     let is_bound = claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound");
     claim.spec.as_ref()?.volume_name.as_deref().filter(|name| is_bound && !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claim_and_volume_must_name_each_other() {
+        let check = |claim: (&str, &str), reference: serde_json::Value, phase: &str, words: Option<&str>| {
+            let claim: PersistentVolumeClaim = serde_json::from_value(json!({
+                "metadata": {"namespace": "a", "name": "disk", "uid": "1"},
+                "spec": {"volumeName": claim.0}, "status": {"phase": claim.1}}))
+            .unwrap();
+            let volume: PersistentVolume = serde_json::from_value(json!({"metadata": {"name": "pv"},
+                "spec": {"claimRef": reference}, "status": {"phase": phase}}))
+            .unwrap();
+            let why = misbound(&claim, &volume);
+            assert_eq!(why.is_some(), words.is_some(), "{why:?}");
+            assert!(words.is_none_or(|words| why.as_ref().unwrap().contains(words)), "{why:?}");
+        };
+        let of = |namespace: &str, name: &str, uid: &str| json!({"namespace": namespace, "name": name, "uid": uid});
+        let other = Some("not bound to this claim");
+        check(("pv", "Bound"), of("a", "disk", "1"), "Bound", None);
+        check(("other", "Bound"), of("a", "disk", "1"), "Bound", Some("the claim is not bound"));
+        check(("pv", "Pending"), of("a", "disk", "1"), "Bound", Some("the claim is not bound"));
+        check(("pv", "Bound"), of("b", "disk", "1"), "Bound", other);
+        check(("pv", "Bound"), of("a", "other", "1"), "Bound", other);
+        check(("pv", "Bound"), of("a", "disk", "2"), "Bound", other);
+        check(("pv", "Bound"), json!({"namespace": "a", "name": "disk"}), "Bound", other);
+        check(("pv", "Bound"), json!(null), "Available", other);
+        for phase in ["", "Available", "Released", "Failed"] {
+            check(("pv", "Bound"), of("a", "disk", "1"), phase, Some("and not Bound"));
+        }
+    }
 }

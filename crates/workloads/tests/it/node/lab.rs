@@ -211,6 +211,13 @@ impl Lab {
         .await;
     }
 
+    /// What the events about the object say.
+    pub(crate) async fn events_of(&self, name: &str) -> Vec<String> {
+        let events = self.api::<Event>().list(&ListParams::default()).await.unwrap().items;
+        let of_it = events.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
+        of_it.filter_map(|event| Some(format!("{}: {}", event.reason?, event.message?))).collect()
+    }
+
     /// Waits until the Pod's events told of so many starts.
     pub(crate) async fn until_started(&self, name: &str, count: i32) {
         let told = || async {

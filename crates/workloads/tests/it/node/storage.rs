@@ -4,7 +4,7 @@ use homeostat_workloads::node::NodeOptions;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::lab::{Lab, condition, eventually, waiting};
@@ -143,6 +143,38 @@ async fn an_ephemeral_volume_goes_with_its_pod() {
     lab.delete("scratch", Some(0)).await;
     until_phases(&lab, &[]).await;
     assert_eq!(folders(&lab), 0);
+}
+
+/// Whoever may write claims in a namespace can make one say that it is bound to any volume. The volume itself says whose it
+/// is, and nothing else is mounted.
+#[tokio::test]
+async fn a_claim_that_says_it_has_the_volume_of_another_gets_nothing() {
+    let lab = Lab::new().await;
+    lab.create::<PersistentVolumeClaim>(claim("victim", &json!({}))).await;
+    let victim = until_claim(&lab, "victim", "Bound").await;
+    let volume = victim.spec.unwrap().volume_name.unwrap();
+    lab.said_by("writes", user("echo private > /homeostat-test/file", "victim")).await;
+    let taken = json!({"storageClassName": "standard", "volumeName": volume});
+    lab.create::<PersistentVolumeClaim>(claim("thief", &taken)).await;
+    // Bound to the node by hand, past the scheduler, which would wait for the claim.
+    let mut spec = user("cat /homeostat-test/file", "thief");
+    spec["nodeName"] = json!("local");
+    lab.pod("reads", spec).await;
+    let claims = lab.api::<PersistentVolumeClaim>();
+    let lie = Patch::Merge(json!({"status": {"phase": "Bound"}}));
+    // The controller of claims puts the status right again, so the lie is repeated until the Pod has seen it.
+    let seen = || async {
+        claims.patch_status("thief", &PatchParams::default(), &lie).await.unwrap();
+        let told = lab.events_of("reads").await;
+        let is_over = matches!(
+            lab.get("reads").await.unwrap().status.unwrap().phase.as_deref(),
+            Some("Running" | "Succeeded" | "Failed")
+        );
+        assert!(!is_over, "it was started: {told:?}");
+        told.iter().any(|words| words.contains("is not bound to this claim")).then_some(())
+    };
+    eventually("the claim is found out", seen, || async { format!("{:?}", lab.events_of("reads").await) })
+        .await;
 }
 
 #[tokio::test]
