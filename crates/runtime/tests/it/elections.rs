@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use homeostat_core::Key;
-use homeostat_core::journal::{Entry, Record};
+use homeostat_core::journal::Entry;
 use homeostat_runtime::{Action, Controller};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::json;
 
 use crate::lab::{Lab, Running, Widget};
+use crate::runs::{count, overlaps, spans};
 use crate::wire::Breakage;
 
 /// A replica that takes three seconds per reconcile and does it again every ten.
@@ -25,37 +25,10 @@ fn replica(lab: &mut Lab, shards: Option<u32>, breakable: bool) -> Running {
     })
 }
 
-/// The times between start and end of each reconcile, by object.
-fn spans(records: &[Record]) -> BTreeMap<Key, Vec<(Timestamp, Timestamp)>> {
-    let mut open = BTreeMap::new();
-    let mut spans: BTreeMap<Key, Vec<_>> = BTreeMap::new();
-    for record in records {
-        match &record.entry {
-            Entry::Started { object, .. } => drop(open.insert(object.clone(), record.at)),
-            Entry::Settled { object, .. } | Entry::Failed { object, .. } => {
-                let start = open.remove(object).expect("it was started");
-                spans.entry(object.clone()).or_default().push((start, record.at));
-            }
-            _ => {}
-        }
-    }
-    spans
-}
-
 /// No object is reconciled by two replicas at once.
+#[track_caller]
 fn assert_no_overlap(one: &Running, two: &Running) {
-    let (one, two) = (spans(&one.journal.records()), spans(&two.journal.records()));
-    for (object, ours) in &one {
-        for (start, end) in ours {
-            let overlap =
-                two.get(object).into_iter().flatten().find(|(begin, close)| begin < end && start < close);
-            assert_eq!(overlap, None, "{object} was reconciled twice between {start} and {end}");
-        }
-    }
-}
-
-fn runs(replica: &Running) -> usize {
-    spans(&replica.journal.records()).values().map(Vec::len).sum()
+    assert_eq!(overlaps(one, two), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,15 +41,15 @@ async fn one_leads_and_the_other_takes_over_when_it_is_cut_off() {
     lab.pass(5).await;
     let second = replica(&mut lab, None, false);
     lab.pass(30).await;
-    assert!(runs(&first) > 5);
-    assert_eq!(runs(&second), 0);
+    assert!(count(&first) > 5);
+    assert_eq!(count(&second), 0);
     lab.faults.set(|_| Some(Breakage::Unreachable));
     lab.faults.cut();
     lab.pass(60).await;
-    let before = runs(&first);
-    assert!(runs(&second) > 5, "the second took over");
+    let before = count(&first);
+    assert!(count(&second) > 5, "the second took over");
     lab.pass(30).await;
-    assert_eq!(runs(&first), before, "the first stopped by itself");
+    assert_eq!(count(&first), before, "the first stopped by itself");
     assert_no_overlap(&first, &second);
 }
 
@@ -90,7 +63,7 @@ async fn a_stopped_leader_gives_the_lease_back_at_once() {
     lab.pass(5).await;
     first.stop.cancel();
     lab.pass(7).await;
-    assert!(runs(&second) > 0, "nobody waits for a lease that was given back");
+    assert!(count(&second) > 0, "nobody waits for a lease that was given back");
     assert_no_overlap(&first, &second);
 }
 
@@ -132,9 +105,9 @@ async fn shards_are_shared_and_move_without_overlap() {
     assert_eq!(spans(&first.journal.records()).len(), 24, "alone it does everything");
     let second = replica(&mut lab, Some(8), false);
     lab.pass(60).await;
-    let (before_first, before_second) = (runs(&first), runs(&second));
+    let (before_first, before_second) = (count(&first), count(&second));
     lab.pass(60).await;
-    assert!(runs(&first) > before_first && runs(&second) > before_second, "both work");
+    assert!(count(&first) > before_first && count(&second) > before_second, "both work");
     lab.faults.set(|_| Some(Breakage::Unreachable));
     lab.faults.cut();
     lab.pass(120).await;
@@ -183,7 +156,7 @@ async fn a_deleted_or_emptied_lease_never_makes_two_leaders() {
         lab.pass(11 + number % 4).await;
         tokio::time::sleep(Duration::from_millis(170 * number)).await;
     }
-    let (one, two) = (runs(&first), runs(&second));
+    let (one, two) = (count(&first), count(&second));
     assert!(one.max(two) > 8 && one.min(two) == 0, "its holder puts it back: {one} and {two}");
 }
 
@@ -200,7 +173,7 @@ async fn a_newcomer_that_finds_no_lease_waits_until_an_old_right_has_run_out() {
     lab.delete::<Lease>(LEASE).await;
     let second = replica(&mut lab, None, false);
     lab.pass(60).await;
-    assert!(runs(&second) > 8, "it leads in the end");
+    assert!(count(&second) > 8, "it leads in the end");
     assert_no_overlap(&first, &second);
     let last = spans(&first.journal.records()).into_values().flatten().map(|(_, end)| end).max().unwrap();
     let (begins, _) = led(&second, LEASE)[0];
@@ -215,15 +188,15 @@ async fn what_the_first_start_waits_for_is_told_once() {
         let first = replica(&mut lab, shards, true);
         lab.pass(10).await;
         let words = "no lease tells who acted before";
-        assert_eq!((lab.times_logged(words), runs(&first)), (1, 0), "{shards:?}");
+        assert_eq!((lab.times_logged(words), count(&first)), (1, 0), "{shards:?}");
         assert!(lab.has_logged("wait=15s"));
         lab.pass(30).await;
-        assert!(runs(&first) > 0);
+        assert!(count(&first) > 0);
         first.stop.cancel();
         lab.pass(2).await;
         let second = replica(&mut lab, shards, true);
         lab.pass(10).await;
-        assert!(runs(&second) > 0, "a lease given back is waited for by nobody");
+        assert!(count(&second) > 0, "a lease given back is waited for by nobody");
         assert_eq!(lab.times_logged(words), 1, "{shards:?}");
     }
 }
@@ -263,7 +236,7 @@ async fn a_renewal_that_hangs_ends_before_the_term() {
     for shards in [None, Some(4)] {
         let running = replica(&mut lab, shards, true);
         lab.pass(40).await;
-        let (before, name) = (runs(&running), if shards.is_some() { "shard" } else { LEASE });
+        let (before, name) = (count(&running), if shards.is_some() { "shard" } else { LEASE });
         // One write of a lease gets no answer, as on a connection that went silent; the next ones do.
         let hung = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         let name = name.to_owned();
@@ -272,7 +245,7 @@ async fn a_renewal_that_hangs_ends_before_the_term() {
             (is_it && !hung.swap(true, std::sync::atomic::Ordering::Relaxed)).then_some(Breakage::Hang)
         });
         lab.pass(60).await;
-        assert!(runs(&running) > before + 24, "{shards:?}: {} runs", runs(&running) - before);
+        assert!(count(&running) > before + 24, "{shards:?}: {} runs", count(&running) - before);
         lab.faults.clear();
         running.stop.cancel();
         lab.pass(30).await;

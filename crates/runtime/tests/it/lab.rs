@@ -32,6 +32,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
 use crate::remote::Remote;
+use crate::slow::{Lag, slow};
 use crate::times::Times;
 pub(crate) use crate::wire::Breakage;
 use crate::wire::{Faults, Hold, Wire};
@@ -220,6 +221,14 @@ impl Lab {
             logged: Logged::start(),
             traffic,
         }
+    }
+
+    /// From now on the reliable client hears its watches this much later than they speak.
+    pub(crate) fn lag(&mut self, by: Duration) -> Lag {
+        let lag = Lag::default();
+        lag.set(by);
+        self.client = slow(&self.client, &lag);
+        lag
     }
 
     pub(crate) async fn install_widgets(&self) {

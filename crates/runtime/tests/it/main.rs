@@ -15,12 +15,15 @@ mod finalizers;
 mod gaps;
 mod handlers;
 mod lab;
+mod lagging;
 #[cfg(feature = "otel")]
 mod otel;
 mod outcomes;
 mod remote;
+mod runs;
 mod shutdown;
 mod silence;
+mod slow;
 mod times;
 mod told;
 mod triggers;
