@@ -131,7 +131,7 @@ fn ends_list<K: Kind>(text: &Bytes) -> bool {
 }
 
 fn broken(error: String) -> Signal {
-    Signal::Failed { error, retry_after: None }
+    Signal::Failed { error }
 }
 
 #[cfg(test)]

@@ -5,14 +5,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use homeostat_core::journal::{Entry, Source, WatchState};
 use homeostat_core::{Entropy, Key};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use kube::Client;
 use kube::api::{ListParams, WatchParams};
 use kube::client::Body;
 use kube::core::{Request as Path, Status};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::ahead::{List, Reading};
 use super::machine::{Effect, Machine, Request, Signal};
@@ -34,6 +35,12 @@ const SILENCE_MAX: Duration = Duration::from_secs(200);
 
 /// An answer to a request begins, and a page is read, within this time.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// How long the words of a refusal may take: its code has come, and they are a few hundred bytes.
+const REFUSAL_MAX: Duration = Duration::from_secs(10);
+
+/// The longest words of a refusal that are read.
+const REFUSAL_BYTES_MAX: usize = 1 << 20;
 
 /// Which objects of a kind are watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -57,7 +64,7 @@ pub(crate) struct Feed<K: Kind> {
 pub(crate) async fn drive<K: Kind>(feed: Feed<K>) {
     let mut machine = Machine::new(feed.entropy.clone());
     loop {
-        let (request, effect) = machine.request();
+        let (request, effect) = machine.request(Instant::now());
         feed.obey(effect);
         match request {
             Request::Pause(pause) => tokio::time::sleep(pause).await,
@@ -81,7 +88,7 @@ impl<K: Kind> Feed<K> {
             }
             Err(Trouble(signal)) => signal,
         };
-        self.obey(machine.on(signal));
+        self.obey(machine.on(Instant::now(), signal));
     }
 
     /// The revision of the smallest list is the server's newest; its object is not taken, for it is no whole list.
@@ -90,7 +97,7 @@ impl<K: Kind> Feed<K> {
             Ok(page) => Signal::Newest { revision: page.revision },
             Err(Trouble(signal)) => signal,
         };
-        self.obey(machine.on(signal));
+        self.obey(machine.on(Instant::now(), signal));
     }
 
     async fn read_page(&self, limit: u32, continue_token: Option<String>) -> Result<wire::Page<K>, Trouble> {
@@ -125,12 +132,12 @@ impl<K: Kind> Feed<K> {
         };
         let signal = match self.send(request).await {
             Ok(body) => {
-                self.obey(machine.on(Signal::Opened));
+                self.obey(machine.on(Instant::now(), Signal::Opened));
                 self.follow(machine, body, is_list).await
             }
             Err(Trouble(signal)) => signal,
         };
-        self.obey(machine.on(signal));
+        self.obey(machine.on(Instant::now(), signal));
     }
 
     /// Reads watch lines until there are no more; returns how it ended.
@@ -165,7 +172,7 @@ impl<K: Kind> Feed<K> {
         if machine.is_behind(&signal) {
             return Err(failed("the server sent an older revision than before"));
         }
-        self.obey(machine.on(signal));
+        self.obey(machine.on(Instant::now(), signal));
         Ok(())
     }
 
@@ -186,7 +193,7 @@ impl<K: Kind> Feed<K> {
                 self.cache.reached(wire::revision(&revision));
                 Ok(Signal::Bookmark { revision, ends_initial })
             }
-            Line::Error(status) => Err(trouble(&status, false)),
+            Line::Error(status) => Err(trouble(&status)),
             Line::Garbage(error) => Err(failed(format!("the server sent what is no watch event: {error}"))),
         }
     }
@@ -232,6 +239,10 @@ impl<K: Kind> Feed<K> {
                 }
                 self.tell_return();
                 self.note_state(WatchState::Fresh);
+            }
+            Effect::StreamFailed { error } => {
+                let resource = resource_of::<K>();
+                tracing::debug!(%resource, %error, "the streaming list failed; listing in pages instead");
             }
             Effect::Rewound { known, newest } => {
                 let resource = resource_of::<K>();
@@ -284,38 +295,49 @@ impl<K: Kind> Feed<K> {
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<Body, Trouble> {
         let request = request.map_err(|error| failed(format!("the request cannot be built: {error}")))?;
-        let is_stream_list = request.uri().query().is_some_and(|query| query.contains("sendInitialEvents"));
-        let response = timeout(ANSWER_MAX, self.client.send(request.map(Body::from)))
+        let answer = self.client.send(request.map(Body::from));
+        let response = timeout(ANSWER_MAX, answer)
             .await
-            .map_err(|_| failed("the server does not answer"))?
+            .map_err(|_| Trouble(Signal::Unanswered))?
             .map_err(|error| failed(format!("the server is not reachable: {error}")))?;
         if response.status().is_success() {
             return Ok(response.into_body());
         }
-        let code = response.status().as_u16();
-        let text = response.into_body().collect_bytes().await.unwrap_or_default();
-        let status = serde_json::from_slice::<Status>(&text)
-            .unwrap_or_else(|_| Status::failure(&String::from_utf8_lossy(&text), "Unknown").with_code(code));
-        Err(trouble(&status, is_stream_list))
+        Err(trouble(&refusal(response).await))
     }
+}
+
+/// What the server says about its refusal. Where that does not come, comes too late or is too long, the code has to do.
+async fn refusal(response: http::Response<Body>) -> Status {
+    let code = response.status().as_u16();
+    let body = Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect();
+    let text = match timeout(REFUSAL_MAX, body).await {
+        Ok(Ok(text)) => text.to_bytes(),
+        _ => Bytes::new(),
+    };
+    let words = || String::from_utf8_lossy(&text).into_owned();
+    let status = serde_json::from_slice::<Status>(&text);
+    status.unwrap_or_else(|_| Status::failure(&words(), "Unknown")).with_code(code)
 }
 
 fn failed(error: impl Into<String>) -> Trouble {
-    Trouble(Signal::Failed { error: error.into(), retry_after: None })
+    Trouble(Signal::Failed { error: error.into() })
 }
 
 /// What a Status means to a watch.
-fn trouble(status: &Status, is_stream_list: bool) -> Trouble {
-    match status.code {
-        410 => Trouble(Signal::Expired),
-        // Servers without the feature call the parameter invalid or the request bad.
-        400 | 422 if is_stream_list => Trouble(Signal::StreamRefused),
-        404 => failed(format!("{} (is its CustomResourceDefinition installed?)", status.message.trim())),
-        code => {
-            let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-            let error = format!("{} ({code})", status.message.trim());
-            let retry_after = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
-            Trouble(Signal::Failed { error, retry_after })
-        }
+fn trouble(status: &Status) -> Trouble {
+    let code = status.code;
+    if code == 410 {
+        return Trouble(Signal::Expired);
     }
+    let hint = if code == 404 { " (is its CustomResourceDefinition installed?)" } else { "" };
+    let error = match status.message.trim() {
+        "" => format!("the server refused without a word ({code})"),
+        words if hint.is_empty() => format!("{words} ({code})"),
+        words => format!("{words}{hint}"),
+    };
+    let said = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    let seconds = if code == 429 { said.max(1) } else { said };
+    let retry_after = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+    Trouble(Signal::Refused { error, retry_after })
 }

@@ -1,19 +1,24 @@
 //! The list/watch protocol as a machine without I/O: it says what to request, is told what came back, and says what
 //! that means for the cache. The shell in `drive` moves the bytes.
 //!
-//! It asks for a streaming list first (one request, no paging, consistent), and for pages when the server refuses.
-//! An expired revision begins again with a list. Every failure of this watch is paid by this watch alone: its own
-//! backoff, its own state.
+//! It asks for a streaming list first (one request, no paging, consistent). Whatever ends that stream before the
+//! bookmark that completes it leads to a list in pages: servers refuse streams in many ways, proxies break them in
+//! others, and none of that may keep a watch from starting. An expired revision begins again with a list. Every
+//! failure of this watch is paid by this watch alone: its own backoff, its own state.
 //!
 //! Lists ask for the newest state (no resourceVersion), which every server must answer consistently: a replica that
 //! lags waits until it has caught up. So a list is the truth however old it is, and one that is older than what we know
 //! means that the server itself went back in time (restored from a backup). A watch cannot tell: from a revision the
 //! server has not reached yet it is silent. Therefore a watch that failed or went silent is resumed only after asking
 //! for the newest revision.
+//!
+//! **Invariant:** no server can make it loop without pauses. One list follows another at once only when a stream gives way
+//! to pages, or when the watch between them was served for a while.
 
 use std::time::Duration;
 
 use homeostat_core::{Entropy, Revision};
+use tokio::time::Instant;
 
 use super::wire::revision as number;
 use crate::queue::Backoff;
@@ -22,9 +27,16 @@ use crate::queue::Backoff;
 /// minute.
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(500), Duration::from_secs(30));
 
-/// Streaming lists that may break off before they are complete until pages are used instead: the first may be an
-/// accident, the second is a server or proxy that does not do it.
-const BROKEN_STREAMS_MAX: u32 = 2;
+/// How long lists are read in pages after they succeeded where a stream had failed. Trying again costs one refused
+/// request, or twenty seconds of waiting where a proxy holds streams back; what cures it is an upgrade of the server.
+const PAGES_FOR: Duration = Duration::from_secs(30 * 60);
+
+/// A watch that expires this soon after its list was complete will do so again: servers keep minutes of history.
+const EXPIRES_SOON: Duration = Duration::from_secs(30);
+
+/// The shortest time between the beginnings of two watches. A server that ends every watch after one event must not
+/// be asked as fast as it answers.
+const WATCH_SPACING: Duration = Duration::from_secs(1);
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,10 +72,12 @@ pub(crate) enum Signal {
     Ended,
     /// The revision or continue token is too old.
     Expired,
-    /// The server does not do streaming lists.
-    StreamRefused,
-    /// Anything else; `retry_after` when the server said so.
-    Failed { error: String, retry_after: Option<Duration> },
+    /// The server answered with another error; `retry_after` when it said so.
+    Refused { error: String, retry_after: Option<Duration> },
+    /// No answer began within its time.
+    Unanswered,
+    /// The server was out of reach, or what it sent broke off or made no sense.
+    Failed { error: String },
 }
 
 /// What it means for the cache.
@@ -75,6 +89,8 @@ pub(crate) enum Effect {
     ListBegins,
     /// The list is complete as of this revision.
     ListEnds { revision: String },
+    /// The streaming list ended before it was complete; pages follow at once.
+    StreamFailed { error: String },
     /// The server is older than what we know of it: it was restored from a backup. A list follows.
     Rewound { known: String, newest: String },
     /// The watch goes on where it was cut off.
@@ -97,13 +113,32 @@ enum State {
     },
 }
 
+/// How the next list is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ListMode {
+    /// As a stream.
+    Stream,
+    /// In pages, because the stream has just failed. If they succeed, the stream is to blame.
+    PagesInstead,
+    /// In pages, because both have failed, so nothing is known about streams.
+    PagesOnce,
+    /// In pages until this moment, because they succeeded where the stream failed.
+    PagesUntil(Instant),
+}
+
 /// The machine.
 #[derive(Debug)]
 pub(crate) struct Machine {
     state: State,
+    list_mode: ListMode,
     pause: Option<Duration>,
     failures: u32,
-    broken_streams: u32,
+    /// Watches in a row that expired soon after their list.
+    expiries: u32,
+    /// When the last list was complete.
+    listed_at: Option<Instant>,
+    /// When the last watch was asked for.
+    asked_at: Option<Instant>,
     /// Something came over the present watch, so its end is no failure.
     is_alive: bool,
     /// The server accepted the present watch.
@@ -117,9 +152,12 @@ impl Machine {
     pub(crate) fn new(entropy: Entropy) -> Self {
         Self {
             state: State::Start,
+            list_mode: ListMode::Stream,
             pause: None,
             failures: 0,
-            broken_streams: 0,
+            expiries: 0,
+            listed_at: None,
+            asked_at: None,
             is_alive: false,
             is_open: false,
             is_in_doubt: false,
@@ -128,14 +166,18 @@ impl Machine {
     }
 
     /// What to do now, and whether a list begins with it.
-    pub(crate) fn request(&mut self) -> (Request, Effect) {
+    pub(crate) fn request(&mut self, now: Instant) -> (Request, Effect) {
         if let Some(pause) = self.pause.take() {
             return (Request::Pause(pause), Effect::None);
         }
         (self.is_alive, self.is_open) = (false, false);
+        if matches!(self.list_mode, ListMode::PagesUntil(end) if end <= now) {
+            self.list_mode = ListMode::Stream;
+        }
         match &self.state {
-            State::Start if self.broken_streams < BROKEN_STREAMS_MAX => {
+            State::Start if self.list_mode == ListMode::Stream => {
                 self.state = State::Streaming;
+                self.asked_at = Some(now);
                 (Request::StreamList, Effect::ListBegins)
             }
             State::Start => {
@@ -147,39 +189,47 @@ impl Machine {
             }
             State::Streaming => unreachable!("a streaming list that ended left this state in `on`"),
             State::Watching { .. } if self.is_in_doubt => (Request::Newest, Effect::None),
-            State::Watching { revision } => (Request::Watch { revision: revision.clone() }, Effect::None),
+            State::Watching { revision } => {
+                self.asked_at = Some(now);
+                (Request::Watch { revision: revision.clone() }, Effect::None)
+            }
         }
     }
 
     /// Takes in what came back.
-    pub(crate) fn on(&mut self, signal: Signal) -> Effect {
+    pub(crate) fn on(&mut self, now: Instant, signal: Signal) -> Effect {
         match signal {
-            Signal::Page { revision, continue_token: None } => self.complete(revision),
-            Signal::Page { continue_token, .. } => {
-                self.failures = 0;
-                self.state = State::Paging { continue_token };
-                Effect::None
-            }
+            Signal::Page { revision, continue_token: None } => self.complete(now, revision),
+            Signal::Page { continue_token, .. } => self.turn_page(continue_token),
             Signal::Bookmark { revision, ends_initial: true } if self.state == State::Streaming => {
-                self.complete(revision)
+                self.complete(now, revision)
             }
             Signal::Newest { revision } => self.compare(revision),
             Signal::Event { revision } | Signal::Bookmark { revision, .. } => self.advance(revision),
             Signal::Opened => self.open(),
-            Signal::Silent if self.state != State::Streaming => {
+            // A stream that failed in the server's hands, or has taken its time to fail, is replaced at once.
+            Signal::Silent | Signal::Unanswered if self.state == State::Streaming => {
+                self.give_up_stream("it stalled".to_owned())
+            }
+            Signal::Ended if self.state == State::Streaming => {
+                self.give_up_stream("the server ended it before it was complete".to_owned())
+            }
+            Signal::Expired if self.state == State::Streaming => {
+                self.give_up_stream("it expired before it was complete".to_owned())
+            }
+            Signal::Refused { error, retry_after: None } if self.state == State::Streaming => {
+                self.give_up_stream(error)
+            }
+            Signal::Silent => {
                 self.is_in_doubt = true;
                 Effect::None
             }
-            Signal::Silent => self.fail("the streaming list stalled".to_owned(), None),
-            Signal::Ended if self.is_alive && self.state != State::Streaming => Effect::None,
+            Signal::Ended if self.is_alive => self.reopen(now),
             Signal::Ended => self.fail("the server ended the watch without a word".to_owned(), None),
-            Signal::Expired => self.begin_again(),
-            Signal::StreamRefused => {
-                self.broken_streams = BROKEN_STREAMS_MAX;
-                self.state = State::Start;
-                Effect::None
-            }
-            Signal::Failed { error, retry_after } => self.fail(error, retry_after),
+            Signal::Expired => self.begin_again(now),
+            Signal::Refused { error, retry_after } => self.fail(error, retry_after),
+            Signal::Unanswered => self.fail("the server does not answer".to_owned(), None),
+            Signal::Failed { error } => self.fail(error, None),
         }
     }
 
@@ -211,8 +261,24 @@ impl Machine {
         Effect::Rewound { known, newest }
     }
 
-    fn complete(&mut self, revision: String) -> Effect {
+    fn turn_page(&mut self, next: Option<String>) -> Effect {
+        if matches!(&self.state, State::Paging { continue_token } if *continue_token == next) {
+            let error = "the list never ends: a page returned the continue token it was asked for with";
+            return self.fail(error.to_owned(), None);
+        }
         self.failures = 0;
+        self.state = State::Paging { continue_token: next };
+        Effect::None
+    }
+
+    fn complete(&mut self, now: Instant, revision: String) -> Effect {
+        self.list_mode = match self.list_mode {
+            ListMode::PagesInstead => ListMode::PagesUntil(now + PAGES_FOR),
+            ListMode::PagesOnce => ListMode::Stream,
+            mode => mode,
+        };
+        self.failures = 0;
+        self.listed_at = Some(now);
         self.is_alive = true;
         self.is_in_doubt = false;
         self.state = State::Watching { revision: revision.clone() };
@@ -228,26 +294,52 @@ impl Machine {
         Effect::None
     }
 
-    /// A list that expires again and again must not become a loop, so the second time in a row waits.
-    fn begin_again(&mut self) -> Effect {
+    fn give_up_stream(&mut self, error: String) -> Effect {
+        self.state = State::Start;
+        self.list_mode = ListMode::PagesInstead;
+        Effect::StreamFailed { error }
+    }
+
+    /// The watch is over as watches are, after something came over it.
+    fn reopen(&mut self, now: Instant) -> Effect {
+        let earliest = self.asked_at.map_or(now, |asked| asked + WATCH_SPACING);
+        self.pause = Some(earliest.saturating_duration_since(now)).filter(|pause| !pause.is_zero());
+        Effect::None
+    }
+
+    /// A watch that was served for a while lists again at once; lists and watches that expire again and again must not
+    /// become a loop.
+    fn begin_again(&mut self, now: Instant) -> Effect {
+        let is_soon = self.listed_at.is_some_and(|listed| now < listed + EXPIRES_SOON);
         let was_watching = matches!(self.state, State::Watching { .. });
         self.state = State::Start;
-        if was_watching {
-            return Effect::None;
+        match (was_watching, is_soon) {
+            (true, false) => {
+                self.expiries = 0;
+                Effect::None
+            }
+            (true, true) => {
+                self.expiries = self.expiries.saturating_add(1);
+                self.fail("the watch expired right after its list".to_owned(), None)
+            }
+            (false, _) => self.fail("the list expired before it was complete".to_owned(), None),
         }
-        self.fail("the list expired before it was complete".to_owned(), None)
     }
 
     fn fail(&mut self, error: String, retry_after: Option<Duration>) -> Effect {
-        if self.state == State::Streaming && self.is_alive {
-            self.broken_streams += 1;
-        }
+        self.list_mode = match (&self.state, self.list_mode) {
+            (State::Streaming, _) if self.is_open => ListMode::PagesInstead,
+            // A server out of reach, or one that fails either way, says nothing about streams.
+            (State::Streaming, _) | (State::Paging { .. }, ListMode::PagesInstead) => ListMode::PagesOnce,
+            (_, mode) => mode,
+        };
         if !matches!(self.state, State::Watching { .. }) {
             self.state = State::Start;
         }
         self.is_in_doubt = true;
         self.failures = self.failures.saturating_add(1);
-        let retry = BACKOFF.delay(self.failures, &self.entropy).max(retry_after.unwrap_or_default());
+        let times = self.failures.max(self.expiries);
+        let retry = BACKOFF.delay(times, &self.entropy).max(retry_after.unwrap_or_default());
         self.pause = Some(retry);
         Effect::Failing { error, retry, is_break: self.is_open && self.failures == 1 }
     }
@@ -260,181 +352,4 @@ fn is_older(revision: &str, known: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn machine() -> Machine {
-        Machine::new(Entropy::seeded(1))
-    }
-
-    fn failed() -> Signal {
-        Signal::Failed { error: "down".into(), retry_after: None }
-    }
-
-    fn watch(revision: &str) -> Request {
-        Request::Watch { revision: revision.into() }
-    }
-
-    /// A machine that watches from revision 5.
-    fn watching() -> Machine {
-        let mut machine = machine();
-        assert_eq!(machine.request(), (Request::StreamList, Effect::ListBegins));
-        machine.on(Signal::Event { revision: "3".into() });
-        let ends = machine.on(Signal::Bookmark { revision: "5".into(), ends_initial: true });
-        assert_eq!(ends, Effect::ListEnds { revision: "5".into() });
-        machine
-    }
-
-    #[test]
-    fn a_streamed_list_goes_on_as_a_watch() {
-        let mut machine = watching();
-        machine.on(Signal::Event { revision: "7".into() });
-        machine.on(Signal::Bookmark { revision: "9".into(), ends_initial: false });
-        assert_eq!(machine.on(Signal::Ended), Effect::None);
-        assert_eq!(machine.request().0, watch("9"));
-    }
-
-    #[test]
-    fn pages_replace_a_refused_stream() {
-        let mut machine = machine();
-        machine.request();
-        machine.on(Signal::StreamRefused);
-        assert_eq!(machine.request(), (Request::List { continue_token: None }, Effect::ListBegins));
-        machine.on(Signal::Page { revision: "4".into(), continue_token: Some("more".into()) });
-        assert_eq!(machine.request(), (Request::List { continue_token: Some("more".into()) }, Effect::None));
-        let ends = machine.on(Signal::Page { revision: "4".into(), continue_token: None });
-        assert_eq!(ends, Effect::ListEnds { revision: "4".into() });
-        assert_eq!(machine.request().0, watch("4"));
-    }
-
-    #[test]
-    fn streams_that_break_off_lead_to_pages() {
-        let mut machine = machine();
-        for _ in 0..2 {
-            assert_eq!(machine.request().0, Request::StreamList);
-            machine.on(Signal::Event { revision: "1".into() });
-            assert!(matches!(machine.on(Signal::Ended), Effect::Failing { .. }));
-            assert!(matches!(machine.request().0, Request::Pause(_)));
-        }
-        assert_eq!(machine.request().0, Request::List { continue_token: None });
-    }
-
-    #[test]
-    fn an_expired_watch_lists_again_at_once() {
-        let mut machine = watching();
-        machine.request();
-        assert_eq!(machine.on(Signal::Expired), Effect::None);
-        assert_eq!(machine.request(), (Request::StreamList, Effect::ListBegins));
-    }
-
-    #[test]
-    fn an_expired_list_begins_again_after_a_pause() {
-        let mut machine = machine();
-        machine.on(Signal::StreamRefused);
-        machine.request();
-        machine.on(Signal::Page { revision: "4".into(), continue_token: Some("more".into()) });
-        machine.request();
-        assert!(matches!(machine.on(Signal::Expired), Effect::Failing { .. }));
-        assert!(matches!(machine.request().0, Request::Pause(_)));
-        assert_eq!(machine.request(), (Request::List { continue_token: None }, Effect::ListBegins));
-    }
-
-    #[test]
-    fn failures_back_off_and_keep_the_place() {
-        let mut machine = watching();
-        let mut pauses = Vec::new();
-        for _ in 0..8 {
-            machine.request();
-            let Effect::Failing { retry, .. } = machine.on(failed()) else { panic!("it failed") };
-            assert_eq!(machine.request().0, Request::Pause(retry));
-            pauses.push(retry.as_secs_f64().round());
-        }
-        assert!(pauses[..7].is_sorted() && (30.0..=33.0).contains(&pauses[7]), "{pauses:?}");
-        reassure(&mut machine);
-        assert_eq!(machine.request().0, watch("5"));
-        machine.on(Signal::Event { revision: "6".into() });
-        machine.request();
-        let Effect::Failing { retry, .. } = machine.on(failed()) else { panic!("it failed") };
-        assert!(retry < Duration::from_secs(1), "an event resets the backoff");
-    }
-
-    #[test]
-    fn a_watch_that_ends_in_silence_is_not_reopened_in_a_loop() {
-        let mut machine = watching();
-        machine.on(Signal::Ended);
-        machine.request();
-        assert!(matches!(machine.on(Signal::Ended), Effect::Failing { .. }));
-    }
-
-    #[test]
-    fn a_reopened_watch_is_fresh_before_anything_comes() {
-        let mut machine = watching();
-        machine.on(failed());
-        machine.request();
-        reassure(&mut machine);
-        machine.request();
-        assert_eq!(machine.on(Signal::Opened), Effect::Resumed);
-    }
-
-    /// The server is asked for its newest revision, and it is one we know.
-    fn reassure(machine: &mut Machine) {
-        assert_eq!(machine.request().0, Request::Newest);
-        assert_eq!(machine.on(Signal::Newest { revision: "5".into() }), Effect::None);
-    }
-
-    #[test]
-    fn a_server_that_went_back_is_listed_again() {
-        let mut machine = watching();
-        machine.on(failed());
-        machine.request();
-        assert_eq!(machine.request().0, Request::Newest);
-        let rewound = Effect::Rewound { known: "5".into(), newest: "4".into() };
-        assert_eq!(machine.on(Signal::Newest { revision: "4".into() }), rewound);
-        assert_eq!(machine.request(), (Request::StreamList, Effect::ListBegins));
-    }
-
-    #[test]
-    fn only_a_watch_knows_what_lies_behind() {
-        let bookmark = |revision: &str| Signal::Bookmark { revision: revision.into(), ends_initial: false };
-        assert!(watching().is_behind(&bookmark("4")));
-        assert!(!watching().is_behind(&bookmark("5")) && !watching().is_behind(&bookmark("odd")));
-        assert!(!machine().is_behind(&bookmark("1")));
-    }
-
-    #[test]
-    fn silence_reopens_a_watch_and_breaks_a_list() {
-        let mut machine = watching();
-        assert_eq!(machine.on(Signal::Silent), Effect::None);
-        reassure(&mut machine);
-        assert_eq!(machine.request().0, watch("5"));
-        let mut machine = self::machine();
-        machine.request();
-        assert!(matches!(machine.on(Signal::Silent), Effect::Failing { .. }));
-    }
-
-    #[test]
-    fn the_server_may_ask_for_more_patience() {
-        let mut machine = watching();
-        let patience = Duration::from_secs(45);
-        let effect = machine.on(Signal::Failed { error: "busy".into(), retry_after: Some(patience) });
-        assert_eq!(effect, Effect::Failing { error: "busy".into(), retry: patience, is_break: false });
-    }
-
-    #[test]
-    fn a_lost_connection_is_told_from_a_refusal() {
-        let is_break = |machine: &mut Machine, is_opened: bool| {
-            machine.request();
-            if is_opened {
-                machine.on(Signal::Opened);
-            }
-            let Effect::Failing { is_break, .. } = machine.on(failed()) else { panic!("it failed") };
-            machine.request();
-            machine.on(Signal::Newest { revision: "5".into() });
-            is_break
-        };
-        assert!(!is_break(&mut watching(), false), "refused");
-        let mut machine = watching();
-        assert!(is_break(&mut machine, true), "lost");
-        assert!(!is_break(&mut machine, true), "and lost again before anything came");
-    }
-}
+mod tests;

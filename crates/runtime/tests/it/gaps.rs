@@ -128,19 +128,3 @@ async fn a_server_restored_from_an_older_backup_is_believed() {
 async fn a_restored_server_without_streaming_lists_is_believed() {
     check_restored(true).await;
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_server_without_streaming_lists_is_paged() {
-    let mut lab = Lab::new().await;
-    for number in 0..3 {
-        lab.widget(&format!("w{number}")).await;
-    }
-    lab.faults.set(|request| {
-        let query = request.uri().query().unwrap_or_default();
-        query.contains("sendInitialEvents").then_some(Breakage::Refuse(422, "sendInitialEvents is forbidden"))
-    });
-    lab.run_logging(|controller| controller).await;
-    assert_eq!(lab.log.take(), ["w0", "w1", "w2"]);
-    lab.widget("late").await;
-    assert_eq!(lab.log.take(), ["late"]);
-}

@@ -16,6 +16,7 @@ mod gaps;
 mod handlers;
 mod lab;
 mod lagging;
+mod lists;
 #[cfg(feature = "otel")]
 mod otel;
 mod outcomes;

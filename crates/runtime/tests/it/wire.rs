@@ -36,6 +36,8 @@ pub(crate) enum Breakage {
     Answer(&'static str),
     /// Served, and answered a little later: the watch is faster.
     Late,
+    /// Not served; answered with this status code, and the rest of the answer never comes.
+    Stall(u16),
     /// Never served and never answered.
     Hang,
     /// Served, and never answered.
@@ -139,6 +141,7 @@ impl tower::Service<Request<Body>> for Wire {
                 Some(Breakage::Refuse(code, message)) => Ok(refusal(code, message)),
                 Some(Breakage::Answer(text)) => Ok(answer(200, text.to_owned())),
                 Some(Breakage::Late) => wire.exchange_late(request, cut).await,
+                Some(Breakage::Stall(code)) => Ok(stalled(code)),
                 Some(Breakage::Hang) => std::future::pending().await,
                 Some(Breakage::Lost) => {
                     drop(wire.exchange(request, cut).await);
@@ -252,6 +255,11 @@ fn refusal(code: u16, message: &str) -> Response<WireBody> {
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message,
                         "reason": "Testing", "code": code});
     answer(code, status.to_string())
+}
+
+fn stalled(code: u16) -> Response<WireBody> {
+    let body = StreamBody::new(Box::pin(futures::stream::pending()) as Chunks);
+    Response::builder().status(code).body(body).expect("a valid response")
 }
 
 fn answer(code: u16, text: String) -> Response<WireBody> {

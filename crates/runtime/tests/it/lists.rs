@@ -1,0 +1,165 @@
+//! How the state at the start is read: as a stream where the server streams it, in pages where anything is in the way, and
+//! never in a loop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use homeostat_core::journal::{Entry, WatchState};
+
+use crate::lab::{Lab, Running};
+use crate::wire::Breakage;
+
+/// What kube-apiserver answers where its etcd cannot report progress.
+const NO_PROGRESS: &str = "the required storage feature RequestWatchProgress is disabled";
+
+/// The beginning of a stream that the server then gives up.
+const ERROR_EVENT: &str = concat!(
+    r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","message":"not now","#,
+    r#""reason":"InternalError","code":500}}"#,
+    "\n"
+);
+
+/// Counts the requests of widgets that the rule breaks; beyond so many they are left hanging, so that a loop ends.
+fn count_broken(lab: &Lab, rule: impl Fn(&str) -> Option<Breakage> + Send + 'static) -> Arc<AtomicUsize> {
+    const LOOP_MAX: usize = 2_000;
+    let count = Arc::<AtomicUsize>::default();
+    let counted = count.clone();
+    lab.faults.set(move |request| {
+        let query = request.uri().query().unwrap_or_default();
+        let breakage = rule(query).filter(|_| request.uri().path().contains("widgets"))?;
+        let so_far = counted.fetch_add(1, Ordering::Relaxed);
+        Some(if so_far < LOOP_MAX { breakage } else { Breakage::Hang })
+    });
+    count
+}
+
+/// Breaks streaming lists of widgets and nothing else.
+fn break_streams(lab: &Lab, breakage: Breakage) -> Arc<AtomicUsize> {
+    count_broken(lab, move |query| query.contains("sendInitialEvents").then(|| breakage.clone()))
+}
+
+/// Is this a watch that goes on where another ended?
+fn is_resumed(query: &str) -> bool {
+    query.contains("watch=true") && !query.contains("sendInitialEvents")
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_a_server_does_to_a_streaming_list_it_is_paged() {
+    for (breakage, seconds) in [
+        (Breakage::Refuse(500, NO_PROGRESS), 0),
+        (Breakage::Refuse(422, "sendInitialEvents is forbidden"), 0),
+        (Breakage::Refuse(400, "unknown parameter"), 0),
+        (Breakage::Refuse(403, "no streams for you"), 0),
+        (Breakage::Refuse(410, "too old"), 0),
+        (Breakage::Refuse(429, "too many requests"), 2),
+        (Breakage::Answer(ERROR_EVENT), 0),
+        (Breakage::Answer(""), 0),
+        (Breakage::Answer("nonsense\n"), 1),
+        (Breakage::Unreachable, 1),
+        (Breakage::Stall(200), 20),
+        (Breakage::Stall(500), 10),
+        (Breakage::Hang, 60),
+    ] {
+        let mut lab = Lab::new().await;
+        for number in 0..3 {
+            lab.widget(&format!("w{number}")).await;
+        }
+        break_streams(&lab, breakage);
+        lab.run_logging(|controller| controller).await;
+        lab.pass(seconds).await;
+        assert_eq!(lab.log.take(), ["w0", "w1", "w2"]);
+        lab.widget("late").await;
+        assert_eq!(lab.log.take(), ["late"]);
+    }
+}
+
+/// Makes the operator list again: its watches break off and the server has forgotten the history.
+async fn list_again(lab: &Lab) {
+    lab.pass(60).await;
+    lab.faults.cut();
+    lab.return_without_history().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_server_does_not_stream_is_remembered_for_half_an_hour() {
+    let mut lab = Lab::new().await;
+    let streams = break_streams(&lab, Breakage::Refuse(500, NO_PROGRESS));
+    lab.run_logging(|controller| controller).await;
+    for _ in 0..3 {
+        lab.widget("w").await;
+        list_again(&lab).await;
+        lab.delete::<crate::lab::Widget>("w").await;
+    }
+    assert_eq!(streams.load(Ordering::Relaxed), 1, "asked once");
+}
+
+/// How often the watch of widgets was in trouble.
+fn failures(running: &Running) -> usize {
+    let records = running.journal.records().into_iter();
+    let failing = records
+        .filter(|record| matches!(&record.entry, Entry::Watched { state: WatchState::Failing { .. }, .. }));
+    failing.count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_always_too_old_after_pages_waits_between_lists() {
+    let mut lab = Lab::new().await;
+    let count = count_broken(&lab, |query| {
+        if query.contains("sendInitialEvents") {
+            return Some(Breakage::Refuse(400, "no streaming lists here"));
+        }
+        query.contains("watch=true").then_some(Breakage::Refuse(410, "too old resource version"))
+    });
+    let running = lab.run_logging(|controller| controller).await;
+    lab.pass(10).await;
+    let count = count.load(Ordering::Relaxed);
+    assert!(count < 20, "{count} requests in ten seconds");
+    assert!(failures(&running) > 2, "and it is told");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_that_expires_after_its_end_waits_between_lists() {
+    const EXPIRES: &str = concat!(
+        r#"{"type":"BOOKMARK","object":{"kind":"Widget","apiVersion":"test.dev/v1","metadata":{"resourceVersion":"900","#,
+        r#""annotations":{"k8s.io/initial-events-end":"true"}}}}"#,
+        "\n",
+        r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","message":"too old","#,
+        r#""reason":"Expired","code":410}}"#,
+        "\n"
+    );
+    let mut lab = Lab::new().await;
+    let count = break_streams(&lab, Breakage::Answer(EXPIRES));
+    lab.run_logging(|controller| controller).await;
+    lab.pass(10).await;
+    let count = count.load(Ordering::Relaxed);
+    assert!(count < 20, "{count} requests in ten seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_end_after_one_bookmark_are_not_asked_for_in_a_loop() {
+    const BOOKMARK: &str = concat!(
+        r#"{"type":"BOOKMARK","object":{"kind":"Widget","apiVersion":"test.dev/v1","metadata":{"resourceVersion":"900"}}}"#,
+        "\n"
+    );
+    let mut lab = Lab::new().await;
+    let count = count_broken(&lab, |query| is_resumed(query).then_some(Breakage::Answer(BOOKMARK)));
+    lab.run_logging(|controller| controller).await;
+    lab.faults.cut();
+    lab.pass(10).await;
+    let count = count.load(Ordering::Relaxed);
+    assert!((5..20).contains(&count), "{count} requests in ten seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_whose_words_never_come_does_not_hold_a_watch_up() {
+    let mut lab = Lab::new().await;
+    let running = lab.run_logging(|controller| controller).await;
+    let count = count_broken(&lab, |query| is_resumed(query).then_some(Breakage::Stall(500)));
+    lab.faults.cut();
+    lab.pass(60).await;
+    assert!(count.load(Ordering::Relaxed) > 2 && failures(&running) > 2, "it tries again");
+    lab.faults.clear();
+    lab.pass(60).await;
+    lab.widget("w").await;
+    assert_eq!(lab.log.take(), ["w"]);
+}
