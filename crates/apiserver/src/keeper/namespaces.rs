@@ -20,6 +20,13 @@ use crate::verbs::stamp_new;
 /// The finalizer every namespace has in its spec until it is empty.
 const FINALIZER: &str = "kubernetes";
 
+/// The ConfigMap in which Pods find the certificate authority of this server.
+pub(super) const ROOT_CA: &str = "kube-root-ca.crt";
+/// What it is annotated with.
+const ROOT_CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using \
+     internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across \
+     distributions of Kubernetes clusters.";
+
 /// Looks at a namespace.
 pub(super) async fn look_at(backend: &Backend, name: &str, root_ca: &str) -> Result<(), Status> {
     let snapshot = backend.store.snapshot();
@@ -35,17 +42,31 @@ pub(super) async fn look_at(backend: &Backend, name: &str, root_ca: &str) -> Res
     furnish(backend, name, root_ca).await
 }
 
-/// Makes the objects every namespace has.
+/// Makes the objects every namespace has, and puts back what was changed of the certificate authority.
 async fn furnish(backend: &Backend, name: &str, root_ca: &str) -> Result<(), Status> {
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
     ensure(backend, name, "serviceaccounts", account).await?;
-    let description = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
-                       endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
-                       guaranteed across distributions of Kubernetes clusters.";
     let authority = json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": "kube-root-ca.crt", "annotations": {"kubernetes.io/description": description}},
+        "metadata": {"name": ROOT_CA, "annotations": {"kubernetes.io/description": ROOT_CA_DESCRIPTION}},
         "data": {"ca.crt": root_ca}});
-    ensure(backend, name, "configmaps", authority).await
+    ensure(backend, name, "configmaps", authority).await?;
+    restore_root_ca(backend, name, root_ca).await
+}
+
+/// Makes the ConfigMap of the certificate authority say what it should. Labels and other annotations stay.
+async fn restore_root_ca(backend: &Backend, namespace: &str, root_ca: &str) -> Result<(), Status> {
+    let table = backend.registry.table();
+    let resource = table.get("", "v1", "configmaps").expect("a built-in kind");
+    let data = json!({"ca.crt": root_ca});
+    rewrite(backend, resource, &key_of(resource, namespace, ROOT_CA), |object| {
+        let described = object["metadata"]["annotations"]["kubernetes.io/description"].as_str();
+        if object["data"] == data && described.is_some_and(|text| !text.is_empty()) {
+            return;
+        }
+        object["data"] = data.clone();
+        object["metadata"]["annotations"]["kubernetes.io/description"] = ROOT_CA_DESCRIPTION.into();
+    })
+    .await
 }
 
 async fn ensure(backend: &Backend, namespace: &str, plural: &str, mut object: Value) -> Result<(), Status> {

@@ -12,7 +12,7 @@ use homeostat_store::{Committed, Entry, Error as StoreError};
 use memchr::memmem;
 use tokio::sync::Notify;
 
-use super::{roles, services, storage};
+use super::{namespaces, roles, services, storage};
 use crate::auth::RBAC_GROUP;
 use crate::backend::Backend;
 use crate::bootstrap::is_api_server;
@@ -288,7 +288,7 @@ impl State {
             (RBAC_GROUP, roles::PLURAL) => {
                 self.waiting.insert(Notice::ClusterRoles);
             }
-            ("", "serviceaccounts" | "configmaps") if new.is_none() => {
+            ("", "serviceaccounts" | "configmaps") if new.is_none() || key.name() == namespaces::ROOT_CA => {
                 self.waiting.insert(Notice::Namespace(key.namespace().into()));
             }
             _ => {}

@@ -120,6 +120,20 @@ async fn a_namespace_has_its_objects_and_takes_them_along() {
     plane.get(&format!("{inside}/configmaps/held")).await.expect(404);
 }
 
+/// Pods trust what is in it: whoever edits it would otherwise decide whom they talk to.
+#[tokio::test]
+async fn an_edited_certificate_authority_is_put_back() {
+    let plane = Plane::start().await;
+    let map = "/api/v1/namespaces/default/configmaps/kube-root-ca.crt";
+    let original = plane.until(map, |answer| answer.code == 200).await.body;
+    let edited = json!({"metadata": {"name": "kube-root-ca.crt", "labels": {"kept": "yes"}},
+        "data": {"ca.crt": "forged", "more": "x"}});
+    plane.put(map, edited).await.expect(200);
+    let restored = plane.until(map, |answer| answer.body["data"] == original["data"]).await.body;
+    assert_eq!(restored["metadata"]["annotations"], original["metadata"]["annotations"]);
+    assert_eq!(restored["metadata"]["labels"], json!({"kept": "yes"}));
+}
+
 #[tokio::test]
 async fn storage_goes_when_nobody_uses_it() {
     let plane = Plane::start().await;
