@@ -89,9 +89,11 @@ fn canonical<'a>(resource: &Resource, name: &'a str) -> Option<std::borrow::Cow<
 }
 
 fn supported(resource: &Resource, name: &str) -> Option<Absent> {
-    if name == "metadata.name"
-        || (name == "metadata.namespace" && !WITHOUT_NAMESPACE.contains(&&*resource.plural))
-    {
+    let has_namespace = match resource.custom() {
+        Some(_) => resource.namespaced,
+        None => !WITHOUT_NAMESPACE.contains(&&*resource.plural),
+    };
+    if name == "metadata.name" || (name == "metadata.namespace" && has_namespace) {
         return Some(Empty);
     }
     if let Some(custom) = resource.custom() {

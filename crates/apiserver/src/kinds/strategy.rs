@@ -53,8 +53,9 @@ fn differs(new: &Value, old: &Value, with_status: bool) -> bool {
         "status" => with_status,
         _ => true,
     };
+    // A list that is never left out is stored as null and may be absent in what a client sent.
     let changed = |from: &Map<String, Value>, to: &Map<String, Value>| {
-        from.iter().any(|(name, value)| counts(name) && to.get(name) != Some(value))
+        from.iter().any(|(name, value)| counts(name) && !value.is_null() && to.get(name) != Some(value))
     };
     changed(new, old) || changed(old, new)
 }
@@ -178,7 +179,7 @@ const CUSTOM_WITH_STATUS: Strategy = PLAIN.counted().conditional().with_status(A
 /// The exceptions, by group and plural.
 const ROWS: &[(&str, &str, Strategy)] = &[
     ("", "endpoints", PLAIN.created_by_update()),
-    ("", "events", EVENT),
+    ("", "events", EVENT.named(NameRule::PathSegment)),
     ("", "limitranges", PLAIN.created_by_update()),
     ("", "namespaces", PLAIN.returned().named(NameRule::Label).with_status(SPEC)),
     ("", "nodes", PLAIN.with_status(SPEC)),

@@ -9,6 +9,7 @@ use homeostat_store::Entry;
 use super::Call;
 use crate::convert;
 use crate::kinds::selectable;
+use crate::object::encode;
 use crate::object::view::View;
 use crate::resource::Resource;
 use crate::status::Status;
@@ -61,7 +62,11 @@ impl Selection {
         let values = fields.terms().iter().map(|term| match &*term.field {
             "metadata.name" | "metadata.namespace" => String::new(),
             other => {
-                let object = object.get_or_init(|| convert::decode(&self.resource, entry));
+                let decoded = || match self.resource.custom() {
+                    Some(_) => convert::decode(&self.resource, entry),
+                    None => encode::decode(entry),
+                };
+                let object = object.get_or_init(decoded);
                 selectable::field(&self.resource, other, object).unwrap_or_default()
             }
         });

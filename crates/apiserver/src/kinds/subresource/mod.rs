@@ -17,7 +17,7 @@ use crate::resource::Resource;
 
 pub use eviction::{Cost, cost, note_eviction, unobserved};
 pub use pod::{bind, check_binding, ephemeral_containers, resize};
-pub use scale::{apply_scale, scale_of, validate_scale};
+pub use scale::{apply_scale, scale_of, validate_scale, validate_scaled};
 
 /// What an update through `/status` stores: the body, with all that is not the status endpoint's as stored.
 pub fn status(resource: &Resource, stored: &Value, body: Value, clock: &Clock) -> Value {
@@ -88,15 +88,20 @@ fn note_phase(fields: &mut Fields, stored: &Value, clock: &Clock) {
     }
 }
 
-/// Approvals and denials stay as stored; times of new conditions are filled in.
+/// Approvals and denials stay as stored if there are as many of them, which validation then checks; times of new conditions
+/// are filled in.
 fn keep_decisions(fields: &mut Fields, stored: &Value, clock: &Clock) {
-    let is_decision = |condition: &&Value| matches!(text(condition, "type"), "Approved" | "Denied");
     let old = at(stored, &["status", "conditions"]).as_array().map(Vec::as_slice).unwrap_or_default();
     let Some(status) = made(fields, "status") else { return };
-    let said = status.get("conditions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let decided = old.iter().filter(is_decision);
-    let conditions =
-        decided.chain(said.iter().filter(|condition| !is_decision(condition))).cloned().collect();
+    let mut conditions = status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    for kind in ["Approved", "Denied"] {
+        let is_kind = |condition: &&Value| text(condition, "type") == kind;
+        let kept = old.iter().filter(is_kind).collect::<Vec<_>>();
+        if kept.len() == conditions.iter().filter(is_kind).count() {
+            let said = conditions.iter_mut().filter(|condition| text(condition, "type") == kind);
+            said.zip(kept).for_each(|(said, kept)| said.clone_from(kept));
+        }
+    }
     set_conditions(status, old, conditions, clock);
 }
 
@@ -119,9 +124,10 @@ fn set_conditions(status: &mut Fields, old: &[Value], mut conditions: Vec<Value>
     status.insert("conditions".into(), Value::Array(conditions));
 }
 
-/// What an update through a certificate signing request's `/approval` stores: the conditions of the body.
+/// What an update through a certificate signing request's `/approval` stores: the metadata and conditions of the body.
 pub fn approval(stored: &Value, body: &Value, clock: &Clock) -> Value {
     let mut new = stored.clone();
+    new["metadata"] = body["metadata"].clone();
     let old = at(stored, &["status", "conditions"]).as_array().map(Vec::as_slice).unwrap_or_default();
     let said = at(body, &["status", "conditions"]).as_array().cloned().unwrap_or_default();
     if let Some(status) = new.as_object_mut().and_then(|fields| made(fields, "status")) {

@@ -12,6 +12,7 @@ use crate::kinds::fill::{items, text};
 use crate::kinds::pem;
 
 const FINAL: [&str; 3] = ["Approved", "Denied", "Failed"];
+const DECISIONS: [&str; 2] = ["Approved", "Denied"];
 const EXCLUSIVE: &str = "Approved and Denied conditions are mutually exclusive";
 
 /// An update through `/approval`.
@@ -25,6 +26,7 @@ pub(super) fn approval(new: &At<'_>, old: &Value, errors: &mut Errors) {
 pub(super) fn status(new: &At<'_>, old: &Value, errors: &mut Errors) {
     approval(new, old, errors);
     let status = new.field("status");
+    decisions(&status, &old["status"], errors);
     let (certificate, before) = (status.field("certificate"), text(&old["status"], "certificate"));
     if certificate.text() == before {
         return;
@@ -76,10 +78,19 @@ fn truth(status: &At<'_>, kind: &str, errors: &mut Errors) {
     }
 }
 
+fn count(status: &Value, kind: &str) -> usize {
+    items(status, "conditions").iter().filter(|one| text(one, "type") == kind).count()
+}
+
+/// Whoever writes the status does not decide.
+fn decisions(status: &At<'_>, before: &Value, errors: &mut Errors) {
+    for kind in DECISIONS.into_iter().filter(|kind| count(status.value, kind) > count(before, kind)) {
+        let detail = format!("updates may not add a condition of type {kind:?}");
+        status.field("conditions").forbidden(&detail, errors);
+    }
+}
+
 fn removals(status: &At<'_>, before: &Value, errors: &mut Errors) {
-    let count = |status: &Value, kind: &str| {
-        items(status, "conditions").iter().filter(|one| text(one, "type") == kind).count()
-    };
     for kind in FINAL.into_iter().filter(|kind| count(status.value, kind) < count(before, kind)) {
         let detail = format!("updates may not remove a condition of type {kind:?}");
         status.field("conditions").forbidden(&detail, errors);
