@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use self::accept::{Clause, clauses};
 pub use self::content::{Encoding, PatchType, body_encoding, patch_type, unsupported_body};
-pub(crate) use self::query::{parameter, parameters};
+pub(crate) use self::query::{has_broken_escape, parameter, parameters};
 use crate::status::{self, Status};
 
 /// What kube-apiserver lists in its refusals.

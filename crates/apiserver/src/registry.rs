@@ -50,11 +50,6 @@ impl Table {
         self.by_path.get(&path(group, version, plural))
     }
 
-    /// Is anything served in this group and version?
-    pub(crate) fn has_version(&self, group: &str, version: &str) -> bool {
-        self.rows.iter().any(|row| &*row.group == group && &*row.version == version)
-    }
-
     /// The row of a kind, in this very version.
     pub(crate) fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Resource>> {
         let is_meant =

@@ -33,8 +33,8 @@ use crate::metrics::{self, Metrics, Noted};
 use crate::negotiate::{self, Asked, Endpoint, Forms, Representation};
 use crate::object::encode;
 use crate::openapi;
-use crate::registry::{Registry, Table};
-use crate::request::{Query, ResourcePath, Target, timeout};
+use crate::registry::Registry;
+use crate::request::{Query, ResourcePath, Target, decode_path, served, timeout};
 use crate::resource::Resource;
 use crate::serve::BodyError;
 use crate::serve::limits::RETRY_AFTER_S;
@@ -192,7 +192,7 @@ impl ApiServer {
         let mut noted = Noted::default();
         let mut response = match self.route(&parts, body, &mut noted).await {
             Ok(response) => response,
-            Err(status) if status.is_plain => text(status.code, format!("{}\n", status.message)),
+            Err(status) if status.is_plain => text(status.code, status.message),
             Err(status) => failure(&status, refusal_representation(&parts)),
         };
         stamp(&self.shared.backend, &parts.headers, &mut response);
@@ -207,7 +207,8 @@ impl ApiServer {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let backend = &self.shared.backend;
-        let target = Target::parse(parts.uri.path())?;
+        let decoded = decode_path(parts.uri.path())?;
+        let target = Target::parse(&decoded);
         let query = Query::parse(parts.uri.query());
         let who = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
         let who = match impersonate(&parts.headers, who, &backend.authorizer)? {
@@ -215,13 +216,17 @@ impl ApiServer {
             None => who.clone(),
         };
         let Target::Resource(path) = target else {
-            noted.path(&parts.method, parts.uri.path());
+            noted.path(&parts.method, &decoded);
             let verb = parts.method.as_str().to_ascii_lowercase();
-            backend.authorizer.check(&who, &Attributes::Path { verb: &verb, path: parts.uri.path() })?;
-            return self.document(parts);
+            backend.authorizer.check(&who, &Attributes::Path { verb: &verb, path: &decoded })?;
+            return if target == Target::Nowhere {
+                Err(Status::no_such_path())
+            } else {
+                self.document(parts, &decoded)
+            };
         };
         let verb = verb(&parts.method, &path, &query);
-        let resource = resource(&backend.registry.table(), &path);
+        let resource = served::find(&backend.registry.table(), &path);
         if let Ok(resource) = &resource {
             noted.resource(verb, &path, resource, query.has("dryRun"));
         }
@@ -232,7 +237,7 @@ impl ApiServer {
         let name = path.judged_name(verb, &query);
         backend.authorizer.check(&who, &path.attributes(verb, &name))?;
         let resource = resource?;
-        check_method(&resource, &path, &parts.method, verb)?;
+        served::check(&resource, &path, &parts.method, verb)?;
         let body = collect(body).await?;
         let call = self.call(parts, resource, path, query, who)?;
         let reviewer = Reviewer {
@@ -295,8 +300,7 @@ impl ApiServer {
     }
 
     /// Paths that are not resources: discovery, OpenAPI, health, version.
-    fn document(&self, parts: &Parts) -> Result<Response<Body>, Status> {
-        let path = parts.uri.path();
+    fn document(&self, parts: &Parts, path: &str) -> Result<Response<Body>, Status> {
         if let Some(answer) = self.probe(path, parts.uri.query().unwrap_or_default()) {
             return Ok(text(answer.code, answer.text));
         }
@@ -388,51 +392,6 @@ fn observe_services(backend: &Backend) {
     for entry in snapshot.range(&Prefix::resource("", "services"), "") {
         backend.services.observe(&encode::decode(entry));
     }
-}
-
-fn resource(table: &Table, path: &ResourcePath) -> Result<Arc<Resource>, Status> {
-    let found = table.get(&path.group, &path.version, &path.resource);
-    let found = found.filter(|row| row.namespaced || path.namespace.is_empty());
-    match found {
-        Some(row) => Ok(Arc::clone(row)),
-        None => Err(not_served(table, path)),
-    }
-}
-
-/// Groups nobody serves answer like unknown paths; others with a Status.
-fn not_served(table: &Table, path: &ResourcePath) -> Status {
-    let is_known = table.rows.iter().any(|row| *row.group == *path.group && !row.is_custom())
-        || table.has_version(&path.group, &path.version);
-    if is_known { Status::no_such_resource() } else { Status::no_such_path() }
-}
-
-/// Methods a resource does not have.
-fn check_method(resource: &Resource, path: &ResourcePath, method: &Method, verb: &str) -> Result<(), Status> {
-    if matches!(*method, Method::HEAD | Method::OPTIONS) || verb.is_empty() {
-        return Err(Status::method_not_allowed());
-    }
-    if !path.subresource.is_empty() {
-        return match resource.subresource(&path.subresource) {
-            Some(sub) if sub.verbs.iter().any(|one| &**one == verb) => Ok(()),
-            Some(_) if resource.is_custom() => Err(Status::not_supported(&resource.about(""), verb)),
-            Some(_) => Err(Status::method_not_allowed()),
-            None if resource.is_custom() => Err(Status::not_found(&resource.about(&path.name))),
-            None => Err(Status::no_such_resource()),
-        };
-    }
-    let is_misplaced = resource.namespaced && path.namespace.is_empty() && !matches!(verb, "list" | "watch");
-    if is_misplaced && resource.is_custom() {
-        return Err(Status::no_such_path());
-    }
-    if is_misplaced && !path.name.is_empty() {
-        return Err(Status::no_such_resource());
-    }
-    // A definition that ends takes no new objects, which create says itself; the others can still be changed.
-    let is_served = resource.allows(verb) || resource.custom().is_some_and(|custom| custom.is_terminating);
-    if !is_served || is_misplaced {
-        return Err(Status::method_not_allowed());
-    }
-    Ok(())
 }
 
 async fn collect<B>(body: B) -> Result<Bytes, Status>

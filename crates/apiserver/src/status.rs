@@ -152,7 +152,14 @@ impl Status {
 
     /// No such path: groups nobody serves answer so.
     pub fn no_such_path() -> Self {
-        let mut status = Self::new(404, "NotFound", "404 page not found");
+        let mut status = Self::new(404, "NotFound", "404 page not found\n");
+        status.is_plain = true;
+        status
+    }
+
+    /// A path whose percent signs stand for nothing.
+    pub fn broken_path() -> Self {
+        let mut status = Self::new(400, "BadRequest", "400 Bad Request");
         status.is_plain = true;
         status
     }

@@ -6,6 +6,7 @@
 mod build;
 mod json;
 mod yaml;
+mod yaml_duplicates;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -34,6 +35,34 @@ pub struct Decoded {
     pub value: Value,
     /// Paths of keys that came twice, in order, if they were asked for.
     pub duplicates: Vec<String>,
+    /// What Go's YAML parser says of them, if that is who reads the body.
+    yaml_complaint: Option<String>,
+}
+
+impl Decoded {
+    /// A value in which no key can come twice.
+    pub fn new(value: Value) -> Self {
+        Self { value, duplicates: Vec::new(), yaml_complaint: None }
+    }
+
+    /// What a strict reader complains about: keys that came twice, and the fields that are `unknown`.
+    pub fn complaints(&self, unknown: Vec<String>) -> Vec<String> {
+        if let Some(complaint) = &self.yaml_complaint {
+            return std::iter::once(complaint.clone()).chain(unknown).collect();
+        }
+        let twice = self.duplicates.iter().map(|path| format!("duplicate field {path:?}"));
+        unknown.into_iter().chain(twice).collect()
+    }
+}
+
+/// The warnings that one complaint makes: a YAML parser names all its lines at once.
+pub fn warnings_of_complaint(complaint: String) -> Vec<String> {
+    match complaint.split_once(yaml_duplicates::INTRO) {
+        Some((_, lines)) => {
+            lines.lines().map(str::trim).filter(|line| !line.is_empty()).map(Into::into).collect()
+        }
+        None => vec![complaint],
+    }
 }
 
 /// Parses a body of any shape.
@@ -115,7 +144,10 @@ fn parse(bytes: &[u8], media: Media, want_duplicates: bool) -> Result<Decoded, S
         }
         Media::Yaml => yaml::parse(&text, &duplicates)?,
     };
-    Ok(Decoded { value, duplicates: duplicates.map(RefCell::into_inner).unwrap_or_default() })
+    let duplicates = duplicates.map(RefCell::into_inner).unwrap_or_default();
+    let is_yaml = media == Media::Yaml && !duplicates.is_empty();
+    let yaml_complaint = is_yaml.then(|| yaml::complaint(&text)).flatten();
+    Ok(Decoded { value, duplicates, yaml_complaint })
 }
 
 /// The start of a body: as text if it looks like JSON, else in hexadecimal digits.
@@ -201,6 +233,29 @@ mod tests {
             &json!({"v": 420, "t": "2020-01-01T00:00:00Z", "x": 1000}),
             &[],
         );
+    }
+
+    #[test]
+    fn yaml_bodies_name_the_lines_of_keys_that_come_twice() {
+        let rows = [
+            ("\na: 1\nb: 2\nb:\n  3\n", "\n  line 5: key \"b\" already set in map"),
+            (
+                "l:\n  x: y\nl:\n  x: z\n  x: w\n",
+                "\n  line 5: key \"x\" already set in map\n  line 4: key \"l\" already set in map",
+            ),
+            ("m: [{k: a, k: b}]\n", "\n  line 1: key \"k\" already set in map"),
+            ("{\"d\": {\"k\": 1,\n\"k\": 2}}", "\n  line 2: key \"k\" already set in map"),
+            ("yes: 1\ntrue: 2\n", "\n  line 2: key true already set in map"),
+            ("\"a\\tb'\\\"é\": 1\n\"a\\tb'\\\"é\": 2", "\n  line 2: key \"a\\tb'\\\"é\" already set in map"),
+        ];
+        for (text, lines) in rows {
+            let decoded = body(text.as_bytes(), Media::Yaml, true).expect("a good body");
+            let complaint = format!("yaml: unmarshal errors:{lines}");
+            assert_eq!(decoded.complaints(Vec::new()), std::slice::from_ref(&complaint), "{text}");
+            let warnings = lines.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>();
+            assert_eq!(warnings_of_complaint(complaint), warnings);
+        }
+        assert_eq!(warnings_of_complaint("unknown field \"a\"".into()), ["unknown field \"a\""]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use serde_saphyr::options::{AliasLimits, DuplicateKeyPolicy};
 use serde_saphyr::{Options, with_deserializer_from_str_with_options};
 
 use super::build::{Build, Duplicates};
+use super::yaml_duplicates;
 use crate::field::Path;
 
 /// As deep as JSON may be.
@@ -21,6 +22,11 @@ pub(super) fn parse(text: &str, duplicates: &Duplicates) -> Result<Value, String
         Build { path: &Path::Root, duplicates }.deserialize(parser)
     })
     .map_err(|error| format!("yaml: {error}"))
+}
+
+/// What Go's parser says of keys that come twice.
+pub(super) fn complaint(text: &str) -> Option<String> {
+    yaml_duplicates::complaint(first_document(text), options())
 }
 
 fn options() -> Options {

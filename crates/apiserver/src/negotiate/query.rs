@@ -9,12 +9,19 @@ pub(crate) fn parameter<'a>(query: &'a str, name: &str) -> Option<Cow<'a, str>> 
     parameters(query).find(|(key, _)| key == name).map(|(_, value)| value)
 }
 
-/// All query parameters, decoded, in order.
+/// All query parameters, decoded, in order. As in Go a pair with a semicolon or a broken escape is left out.
 pub(crate) fn parameters(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
-    query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+    let readable = |pair: &&str| !pair.is_empty() && !pair.contains(';') && !has_broken_escape(pair);
+    query.split('&').filter(readable).map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         (decode(key), decode(value))
     })
+}
+
+/// Does a percent sign stand for nothing?
+pub(crate) fn has_broken_escape(text: &str) -> bool {
+    let is_escape = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+    text.split('%').skip(1).any(|rest| !is_escape(rest))
 }
 
 fn decode(text: &str) -> Cow<'_, str> {

@@ -1,7 +1,7 @@
 //! The grammar of paths: which thing of the API a path names.
 //!
-//! Segments are split before they are percent-decoded, so an encoded slash stays inside its segment; a segment that
-//! decodes to `.`, `..` or to text with a slash names nothing. Whether the resource exists is not decided here.
+//! As in Kubernetes a path is percent-decoded first and split then, so an encoded slash separates like a plain one, for
+//! rules and routes alike. Whether the resource exists is not decided here, nor whether a name could be one.
 
 use std::borrow::Cow;
 
@@ -10,6 +10,7 @@ use percent_encoding::percent_decode_str;
 
 use super::Query;
 use crate::auth::Attributes;
+use crate::negotiate::has_broken_escape;
 use crate::status::Status;
 
 /// What a path names.
@@ -27,6 +28,8 @@ pub(crate) enum Target {
     GroupVersion(String, String),
     /// Anything else, left to its own handler.
     Other,
+    /// What leads nowhere, whatever is served.
+    Nowhere,
 }
 
 /// A resource, an object of it, or a subresource of that.
@@ -38,6 +41,8 @@ pub(crate) struct ResourcePath {
     pub(crate) resource: String,
     pub(crate) name: String,
     pub(crate) subresource: String,
+    /// Does more follow than a subresource?
+    pub(crate) has_more: bool,
     /// Reached through the old `/watch/` prefix.
     pub(crate) is_watch: bool,
 }
@@ -69,10 +74,13 @@ impl ResourcePath {
 }
 
 impl Target {
-    pub(crate) fn parse(path: &str) -> Result<Self, Status> {
-        let segments = segments(path)?;
-        let segments = segments.iter().map(String::as_str).collect::<Vec<_>>();
-        Ok(match segments.as_slice() {
+    /// Reads a decoded path.
+    pub(crate) fn parse(path: &str) -> Self {
+        if path.starts_with("//") {
+            return Self::Nowhere;
+        }
+        let segments = path.trim_matches('/').split('/').collect::<Vec<_>>();
+        match segments.as_slice() {
             ["api"] => Self::CoreVersions,
             ["apis"] => Self::Groups,
             ["apis", group] => Self::Group((*group).to_owned()),
@@ -81,25 +89,16 @@ impl Target {
             ["api", version, rest @ ..] => resource("", version, rest),
             ["apis", group, version, rest @ ..] => resource(group, version, rest),
             _ => Self::Other,
-        })
+        }
     }
 }
 
-/// Splits and decodes; a trailing slash is ignored.
-fn segments(path: &str) -> Result<Vec<String>, Status> {
-    let path = path.trim_start_matches('/');
-    let path = path.strip_suffix('/').unwrap_or(path);
-    path.split('/').map(segment).collect()
-}
-
-fn segment(raw: &str) -> Result<String, Status> {
-    let decoded = percent_decode_str(raw)
-        .decode_utf8()
-        .map_err(|_| Status::bad_request(format!("the path segment {raw:?} is not valid UTF-8")))?;
-    if raw.contains('%') && (decoded.contains(['/', '%', '\0']) || decoded == "." || decoded == "..") {
-        return Err(Status::bad_request(format!("the path segment {decoded:?} may not be part of a name")));
+/// Decodes the path of a request. Bytes that are no text become replacement characters, of which no name is made.
+pub(crate) fn decode(raw: &str) -> Result<Cow<'_, str>, Status> {
+    if has_broken_escape(raw) {
+        return Err(Status::broken_path());
     }
-    Ok(decoded.into_owned())
+    Ok(percent_decode_str(raw).decode_utf8_lossy())
 }
 
 fn resource(group: &str, version: &str, rest: &[&str]) -> Target {
@@ -107,27 +106,20 @@ fn resource(group: &str, version: &str, rest: &[&str]) -> Target {
         ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
         rest => (false, rest),
     };
-    let (namespace, resource, name, subresource) = match rest {
-        ["namespaces", namespace, sub @ ("status" | "finalize")] => ("", "namespaces", *namespace, *sub),
-        ["namespaces", namespace, resource, rest @ ..] if rest.len() <= 2 => {
-            let name = rest.first().copied().unwrap_or_default();
-            let sub = rest.get(1).copied().unwrap_or_default();
-            (*namespace, *resource, name, sub)
-        }
-        [resource, rest @ ..] if rest.len() <= 2 => {
-            let name = rest.first().copied().unwrap_or_default();
-            let sub = rest.get(1).copied().unwrap_or_default();
-            ("", *resource, name, sub)
-        }
-        _ => return Target::Other,
+    let (namespace, rest) = match rest {
+        ["namespaces", _, "status" | "finalize", ..] => ("", rest),
+        ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
+        rest => ("", rest),
     };
+    let part = |at: usize| rest.get(at).copied().unwrap_or_default().to_owned();
     Target::Resource(ResourcePath {
         group: group.to_owned(),
         version: version.to_owned(),
         namespace: namespace.to_owned(),
-        resource: resource.to_owned(),
-        name: name.to_owned(),
-        subresource: subresource.to_owned(),
+        resource: part(0),
+        name: part(1),
+        subresource: part(2),
+        has_more: rest.len() > 3,
         is_watch,
     })
 }
@@ -138,7 +130,9 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, expected: [&str; 6]) {
-        let Ok(Target::Resource(found)) = Target::parse(path) else { panic!("{path} is a resource path") };
+        let Target::Resource(found) = Target::parse(&decode(path).expect(path)) else {
+            panic!("{path} is a resource path")
+        };
         let found = [
             &*found.group,
             &*found.version,
@@ -164,12 +158,29 @@ mod tests {
     }
 
     #[test]
-    fn hostile_segments_are_refused() {
-        for path in
-            ["/api/v1/namespaces/a%2Fb/pods", "/api/v1/pods/%2e%2e", "/api/v1/pods/%ff", "/api/v1/pods/a%00"]
-        {
-            assert!(Target::parse(path).is_err(), "{path}");
+    fn what_is_encoded_counts_like_what_is_not() {
+        check("/api/v1/pods/a%2Fstatus", ["", "v1", "", "pods", "a", "status"]);
+        check("/api/v1%2Fnamespaces%2Fa/pods%2F", ["", "v1", "a", "pods", "", ""]);
+        check("/api/v1/namespaces/a/pods/%2e%2e", ["", "v1", "a", "pods", "..", ""]);
+        check("/api/v1/pods/a%00", ["", "v1", "", "pods", "a\0", ""]);
+        check("/api/v1/pods/%ff", ["", "v1", "", "pods", "\u{fffd}", ""]);
+        check("/api/v1/namespaces/a%2Fb/pods", ["", "v1", "a", "b", "pods", ""]);
+        for path in ["/api/v1/pods/%zz", "/api/v1/pods/%", "/api/v1/pods/%2"] {
+            assert_eq!(
+                decode(path).map_err(|status| (status.code, status.is_plain)),
+                Err((400, true)),
+                "{path}"
+            );
         }
-        assert_eq!(Target::parse("/a/b/c").ok(), Some(Target::Other));
+    }
+
+    #[test]
+    fn what_is_too_long_or_begins_twice() {
+        assert_eq!(Target::parse("/a/b/c"), Target::Other);
+        assert_eq!(Target::parse("//api/v1/pods"), Target::Nowhere);
+        let Target::Resource(long) = Target::parse("/api/v1/namespaces/a/pods/p/proxy/x/y") else {
+            panic!("is a resource path")
+        };
+        assert!(long.has_more && long.subresource == "proxy");
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::Call;
 use super::options::Strictness;
+use super::patched;
 use super::write::schema_of;
 use crate::decode;
 use crate::field;
@@ -20,6 +21,10 @@ use crate::status::Status;
 /// Where Kubernetes registers its types, as its refusals name it.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
 
+/// What begins the refusal of a configuration that is no YAML, and where in reading it that was found.
+const NOT_YAML: &str = "error decoding YAML: ";
+const CONVERTING: &str = "error converting YAML to JSON: ";
+
 /// A normal object, and what to warn of.
 pub(super) struct Admitted {
     pub(super) object: Value,
@@ -30,21 +35,22 @@ pub(super) struct Admitted {
 pub(super) fn body(call: &Call, bytes: &[u8], strictness: Strictness) -> Result<Admitted, Status> {
     let resource = &call.resource;
     let wants_duplicates = strictness != Strictness::Ignore;
-    let decoded = read(call, bytes, wants_duplicates, (&resource.api_version(), &resource.kind))?;
-    let mut object = decoded.value;
+    let mut decoded = read(call, bytes, wants_duplicates, (&resource.api_version(), &resource.kind))?;
+    let mut object = std::mem::take(&mut decoded.value);
     if resource.is_custom() && object["kind"].as_str().unwrap_or_default().is_empty() {
         let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(bytes));
         return Err(decode::unrecognized(bytes, &resource.kind, &why));
     }
-    check_type(&call.resource, &mut object)?;
+    check_type(&call.resource, &mut object).map_err(|status| {
+        let is_warned = strictness == Strictness::Warn && patched::is_other_version(&call.resource, &object);
+        if is_warned { status.warned(patched::drop_unknown(&mut object)) } else { status }
+    })?;
     let intro = cannot_be_handled(&call.resource);
     let problems = normalize(&call.resource, &mut object, strictness, false).map_err(|status| {
         let is_told = !resource.is_custom() || status.code != 400;
         if is_told { status } else { Status::bad_request(format!("{intro}{}", status.message)) }
     })?;
-    let problems =
-        problems.into_iter().chain(decoded.duplicates.iter().map(|path| format!("duplicate field {path:?}")));
-    let mut warnings = judge(problems.collect(), strictness, &intro)?;
+    let mut warnings = judge(decoded.complaints(problems), strictness, &intro)?;
     if resource.is_custom() {
         warnings.extend(finalizer_warnings(&object["metadata"]));
     }
@@ -93,7 +99,7 @@ pub(super) fn read(
         }
         Encoding::Protobuf => {
             let value = protobuf::decode(bytes, api_version, kind)?;
-            return Ok(decode::Decoded { value, duplicates: Vec::new() });
+            return Ok(decode::Decoded::new(value));
         }
     };
     decode::object(bytes, media, wants_duplicates, kind)
@@ -135,7 +141,19 @@ pub(super) fn patched(
     strictness: Strictness,
     origin: Origin<'_>,
 ) -> Result<Admitted, Status> {
-    match judged(call, &mut object, strictness, origin) {
+    let of_type = patched::check_type(call, &mut object, origin.is_strategic);
+    let result = match of_type {
+        Ok(dropped) => judged(call, &mut object, strictness, (origin, dropped)),
+        Err(patched::Refusal { status, dropped, is_decoded }) => {
+            let problems = origin.problems.iter().cloned().chain(dropped).collect();
+            match judge(problems, strictness, "") {
+                Ok(warnings) if is_decoded => return Err(status.warned(warnings)),
+                Ok(_) => Err(*status),
+                Err(strict) => Err(strict),
+            }
+        }
+    };
+    match result {
         Ok(mut warnings) => {
             warnings.extend(drop_equal_owners(&mut object, " after mutating admission happens"));
             Ok(Admitted { object, warnings })
@@ -144,14 +162,40 @@ pub(super) fn patched(
     }
 }
 
+/// Checks the document a patch made: its type, its fields, and that it can be decoded.
+pub(super) fn patched_document(
+    value: &mut Value,
+    (api_version, kind): (&str, &str),
+    strictness: Strictness,
+    origin: Origin<'_>,
+) -> Result<Vec<String>, Status> {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let given = |name: &str| value[name].as_str().unwrap_or_default();
+    if (given("apiVersion"), given("kind")) != (api_version, kind) {
+        let (api_version, kind) = (given("apiVersion"), given("kind"));
+        let why = format!("no kind {kind:?} is registered for version {api_version:?} in scheme {SCHEME:?}");
+        return Err(bad_result(value, origin, &Status::bad_request(why)));
+    }
+    let schema = schema::built_in(group, version, kind).expect("documents of the API have a type");
+    let shown = value.clone();
+    let mut unknown = Vec::new();
+    schema::prune(&schema, value, (strictness != Strictness::Ignore).then_some(&mut unknown));
+    let decoded =
+        schema::decode(&schema, value).map_err(|why| schema::cannot_be_handled(kind, version, &why));
+    let unknown = unknown.into_iter().map(|path| format!("unknown field {path:?}"));
+    let problems = origin.problems.iter().cloned().chain(unknown).collect();
+    let judged = decoded.and_then(|()| judge(problems, strictness, ""));
+    judged.map_err(|status| bad_result(&shown, origin, &status))
+}
+
 fn judged(
     call: &Call,
     object: &mut Value,
     strictness: Strictness,
-    origin: Origin<'_>,
+    (origin, dropped): (Origin<'_>, Vec<String>),
 ) -> Result<Vec<String>, Status> {
-    check_type(&call.resource, object)?;
     let mut problems = origin.problems.to_vec();
+    problems.extend(dropped);
     problems.extend(normalize(&call.resource, object, strictness, origin.is_strategic)?);
     judge(problems, strictness, "")
 }
@@ -168,17 +212,48 @@ fn bad_result(object: &Value, origin: Origin<'_>, status: &Status) -> Status {
 }
 
 /// The configuration of a server-side apply: typed, but neither pruned nor defaulted.
-pub(super) fn applied(call: &Call, bytes: &[u8], strictness: Strictness) -> Result<Admitted, Status> {
-    let decoded = decode::body(bytes, decode::Media::Yaml, strictness != Strictness::Ignore)?;
-    let object = decoded.value;
-    let resource = &call.resource;
-    let expected = resource.api_version();
-    if object["apiVersion"] != *expected || object["kind"] != *resource.kind {
-        return Err(wrong_applied_type(&object));
+pub(super) struct Applied {
+    pub(super) object: Value,
+    complaints: Vec<String>,
+}
+
+impl Applied {
+    pub(super) fn parse(call: &Call, bytes: &[u8], strictness: Strictness) -> Result<Self, Status> {
+        let mut decoded = decode::body(bytes, decode::Media::Yaml, strictness != Strictness::Ignore)
+            .map_err(|status| Status::bad_request(format!("{NOT_YAML}{CONVERTING}{}", status.message)))?;
+        let object = match std::mem::take(&mut decoded.value) {
+            Value::Null => Value::Object(serde_json::Map::new()),
+            Value::Object(fields) => Value::Object(fields),
+            other => {
+                let found = decode::type_name(&other);
+                return Err(Status::bad_request(format!(
+                    "{NOT_YAML}error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go \
+                     value of type map[string]interface {{}}"
+                )));
+            }
+        };
+        let resource = &call.resource;
+        if object["apiVersion"] != *resource.api_version() || object["kind"] != *resource.kind {
+            return Err(wrong_applied_type(&object));
+        }
+        Ok(Self { object, complaints: decoded.complaints(Vec::new()) })
     }
-    let problems = decoded.duplicates.iter().map(|path| format!("key {path:?} already set in map")).collect();
-    let warnings = judge(problems, strictness, "error strict decoding YAML: ")?;
-    Ok(Admitted { object, warnings })
+
+    /// Judges the text, once its content is known to fit.
+    pub(super) fn judge(&self, strictness: Strictness) -> Result<Vec<String>, Status> {
+        match strictness {
+            Strictness::Strict if !self.complaints.is_empty() => {
+                let complaints = self.complaints.join(", ");
+                Err(Status::bad_request(format!("error strict decoding YAML: {CONVERTING}{complaints}")))
+            }
+            Strictness::Ignore => Ok(Vec::new()),
+            Strictness::Strict | Strictness::Warn => Ok(warnings_of(self.complaints.clone())),
+        }
+    }
+}
+
+fn warnings_of(complaints: Vec<String>) -> Vec<String> {
+    complaints.into_iter().flat_map(decode::warnings_of_complaint).collect()
 }
 
 fn wrong_applied_type(object: &Value) -> Status {
@@ -228,7 +303,7 @@ fn judge(problems: Vec<String>, strictness: Strictness, intro: &str) -> Result<V
             Err(Status::bad_request(message))
         }
         Strictness::Ignore => Ok(Vec::new()),
-        Strictness::Strict | Strictness::Warn => Ok(problems),
+        Strictness::Strict | Strictness::Warn => Ok(warnings_of(problems)),
     }
 }
 
@@ -256,7 +331,7 @@ fn check_type(resource: &Resource, object: &mut Value) -> Result<(), Status> {
 
 /// Why a body of this type is none for the resource: no such type is known, or it is another kind's, or the same kind's of
 /// another version.
-fn wrong_type(resource: &Resource, api_version: &str, kind: &str) -> String {
+pub(super) fn wrong_type(resource: &Resource, api_version: &str, kind: &str) -> String {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let intro = format!("{kind} in version {version:?} cannot be handled as a {}: ", resource.kind);
     // Versions that are served no longer are still known to Kubernetes.

@@ -12,7 +12,6 @@ use super::Call;
 use super::items::Items;
 use crate::body::Body;
 use crate::convert;
-use crate::kinds::subresource::scale_of;
 use crate::negotiate::{self, Form, Media, Representation};
 use crate::object::encode;
 use crate::protobuf;
@@ -114,14 +113,6 @@ impl Answer {
         Self::value(call, 200, &list)
     }
 
-    /// The Scale of the object this answers with.
-    pub(super) fn scaled(self, call: &Call) -> Result<Self, Status> {
-        let Body::Full(bytes) = &self.body else { return Ok(self) };
-        let object = serde_json::from_slice::<Value>(bytes).expect("our own JSON");
-        let scale = scale_of(&call.resource, &object)?;
-        Self::object(call, self.code, &scale)
-    }
-
     /// Adds warnings.
     pub(super) fn warned(mut self, warnings: Vec<String>) -> Self {
         self.warnings.extend(warnings);
@@ -171,9 +162,13 @@ fn bare(call: &Call, mut item: Value) -> Value {
     item
 }
 
-/// Adds a warning to a response.
+/// Adds a warning to a response. One with control characters is left out, as in Kubernetes.
 pub(crate) fn warn(response: &mut Response<Body>, warning: &str) {
-    if let Ok(value) = HeaderValue::from_bytes(format!("299 - {warning:?}").as_bytes()) {
+    if warning.chars().any(char::is_control) {
+        return;
+    }
+    let escaped = warning.replace('\\', r"\\").replace('"', "\\\"");
+    if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{escaped}\"").as_bytes()) {
         response.headers_mut().append(header::WARNING, value);
     }
 }

@@ -18,6 +18,7 @@ use crate::crd;
 use crate::field;
 use crate::kinds;
 use crate::kinds::prepare::{Prepare, prepare_for_create};
+use crate::kinds::subresource::validate_scaled;
 use crate::metadata::validate::validate_object_meta;
 use crate::namespace;
 use crate::object::{encode, meta};
@@ -116,7 +117,7 @@ async fn create_named(
 
 fn check_body(call: &Call, object: &Value) -> Result<(), Status> {
     let (asked, given) = (&*call.path.namespace, meta::namespace(object));
-    if !given.is_empty() && given != asked {
+    if call.resource.namespaced && !given.is_empty() && given != asked {
         return Err(Status::bad_request(OTHER_NAMESPACE));
     }
     let revision = meta::text(object, "resourceVersion");
@@ -202,6 +203,7 @@ fn errors_of(call: &Call, object: &Value) -> Vec<field::Error> {
             if let Some(schema) = &custom.schema {
                 errors.extend(schema::validate(schema, object, None));
             }
+            errors.extend(validate_scaled(resource, object, false));
             if let Some(cel) = &custom.cel {
                 cel.judge_after(&mut errors, object, None);
             }

@@ -72,22 +72,24 @@ impl DeleteOptions {
     }
 
     fn query_json(call: &Call) -> Result<Value, Status> {
+        let query = &call.query;
         let mut options = json!({});
-        for name in ["propagationPolicy", "gracePeriodSeconds", "orphanDependents"] {
-            let text = call.query.get(name);
-            if text.is_empty() {
-                continue;
-            }
-            options[name] = match name {
-                "propagationPolicy" => text.into(),
-                "orphanDependents" => call.query.flag(name).into(),
-                _ => text
-                    .parse::<i64>()
-                    .map_err(|_| Status::bad_request(format!("{name} {text:?} is not a whole number")))?
-                    .into(),
-            };
+        if let Some(policy) = query.value("propagationPolicy") {
+            options["propagationPolicy"] = policy.into();
         }
-        let dry_run = call.query.all("dryRun").map(Value::from).collect::<Vec<_>>();
+        if query.has("orphanDependents") {
+            options["orphanDependents"] = query.flag("orphanDependents").into();
+        }
+        if let Some(seconds) = query.number("gracePeriodSeconds")? {
+            options["gracePeriodSeconds"] = seconds.into();
+        }
+        // What is inside of the preconditions is named in the query without them.
+        for name in ["uid", "resourceVersion"] {
+            if let Some(text) = query.value(name).filter(|text| !text.is_empty()) {
+                options["preconditions"][name] = text.into();
+            }
+        }
+        let dry_run = query.all("dryRun").map(Value::from).collect::<Vec<_>>();
         if !dry_run.is_empty() {
             options["dryRun"] = dry_run.into();
         }
@@ -99,17 +101,17 @@ impl DeleteOptions {
         let mut errors = Vec::new();
         let orphan = options["orphanDependents"].as_bool();
         let policy_path = root.field("propagationPolicy");
-        let policy = match (options["propagationPolicy"].as_str(), orphan) {
-            (Some(_), Some(_)) => {
-                let detail = "orphanDependents and deletionPropagation cannot be both set";
-                errors.push(Error::invalid(&policy_path, &options["propagationPolicy"], detail));
-                None
-            }
+        let named = options["propagationPolicy"].as_str();
+        if named.is_some() && orphan.is_some() {
+            let detail = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(Error::invalid(&policy_path, &options["propagationPolicy"], detail));
+        }
+        let policy = match (named, orphan) {
             (Some("Background"), _) | (None, Some(false)) => Some(Policy::Background),
             (Some("Foreground"), _) => Some(Policy::Foreground),
             (Some("Orphan"), _) | (None, Some(true)) => Some(Policy::Orphan),
             (None, None) => None,
-            (Some(_), None) => {
+            (Some(_), _) => {
                 let supported = ["Foreground", "Background", "Orphan", "nil"];
                 errors.push(Error::not_supported(&policy_path, &options["propagationPolicy"], &supported));
                 None

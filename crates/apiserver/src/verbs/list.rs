@@ -82,9 +82,9 @@ impl Request {
         let query = &call.query;
         let (revision, matching) = (query.get("resourceVersion"), query.get("resourceVersionMatch"));
         check_match(query.has("sendInitialEvents"), revision, matching, query.get("continue"))?;
-        let limit = number(query.get("limit"))?;
+        let limit = query.number("limit")?.unwrap_or_default();
         // A list takes as long as it takes, but what is not a number is a mistake all the same.
-        number(query.get("timeoutSeconds"))?;
+        query.number("timeoutSeconds")?;
         let token = query.get("continue");
         let token = (!token.is_empty()).then(|| Token::parse(token)).transpose()?;
         if token.is_some() && !matches!(revision, "" | "0") {
@@ -120,14 +120,6 @@ impl Request {
     }
 }
 
-fn number(text: &str) -> Result<i64, Status> {
-    if text.is_empty() {
-        return Ok(0);
-    }
-    let refusal = || Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"));
-    text.parse::<i64>().map_err(|_| refusal())
-}
-
 fn at(call: &Call, revision: Revision) -> Result<Snapshot, Status> {
     call.backend.store.snapshot_at(revision).map_err(|error| match error {
         StoreError::Compacted { .. } => {
@@ -148,6 +140,9 @@ fn token_snapshot(call: &Call, token: &Token) -> Result<(Snapshot, Option<String
     let Position::At(revision) = token.position else {
         return Ok((call.backend.store.snapshot(), Some(after)));
     };
+    if token.is_over(call.backend.clock.now()) {
+        return Err(token.expired());
+    }
     match call.backend.store.snapshot_at(revision) {
         Ok(snapshot) => Ok((snapshot, Some(after))),
         Err(StoreError::Compacted { .. }) => Err(token.expired()),
@@ -224,7 +219,8 @@ fn head(call: &Call, selection: &Selection, snapshot: &Snapshot, page: &Page) ->
     if let Some(next) = &page.next {
         let start = next.as_str()[call.prefix().as_str().len() + no_namespace(call).len()..].to_owned();
         let left = (!selection.has_selectors()).then_some(page.remaining);
-        let token = Token { position: Position::At(snapshot.revision()), start, left };
+        let issued = call.backend.clock.now();
+        let token = Token { position: Position::At(snapshot.revision()), start, left, issued };
         metadata["continue"] = token.to_text().into();
         if !selection.has_selectors() {
             metadata["remainingItemCount"] = page.remaining.into();

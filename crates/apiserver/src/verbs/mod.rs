@@ -14,6 +14,7 @@ mod list;
 mod log;
 mod options;
 mod patch;
+mod patched;
 mod pod;
 mod review;
 mod scale;
@@ -106,6 +107,7 @@ impl Call {
             ("list", _) => list::list(&self),
             ("watch", _) => watch::watch(self),
             ("get", _) => get::get(&self),
+            ("create", false) if self.resource.is_custom() => create::create(&self, &body).await,
             ("create", true) if &*self.resource.kind == "Binding" => pod::bind_named(self, &body).await,
             ("create", true) => create::create(&self, &body).await,
             ("update", false) => update::update(&self, &body).await,

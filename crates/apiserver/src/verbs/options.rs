@@ -29,19 +29,29 @@ pub(super) struct WriteOptions {
 impl WriteOptions {
     /// Reads and checks them; `kind` names the options object in a refusal.
     pub(super) fn of(call: &Call, kind: &str) -> Result<Self, Status> {
-        let mut errors = Vec::new();
+        Self::checked(call, kind, Vec::new())
+    }
+
+    /// Reads and checks those of a patch: who applies must say who they are, and only an apply can be forced.
+    pub(super) fn of_patch(call: &Call, is_apply: bool) -> Result<Self, Status> {
         let root = Path::Root;
-        for value in call.query.all("dryRun") {
-            if value != "All" {
-                errors.push(Error::not_supported(&root.field("dryRun"), &json!([value]), &["All"]));
-            }
+        let mut errors = Vec::new();
+        if is_apply && call.query.get("fieldManager").is_empty() {
+            errors.push(Error::required(&root.field("fieldManager"), "is required for apply patch"));
         }
+        if !is_apply && call.query.has("force") {
+            errors.push(Error::forbidden(&root.field("force"), "may not be specified for non-apply patch"));
+        }
+        Self::checked(call, "PatchOptions", errors)
+    }
+
+    fn checked(call: &Call, kind: &str, mut errors: Vec<Error>) -> Result<Self, Status> {
+        let root = Path::Root;
         let manager = call.query.get("fieldManager");
-        let path = root.field("fieldManager");
-        if manager.len() > FIELD_MANAGER_BYTES_MAX {
-            errors.push(Error::too_long(&path, FIELD_MANAGER_BYTES_MAX));
-        } else if let Some(bad) = manager.chars().position(char::is_control) {
-            errors.push(Error::invalid(&path, &json!(manager), &format!("invalid character at {bad}")));
+        check_manager(manager, &mut errors);
+        let dry_run = call.query.all("dryRun").collect::<Vec<_>>();
+        if dry_run.iter().any(|value| *value != "All") {
+            errors.push(Error::not_supported(&root.field("dryRun"), &json!(dry_run), &["All"]));
         }
         let strictness = match call.query.get("fieldValidation") {
             "Ignore" => Strictness::Ignore,
@@ -57,11 +67,24 @@ impl WriteOptions {
             return Err(Status::invalid("meta.k8s.io", kind, "", &errors));
         }
         Ok(Self {
-            is_dry_run: call.query.has("dryRun"),
+            is_dry_run: !dry_run.is_empty(),
             manager: manager_name(call, manager),
             strictness,
             force: call.query.flag("force"),
         })
+    }
+}
+
+fn check_manager(manager: &str, errors: &mut Vec<Error>) {
+    let root = Path::Root;
+    let path = root.field("fieldManager");
+    if manager.len() > FIELD_MANAGER_BYTES_MAX {
+        errors.push(Error::too_long(&path, FIELD_MANAGER_BYTES_MAX));
+    }
+    let is_printable = |letter: char| letter == ' ' || !(letter.is_control() || letter.is_whitespace());
+    for (at, letter) in manager.char_indices().filter(|(_, letter)| !is_printable(*letter)) {
+        let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(letter));
+        errors.push(Error::invalid(&path, &json!(manager), &detail));
     }
 }
 

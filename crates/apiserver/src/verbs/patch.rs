@@ -2,14 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::admit::{self, Admitted, Origin};
+use super::admit::{self, Admitted, Applied, Origin};
 use super::answer::warned;
 use super::options::WriteOptions;
 use super::update::{OTHER_NAMESPACE, check_names};
 use super::write::{Changed, change, schema_of};
 use super::{Answer, Call, create};
 use crate::decode;
-use crate::field::{Error, Path};
 use crate::negotiate::{self, PatchType};
 use crate::object::meta;
 use crate::ordered::{Order, Ordered};
@@ -53,15 +52,9 @@ static BY_NAME: Order = Order { names: &[], inside: &[], below: None };
 pub(super) async fn patch(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     let content_type = call.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = negotiate::patch_type(content_type, call.resource.is_custom())?;
-    let options = WriteOptions::of(call, "PatchOptions")?;
+    let options = WriteOptions::of_patch(call, kind == PatchType::Apply)?;
     if kind == PatchType::Apply {
         return apply_patch(call, &options, body).await;
-    }
-    if call.query.has("force") {
-        return Err(option_error(Error::forbidden(
-            &Path::Root.field("force"),
-            "may not be specified for non-apply patch",
-        )));
     }
     let (patch, problems) = Patch::parse(kind, body)?;
     change(call, &options, |old| {
@@ -150,57 +143,43 @@ fn check_identity(call: &Call, new: &Value, old: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-fn option_error(error: Error) -> Status {
-    Status::invalid("meta.k8s.io", "PatchOptions", "", &[error])
-}
-
-/// Who applies must say who they are.
-pub(super) fn check_manager(call: &Call) -> Result<(), Status> {
-    if call.query.get("fieldManager").is_empty() {
-        let path = Path::Root;
-        let error = Error::required(&path.field("fieldManager"), "is required for apply patch");
-        return Err(option_error(error));
-    }
-    Ok(())
-}
-
 /// What an apply made: its problems were told before it was merged.
 const APPLIED: Origin<'_> = Origin { problems: &[], is_strategic: false, shown: None };
 
 /// Server-side apply: also creates.
 async fn apply_patch(call: &Call, options: &WriteOptions, body: &[u8]) -> Result<Answer, Status> {
-    check_manager(call)?;
-    let decoded = admit::applied(call, body, options.strictness)?;
-    let warnings = decoded.warnings;
-    let config = decoded.object;
+    let config = Applied::parse(call, body, options.strictness)?;
     let is_missing = call.backend.store.snapshot().get(&call.key()).is_none();
     if is_missing && call.path.subresource.is_empty() {
-        return warned(create_applied(call, options, &config).await, warnings);
+        return create_applied(call, options, &config).await;
     }
-    let answer = change(call, options, |old| {
-        let merged = merged(call, options, Some(old), &config)?;
-        let Admitted { object, warnings } = admit::patched(call, merged, options.strictness, APPLIED)?;
-        check_identity(call, &object, old)?;
-        Ok(Changed { object, warnings, is_applied: true })
+    change(call, options, |old| {
+        let merged = merged(call, options, Some(old), &config.object)?;
+        let mut warnings = config.judge(options.strictness)?;
+        let admitted = admit::patched(call, merged, options.strictness, APPLIED)?;
+        warnings.extend(admitted.warnings);
+        check_identity(call, &admitted.object, old)?;
+        Ok(Changed { object: admitted.object, warnings, is_applied: true })
     })
-    .await;
-    warned(answer, warnings)
+    .await
 }
 
-async fn create_applied(call: &Call, options: &WriteOptions, config: &Value) -> Result<Answer, Status> {
-    if !meta::uid(config).is_empty() {
+async fn create_applied(call: &Call, options: &WriteOptions, config: &Applied) -> Result<Answer, Status> {
+    let uid = meta::uid(&config.object);
+    if !uid.is_empty() {
         let about = call.resource.about(&call.path.name);
         let why = format!(
-            "uid mismatch: the provided object specified uid {}, and no existing object was found",
-            meta::uid(config)
+            "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         );
         return Err(Status::conflict(&about, &why));
     }
-    let object = merged(call, options, None, config)?;
+    let object = merged(call, options, None, &config.object)?;
+    let mut warnings = config.judge(options.strictness)?;
     check_identity(call, &object, &json!({"metadata": {"name": call.path.name}}))?;
-    let Admitted { object, warnings } = admit::patched(call, object, options.strictness, APPLIED)?;
+    let admitted = admit::patched(call, object, options.strictness, APPLIED)?;
+    warnings.extend(admitted.warnings);
     call.check_may_create()?;
-    warned(create::create_object(call, options, object).await, warnings)
+    warned(create::create_object(call, options, admitted.object).await, warnings)
 }
 
 /// The object with the configuration applied to it.

@@ -3,9 +3,10 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::admit::{document, typed};
+use super::admit::{Origin, document, patched_document};
 use super::options::WriteOptions;
-use super::patch::{Patch, check_manager, merged};
+use super::patch::{Patch, merged};
+use super::update::check_names;
 use super::write::{Changed, change};
 use super::{Answer, Call};
 use crate::convert;
@@ -26,7 +27,8 @@ pub(super) async fn run(call: &Call, method: &Method, body: &[u8]) -> Result<Ans
         Method::PUT => {
             let scale = document(call, body, SCALE)?;
             check_scale(call, &scale)?;
-            set(call, "UpdateOptions", |_| Ok(scale.clone())).await
+            let options = WriteOptions::of(call, "UpdateOptions")?;
+            set(call, &options, |_| Ok((scale.clone(), Vec::new()))).await
         }
         _ => {
             let kind = negotiate::patch_type(content_type, call.resource.is_custom())?;
@@ -34,25 +36,32 @@ pub(super) async fn run(call: &Call, method: &Method, body: &[u8]) -> Result<Ans
                 return applied(call, body).await;
             }
             let kind = if kind == PatchType::Strategic { PatchType::Merge } else { kind };
-            let (patch, _) = Patch::parse(kind, body)?;
-            set(call, "PatchOptions", |old| {
-                let mut scale = scale_of(&call.resource, old).or_else(|_| {
-                    // A number never set can still be patched in.
-                    scale_of(&call.resource, &apply_scale(&call.resource, old.clone(), &Value::Null))
-                })?;
-                patch.apply(call, &mut scale)?;
-                typed(&mut scale, SCALE)?;
-                Ok(scale)
-            })
-            .await
+            patched(call, kind, body).await
         }
     }
 }
 
+/// Any other patch of a Scale.
+async fn patched(call: &Call, kind: PatchType, body: &[u8]) -> Result<Answer, Status> {
+    let options = WriteOptions::of_patch(call, false)?;
+    let (patch, problems) = Patch::parse(kind, body)?;
+    set(call, &options, |old| {
+        let mut scale = scale_of(&call.resource, old).or_else(|_| {
+            // A number never set can still be patched in.
+            scale_of(&call.resource, &apply_scale(&call.resource, old.clone(), &Value::Null))
+        })?;
+        patch.apply(call, &mut scale)?;
+        let origin = Origin { problems: &problems, is_strategic: false, shown: None };
+        let warnings = patched_document(&mut scale, SCALE, options.strictness, origin)?;
+        check_names(call, &scale)?;
+        Ok((scale, warnings))
+    })
+    .await
+}
+
 /// Server-side apply of a Scale: its number is applied to the object, in the name of the manager of the number.
 async fn applied(call: &Call, body: &[u8]) -> Result<Answer, Status> {
-    let options = WriteOptions::of(call, "PatchOptions")?;
-    check_manager(call)?;
+    let options = WriteOptions::of_patch(call, true)?;
     let scale = decode::body(body, decode::Media::Yaml, false)?.value;
     check_applied(call, &scale)?;
     let mut config = json!({"apiVersion": call.resource.api_version(), "kind": &*call.resource.kind,
@@ -60,7 +69,7 @@ async fn applied(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     if !scale["spec"]["replicas"].is_null() {
         config = apply_scale(&call.resource, config, &scale);
     }
-    let answer = change(call, &options, |old| {
+    change(call, &options, |old| {
         let mut object = merged(call, &options, Some(old), &config)?;
         let number = scale_of(&call.resource, &object).map(|scale| scale["spec"]["replicas"].clone());
         if number.unwrap_or_default().is_null() {
@@ -72,8 +81,7 @@ async fn applied(call: &Call, body: &[u8]) -> Result<Answer, Status> {
         }
         Ok(Changed { object, warnings: Vec::new(), is_applied: true })
     })
-    .await?;
-    answer.scaled(call)
+    .await
 }
 
 fn check_applied(call: &Call, scale: &Value) -> Result<(), Status> {
@@ -89,12 +97,7 @@ fn check_applied(call: &Call, scale: &Value) -> Result<(), Status> {
     if !replicas.is_null() && replicas.as_i64().is_none_or(|number| i32::try_from(number).is_err()) {
         return Err(Status::bad_request("spec.replicas of a Scale must be a whole number of 32 bits"));
     }
-    let errors = validate_scale(scale);
-    if errors.is_empty() {
-        Ok(())
-    } else {
-        Err(Status::invalid("autoscaling", "Scale", &call.path.name, &errors))
-    }
+    check_number(call, scale)
 }
 
 fn show(call: &Call, code: u16) -> Result<Answer, Status> {
@@ -109,21 +112,17 @@ fn check_scale(call: &Call, scale: &Value) -> Result<(), Status> {
     if kind.is_some_and(|kind| kind != "Scale") || api_version.is_some_and(|one| one != "autoscaling/v1") {
         return Err(Status::bad_request("the body must be a Scale of autoscaling/v1"));
     }
-    super::update::check_names(call, scale)
+    check_names(call, scale)
 }
 
 async fn set(
     call: &Call,
-    options: &str,
-    make: impl Fn(&Value) -> Result<Value, Status> + Send + Sync,
+    options: &WriteOptions,
+    make: impl Fn(&Value) -> Result<(Value, Vec<String>), Status> + Send + Sync,
 ) -> Result<Answer, Status> {
-    let options = WriteOptions::of(call, options)?;
-    let answer = change(call, &options, |old| {
-        let scale = make(old)?;
-        let errors = validate_scale(&scale);
-        if !errors.is_empty() {
-            return Err(Status::invalid("autoscaling", "Scale", &call.path.name, &errors));
-        }
+    change(call, options, |old| {
+        let (scale, warnings) = make(old)?;
+        check_number(call, &scale)?;
         let mut object = apply_scale(&call.resource, old.clone(), &scale);
         // Only what the client names is a condition; else the number is set on whatever is stored.
         for field in ["uid", "resourceVersion"] {
@@ -132,8 +131,17 @@ async fn set(
                 meta::set(&mut object, field, Some(given.clone()));
             }
         }
-        Ok(Changed::new(object))
+        Ok(Changed { object, warnings, is_applied: false })
     })
-    .await?;
-    answer.scaled(call)
+    .await
+}
+
+/// Refuses a number that cannot be. That of a custom object is judged with the object.
+fn check_number(call: &Call, scale: &Value) -> Result<(), Status> {
+    let errors = if call.resource.is_custom() { Vec::new() } else { validate_scale(scale) };
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(Status::invalid("autoscaling", "Scale", &call.path.name, &errors))
+    }
 }

@@ -64,7 +64,7 @@ pub(super) fn check_names(call: &Call, object: &Value) -> Result<(), Status> {
         return Err(Status::bad_request(message));
     }
     let (on_path, in_body) = (&*call.path.namespace, meta::namespace(object));
-    if !in_body.is_empty() && in_body != on_path {
+    if call.resource.namespaced && !in_body.is_empty() && in_body != on_path {
         return Err(Status::bad_request(OTHER_NAMESPACE));
     }
     Ok(())

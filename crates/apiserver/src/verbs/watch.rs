@@ -161,13 +161,11 @@ fn check_options(initial: Option<bool>, matching: &str, token: &str) -> Result<(
 }
 
 fn timeout(call: &Call) -> Result<Duration, Status> {
-    let text = call.query.get("timeoutSeconds");
-    if text.is_empty() || text == "0" {
+    // A watch has no pages, but what is not a number is a mistake all the same.
+    call.query.number("limit")?;
+    let Some(seconds) = call.query.number("timeoutSeconds")?.filter(|seconds| *seconds != 0) else {
         return Ok(Duration::from_secs(UNLIMITED_S_MIN + call.backend.entropy.below(UNLIMITED_S_MIN)));
-    }
-    let seconds = text
-        .parse::<i64>()
-        .map_err(|_| Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))?;
+    };
     Ok(Duration::from_secs(u64::try_from(seconds).unwrap_or_default().min(TIMEOUT_S_MAX)))
 }
 

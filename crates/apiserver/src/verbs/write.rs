@@ -111,11 +111,11 @@ async fn store(
     }
     let value = convert::encode(&call.resource, &object);
     if encode::is_same(entry, &value) {
-        return Answer::entry(call, 200, entry).map(Some);
+        return answer_entry(call, entry).map(Some);
     }
     if is_dry_run {
         meta::set(&mut object, "resourceVersion", Some(entry.revision.to_string().into()));
-        return Answer::object(call, 200, &object).map(Some);
+        return answer_object(call, &object).map(Some);
     }
     match call.backend.commit(entry.key.clone(), Some(entry), Op::Put(value)).await {
         Ok(committed) => {
@@ -123,7 +123,7 @@ async fn store(
             if is_definition(&call.resource) {
                 crd::establish(&call.backend, &entry.key).await?;
             }
-            Answer::entry(call, 200, entry).map(Some)
+            answer_entry(call, entry).map(Some)
         }
         Err(StoreError::Conflict { .. }) => Ok(None),
         Err(error) => Err(refusal(&error)),
@@ -165,7 +165,23 @@ async fn release(
         }
     }
     meta::set(&mut object, "resourceVersion", Some(entry.revision.to_string().into()));
-    Answer::object(call, 200, &object).map(Some)
+    answer_object(call, &object).map(Some)
+}
+
+/// A stored object as this endpoint shows it.
+fn answer_entry(call: &Call, entry: &Arc<Entry>) -> Result<Answer, Status> {
+    match &*call.path.subresource {
+        "scale" => answer_object(call, &convert::decode(&call.resource, entry)),
+        _ => Answer::entry(call, 200, entry),
+    }
+}
+
+/// An object as this endpoint shows it.
+fn answer_object(call: &Call, object: &Value) -> Result<Answer, Status> {
+    match &*call.path.subresource {
+        "scale" => Answer::object(call, 200, &subresource::scale_of(&call.resource, object)?),
+        _ => Answer::object(call, 200, object),
+    }
 }
 
 /// The words of Kubernetes' storage for an object that is not the one meant, its key included.
@@ -363,6 +379,7 @@ fn errors_of(call: &Call, new: &Value, old: &Value) -> Vec<field::Error> {
                     _ => schema::validate(schema, new, Some(old)),
                 });
             }
+            errors.extend(subresource::validate_scaled(resource, new, call.path.subresource == "status"));
             if let Some(cel) = &custom.cel {
                 cel.judge_after(&mut errors, new, Some(old));
             }

@@ -2,12 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod cluster_kinds;
 mod definitions;
 mod keeping;
 mod kinds;
 mod lists;
 mod objects;
+mod patched_types;
 mod patches;
+mod paths;
 mod plane;
 mod rights;
 mod serve;

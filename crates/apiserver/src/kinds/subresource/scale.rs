@@ -58,6 +58,54 @@ pub fn validate_scale(scale: &Value) -> Vec<Error> {
     vec![Error::invalid(&spec.field("replicas"), replicas, "must be greater than or equal to 0")]
 }
 
+/// What is wrong with the numbers and the selector of a custom object that has a Scale. A write of its status is judged by
+/// what belongs to the status.
+pub fn validate_scaled(resource: &Resource, object: &Value, is_status: bool) -> Vec<Error> {
+    let Some(scale) = custom(resource) else { return Vec::new() };
+    let mut errors = Vec::new();
+    if !is_status {
+        validate_count(object, &scale.spec_replicas, &mut errors);
+    }
+    validate_count(object, &scale.status_replicas, &mut errors);
+    if let Some(path) = &scale.label_selector
+        && let value @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) =
+            at_path(object, path)
+    {
+        errors.push(Error::invalid(&Path::Root.field(path), &json!(""), &mistyped(path, value, "string")));
+    }
+    errors
+}
+
+fn validate_count(object: &Value, path: &str, errors: &mut Vec<Error>) {
+    let value = at_path(object, path);
+    let root = Path::Root;
+    let place = root.field(path);
+    match value.as_i64() {
+        _ if value.is_null() => {}
+        None => errors.push(Error::invalid(&place, &json!(0), &mistyped(path, value, "int64"))),
+        Some(count) if count < 0 => {
+            errors.push(Error::invalid(&place, value, "should be a non-negative integer"));
+        }
+        Some(count) if count > i64::from(i32::MAX) => {
+            let detail = format!("should be less than or equal to {}", i32::MAX);
+            errors.push(Error::invalid(&place, value, &detail));
+        }
+        Some(_) => {}
+    }
+}
+
+fn mistyped(path: &str, value: &Value, wanted: &str) -> String {
+    let found = match value {
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_i64() => "int64",
+        Value::Number(_) => "float64",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+        Value::String(_) | Value::Null => "string",
+    };
+    format!("{path} accessor error: {value} is of the type {found}, expected {wanted}")
+}
+
 /// The object with the number of replicas a valid Scale asks for.
 pub fn apply_scale(resource: &Resource, mut object: Value, scale: &Value) -> Value {
     let replicas = json!(at(scale, &["spec", "replicas"]).as_i64().unwrap_or(0));
@@ -139,6 +187,29 @@ mod tests {
             "spec.replicas: Invalid value: -1: must be greater than or equal to 0"
         );
         assert!(validate_scale(&json!({"spec": {}})).is_empty());
+    }
+
+    #[test]
+    fn numbers_of_custom_objects_are_judged_where_they_are() {
+        let scale = Scale {
+            spec_replicas: ".spec.replicas".into(),
+            status_replicas: ".status.replicas".into(),
+            label_selector: Some(".status.sel".into()),
+        };
+        let custom = crate::resource::Custom { scale: Some(scale), ..Default::default() };
+        let source = crate::resource::Source::Custom(std::sync::Arc::new(custom));
+        let resource = Resource { source, ..deployments() };
+        let told = |object: Value, is_status: bool| {
+            let errors = validate_scaled(&resource, &object, is_status);
+            errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        };
+        let wrong = json!({"spec": {"replicas": -1}, "status": {"replicas": 2_147_483_648_i64, "sel": 1}});
+        let status = ".status.replicas: Invalid value: 2147483648: should be less than or equal to 2147483647; \
+            .status.sel: Invalid value: \"\": .status.sel accessor error: 1 is of the type int64, expected string";
+        assert_eq!(told(wrong.clone(), true), status);
+        let spec = ".spec.replicas: Invalid value: -1: should be a non-negative integer; ";
+        assert_eq!(told(wrong, false), format!("{spec}{status}"));
+        assert_eq!(told(json!({"spec": {"replicas": 0}}), false), "");
     }
 
     #[test]

@@ -1,0 +1,114 @@
+//! Which resource a path leads to, and whether it has the method that is asked for.
+//!
+//! Built-in and custom kinds refuse differently, as they are served by different parts of Kubernetes: what no route of a
+//! built-in group leads to is told with a `Status`, what no definition serves as an unknown path.
+
+use std::sync::Arc;
+
+use http::Method;
+
+use super::ResourcePath;
+use crate::registry::Table;
+use crate::resource::Resource;
+use crate::status::Status;
+
+/// The subresource below which paths go on.
+const PROXY: &str = "proxy";
+
+/// The resource of a path.
+pub(crate) fn find(table: &Table, path: &ResourcePath) -> Result<Arc<Resource>, Status> {
+    let found = table.get(&path.group, &path.version, &path.resource);
+    let found = found.filter(|row| row.namespaced || path.namespace.is_empty());
+    found.map(Arc::clone).ok_or_else(|| not_served(table, path))
+}
+
+/// Built-in groups answer with a Status, others like unknown paths.
+fn not_served(table: &Table, path: &ResourcePath) -> Status {
+    let is_built_in = table.rows.iter().any(|row| *row.group == *path.group && !row.is_custom());
+    if is_built_in { Status::no_such_resource() } else { Status::no_such_path() }
+}
+
+/// Refuses what the resource does not have.
+pub(crate) fn check(
+    resource: &Resource,
+    path: &ResourcePath,
+    method: &Method,
+    verb: &str,
+) -> Result<(), Status> {
+    if matches!(*method, Method::HEAD | Method::OPTIONS) || verb.is_empty() {
+        return Err(Status::method_not_allowed());
+    }
+    if resource.is_custom() {
+        check_custom(resource, path, verb)
+    } else {
+        check_built_in(resource, path, verb)
+    }?;
+    check_segments(path, verb)
+}
+
+fn check_built_in(resource: &Resource, path: &ResourcePath, verb: &str) -> Result<(), Status> {
+    let is_misplaced = is_misplaced(resource, path, verb);
+    let is_too_long = path.has_more && path.subresource != PROXY;
+    if is_too_long || (is_misplaced && !path.name.is_empty()) {
+        return Err(Status::no_such_resource());
+    }
+    if !path.subresource.is_empty() {
+        return match resource.subresource(&path.subresource) {
+            Some(sub) if sub.verbs.iter().any(|one| &**one == verb) => Ok(()),
+            Some(_) => Err(Status::method_not_allowed()),
+            None => Err(Status::no_such_resource()),
+        };
+    }
+    if is_misplaced || !resource.allows(verb) { Err(Status::method_not_allowed()) } else { Ok(()) }
+}
+
+/// A name in the path of a create is not looked at, and what follows a subresource neither.
+fn check_custom(resource: &Resource, path: &ResourcePath, verb: &str) -> Result<(), Status> {
+    if is_misplaced(resource, path, verb) {
+        return Err(Status::no_such_path());
+    }
+    if !path.subresource.is_empty() {
+        return match resource.subresource(&path.subresource) {
+            Some(sub) if sub.verbs.iter().any(|one| &**one == verb) => Ok(()),
+            Some(_) => Err(Status::not_supported(&resource.about(""), verb)),
+            None => Err(Status::not_found(&resource.about(&path.name))),
+        };
+    }
+    // A definition that ends takes no new objects, which create says itself; the others can still be changed.
+    let is_terminating = resource.custom().is_some_and(|custom| custom.is_terminating);
+    if !resource.allows(verb) && !is_terminating {
+        return Err(Status::method_not_allowed());
+    }
+    if path.name.is_empty() && matches!(verb, "update" | "patch") {
+        return Err(Status::bad_request("name must be provided"));
+    }
+    Ok(())
+}
+
+/// Is it an object in a namespace, asked for without one?
+fn is_misplaced(resource: &Resource, path: &ResourcePath, verb: &str) -> bool {
+    resource.namespaced && path.namespace.is_empty() && !matches!(verb, "list" | "watch")
+}
+
+/// No name is `.` or `..` or has a percent sign, and no namespace is one of the dots.
+fn check_segments(path: &ResourcePath, verb: &str) -> Result<(), Status> {
+    if verb == "create" && path.subresource.is_empty() {
+        return Ok(());
+    }
+    let name = &*path.name;
+    let why = match name {
+        "." => "may not be '.'",
+        ".." => "may not be '..'",
+        name if name.contains('%') => "may not contain '%'",
+        _ => "",
+    };
+    if !why.is_empty() {
+        return Err(Status::bad_request(format!("Name parameter invalid: {name:?}: {why}")));
+    }
+    if matches!(&*path.namespace, "." | "..") {
+        let group = if path.group.is_empty() { String::new() } else { format!("/{}", path.group) };
+        let key = format!("{group}/{}/{}", path.resource, path.namespace);
+        return Err(Status::unclassified(format!("invalid key: {key:?}")));
+    }
+    Ok(())
+}
