@@ -2,10 +2,14 @@
 //!
 //! The shape is Kubernetes' (base64url of a small JSON), but clients must treat it as opaque. The start is relative
 //! to the listed prefix, so a tampered token can name another place of the same list and nothing else.
+//!
+//! A token also says when it was handed out: it is good for as long as history is kept, whether or not somebody writes
+//! meanwhile.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use homeostat_core::Revision;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::status::Status;
@@ -14,6 +18,8 @@ use crate::status::Status;
 const SHAPE: &str = "meta.k8s.io/v1";
 /// Follows the last key of a page in the token, as etcd's range start does.
 const AFTER: char = '\0';
+/// How long a token is good for: as long as the store keeps history by default.
+const LIFETIME: SignedDuration = SignedDuration::from_mins(5);
 
 /// Where the next page begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +30,8 @@ pub(crate) struct Token {
     pub(crate) start: String,
     /// How many items follow that key in the snapshot, if known: so that no page counts them again.
     pub(crate) left: Option<usize>,
+    /// When it was handed out, to the second.
+    pub(crate) issued: Timestamp,
 }
 
 /// Which snapshot the pages come from.
@@ -42,6 +50,9 @@ struct Shape {
     start: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     left: Option<usize>,
+    /// Seconds since 1970.
+    #[serde(default)]
+    at: i64,
 }
 
 impl Token {
@@ -64,7 +75,8 @@ impl Token {
             Ok(number) => Position::At(Revision::new(number)),
             Err(_) => Position::Newest,
         };
-        Ok(Self { position, start, left: shape.left })
+        let issued = Timestamp::from_second(shape.at).unwrap_or(Timestamp::UNIX_EPOCH);
+        Ok(Self { position, start, left: shape.left, issued })
     }
 
     /// The text a client sends back.
@@ -73,8 +85,14 @@ impl Token {
             Position::At(revision) => i64::try_from(revision.get()).expect("revisions fit 63 bits for aeons"),
             Position::Newest => -1,
         };
-        let shape = Shape { v: SHAPE.into(), rv, start: format!("{}{AFTER}", self.start), left: self.left };
+        let start = format!("{}{AFTER}", self.start);
+        let shape = Shape { v: SHAPE.into(), rv, start, left: self.left, at: self.issued.as_second() };
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&shape).expect("a token always encodes"))
+    }
+
+    /// Was it handed out too long ago? One that continues from the newest state has no age.
+    pub(crate) fn is_over(&self, now: Timestamp) -> bool {
+        self.position != Position::Newest && now.duration_since(self.issued) > LIFETIME
     }
 
     /// The refusal of a token whose snapshot is gone, with one that continues from the newest state.
@@ -86,8 +104,8 @@ impl Token {
              objects that were created, modified, or deleted between the time the first chunk was returned and now \
              may show up in the list.",
         );
-        status.next =
-            Some(Self { position: Position::Newest, start: self.start.clone(), left: None }.to_text());
+        let next = Self { position: Position::Newest, left: None, ..self.clone() };
+        status.next = Some(next.to_text());
         status
     }
 }
@@ -102,9 +120,18 @@ mod tests {
 
     #[test]
     fn a_token_reads_back() {
-        let token =
-            Token { position: Position::At(Revision::new(7)), start: "default/a".into(), left: Some(3) };
-        assert_eq!(Token::parse(&token.to_text()), Ok(token));
+        let issued = Timestamp::from_second(1000).expect("in range");
+        let token = Token {
+            position: Position::At(Revision::new(7)),
+            start: "default/a".into(),
+            left: Some(3),
+            issued,
+        };
+        assert_eq!(Token::parse(&token.to_text()), Ok(token.clone()));
+        assert!(!token.is_over(issued + LIFETIME));
+        let later = issued + LIFETIME + SignedDuration::from_secs(1);
+        assert!(token.is_over(later));
+        assert!(!Token { position: Position::Newest, ..token }.is_over(later));
     }
 
     #[test]

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use homeostat_core::Key;
+use homeostat_core::{Key, Revision};
 use homeostat_store::{Entry, Error, Expect, Op, Txn};
 use serde_json::Value;
 
 use super::objects::{self, Config};
 use crate::backend::{Backend, expected};
-use crate::keeper::service_changes;
+use crate::keeper::{history, service_changes};
 use crate::object::encode;
 use crate::resource::Resource;
 use crate::verbs::stamp_new;
@@ -17,8 +17,23 @@ use crate::verbs::stamp_new;
 /// Fields that say where this server is: true only until the next start.
 const ADDRESS_FIELDS: [&str; 4] = ["subsets", "endpoints", "ports", "addressType"];
 
-/// Writes them in one commit. The keeper has not started yet, and reads everything when it does.
+/// Writes them. The keeper has not started yet, and reads everything when it does.
+///
+/// In an empty store the revisions up to here are gone before a client can ask for them, as in every server that has run
+/// for a while: a watch from revision 1 is told to list.
 pub(crate) async fn write(backend: &Backend, config: &Config) -> Result<(), Error> {
+    let is_new = backend.store.snapshot().revision() == Revision::ZERO;
+    if is_new {
+        history::advance(backend).await?;
+    }
+    write_missing(backend, config).await?;
+    if is_new {
+        backend.store.compact(backend.store.snapshot().revision()).await?;
+    }
+    Ok(())
+}
+
+async fn write_missing(backend: &Backend, config: &Config) -> Result<(), Error> {
     let objects = objects::objects(config).into_iter().filter_map(|(key, object)| step(backend, key, object));
     let services =
         service_changes(backend).into_iter().map(|(key, old, op)| (key, expected(old.as_ref()), op));

@@ -7,6 +7,7 @@
 mod collect;
 mod definitions;
 mod events;
+pub(crate) mod history;
 mod namespaces;
 mod notices;
 mod roles;
@@ -49,6 +50,8 @@ impl Keeper {
     pub async fn run(self, shutdown: CancellationToken) {
         self.backend.notices.rebuild(&self.backend);
         let mut expiry = tokio::time::interval(EXPIRY_PERIOD);
+        let mut history = tokio::time::interval(history::PERIOD);
+        history.reset();
         let mut retry = tokio::time::interval(RETRY_DELAY);
         retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut postponed = Vec::new();
@@ -60,6 +63,8 @@ impl Keeper {
                 commit = self.backend.notices.next_abandoned() => self.backend.finish(commit).await,
                 _ = retry.tick(), if !postponed.is_empty() => self.backend.notices.leave_all(&mut postponed),
                 _ = expiry.tick() => events::expire(&self.backend).await,
+                // A store that refuses is asked again in a while; until then tokens are good for longer.
+                _ = history.tick() => drop(history::advance(&self.backend).await),
                 notice = self.backend.notices.next() => postponed.extend(self.guard(notice).await),
             }
         }

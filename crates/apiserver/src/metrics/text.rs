@@ -9,6 +9,7 @@ use homeostat_store::Snapshot;
 
 use super::{BOUNDS_MS, Metrics, Refusals, Series, codes, process};
 use crate::health;
+use crate::keeper::history;
 
 /// The media type of the text.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -124,7 +125,7 @@ fn open(out: &mut String, all: &BTreeMap<Box<str>, Arc<Series>>) {
 fn stored(out: &mut String, snapshot: &Snapshot) {
     let mut counts = BTreeMap::<(&str, &str), u64>::new();
     let mut bytes = 0;
-    for entry in snapshot.iter() {
+    for entry in snapshot.iter().filter(|entry| entry.key.resource() != history::RESOURCE) {
         *counts.entry((entry.key.group(), entry.key.resource())).or_default() += 1;
         bytes += entry.bytes.len() as u64;
     }

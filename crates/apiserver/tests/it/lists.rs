@@ -1,5 +1,11 @@
 //! Lists and watches: selectors, pages of one snapshot, resource versions, and streams without gaps.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_apiserver::ApiServer;
+use homeostat_core::Clock;
+use homeostat_store::{Limits, Memory};
 use serde_json::{Value, json};
 
 use crate::plane::{MERGE, Plane};
@@ -178,6 +184,50 @@ async fn a_state_that_is_not_there_yet_is_not_shown() {
     plane.get(&format!("{MAPS}?resourceVersion=99999")).await.expect(504);
 }
 
+/// Nobody writes, so the page's snapshot is still the newest one; the token is old all the same.
+#[tokio::test(start_paused = true)]
+async fn a_token_older_than_history_expires_on_an_idle_server_and_offers_another() {
+    let clock = Clock::virtual_from("2024-01-01T00:00:00Z".parse().unwrap());
+    let store = Arc::new(Memory::with(clock, Limits::default()));
+    let plane = Plane::start_with(ApiServer::builder(store).clock(clock)).await;
+    for at in 0..5 {
+        plane.post("/api/v1/nodes", json!({"metadata": {"name": format!("m{at:02}")}})).await.expect(201);
+    }
+    let first = plane.get("/api/v1/nodes?limit=2").await.expect(200);
+    let page = async |token: &Value| {
+        plane.get(&format!("/api/v1/nodes?limit=2&continue={}", token.as_str().unwrap())).await
+    };
+    let token = &first["metadata"]["continue"];
+    // Asking for the page again and again does not keep the token good.
+    for _ in 0..4 {
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert_eq!(version(&page(token).await.expect(200)), version(&first));
+    }
+    tokio::time::sleep(Duration::from_secs(70)).await;
+    let refused = page(token).await.expect(410);
+    assert_eq!((&refused["reason"], &refused["code"]), (&json!("Expired"), &json!(410)));
+    let second = page(&refused["metadata"]["continue"]).await.expect(200);
+    assert_eq!(names(&second), ["m02", "m03"]);
+    assert_ne!(version(&second), version(&first), "the rest shows a later moment");
+    assert_eq!(second["metadata"]["remainingItemCount"], 1);
+    let third = page(&second["metadata"]["continue"]).await.expect(200);
+    assert_eq!((names(&third), version(&third)), (vec!["m04"], version(&second)));
+}
+
+#[tokio::test]
+async fn a_watch_from_before_the_window_is_told_to_list() {
+    let plane = filled(1).await;
+    for path in [MAPS, "/api/v1/nodes", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"] {
+        let mut events = plane.watch(&format!("{path}?watch=1&resourceVersion=1")).await;
+        let refused = events.next().await.unwrap();
+        assert_eq!((&refused["type"], &refused["object"]["code"]), (&json!("ERROR"), &json!(410)), "{path}");
+        assert_eq!(refused["object"]["reason"], "Expired");
+        let message = refused["object"]["message"].as_str().unwrap();
+        assert!(message.starts_with("too old resource version: 1 ("), "{message}");
+        assert_eq!(events.next().await, None);
+    }
+}
+
 /// A client that followed a server which was then restored from an older copy.
 #[tokio::test(start_paused = true)]
 async fn a_watch_from_a_revision_that_never_was_is_told_to_list_again() {
@@ -242,7 +292,11 @@ async fn a_collection_is_deleted_as_it_was_when_asked() {
     let refused = plane.delete(&format!("{MAPS}?resourceVersionMatch=Exact")).await.expect(422);
     assert_eq!(refused["details"]["kind"], "ListOptions");
     plane.delete(&format!("{MAPS}?resourceVersion=999999")).await.expect(504);
-    let deleted = plane.delete(&exact).await.expect(200);
+    // Without a body the options are those of the query, where the version is also a precondition on each object.
+    let refused = plane.delete(&exact).await.expect(409);
+    assert_eq!(refused["details"]["kind"], "ConfigMap");
+    let options = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+    let deleted = plane.ask("DELETE", &exact, options).await.expect(200);
     assert_eq!(version(&deleted), before);
     assert_eq!(names(&plane.get(MAPS).await.expect(200)), ["m99"]);
 }

@@ -12,6 +12,7 @@ use futures::FutureExt as _;
 use homeostat_apiserver::ApiServer;
 use homeostat_apiserver::auth::Identity;
 use homeostat_apiserver::body::Body;
+use homeostat_apiserver::server::Builder;
 use homeostat_store::{Memory, SharedStore};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
@@ -59,7 +60,11 @@ impl Plane {
     }
 
     pub(crate) async fn start_on(store: SharedStore) -> Self {
-        let (server, keeper) = ApiServer::builder(store).build().await.unwrap();
+        Self::start_with(ApiServer::builder(store)).await
+    }
+
+    pub(crate) async fn start_with(builder: Builder) -> Self {
+        let (server, keeper) = builder.build().await.unwrap();
         let stop = CancellationToken::new();
         tokio::spawn(keeper.run(stop.clone()));
         let plane = Self { server, stop: Arc::new(stop.drop_guard()) };
