@@ -109,10 +109,11 @@ impl<K: Kind> Engine<K> {
         match (&self.cleanup, is_dying) {
             (Some(cleanup), true) if is_held => Box::pin(self.clean_up(object, work, &cleanup.call)).await,
             (_, false) if is_held && !is_needed => {
-                // The object, or a new version of the operator, no longer asks for the cleanup. The reconcile follows
-                // when the write comes back.
+                // The object, or a new version of the operator, no longer asks for the cleanup. That the write comes back
+                // is nothing to wait for: a predicate may hold it back.
                 Box::pin(self.context(object, work).release()).await?;
-                Ok(Action::await_change())
+                let Some(object) = self.cache.get(&work.key) else { return Ok(Action::await_change()) };
+                self.call(object, work, &self.reconcile).await
             }
             (None, true) if is_held => {
                 // A former version registered a cleanup; nobody would ever take its finalizer off.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_runtime::{Action, Controller};
+use homeostat_runtime::{Action, Controller, changed};
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
@@ -142,4 +142,29 @@ async fn a_controller_that_asks_for_it_is_called_to_the_end() {
     lab.delete::<Widget>("w").await;
     assert_eq!(lab.log.take(), ["ending"]);
     assert_eq!(finalizers(&lab, "w").await.unwrap(), ["someone.else/holds"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_that_ends_the_need_for_a_cleanup_is_reconciled() {
+    for has_predicate in [false, true] {
+        let mut lab = Lab::new().await;
+        let log = lab.log.clone();
+        let controller = Controller::<Widget>::new();
+        let controller = if has_predicate { controller.when(changed::generation()) } else { controller };
+        let control = controller
+            .cleanup_if(|widget| widget.spec.size > 0, |_, _| async { Ok(Action::await_change()) })
+            .reconcile(move |widget, _| {
+                log.say(widget.spec.size.to_string());
+                async { Ok(Action::await_change()) }
+            });
+        lab.run(|operator| operator.control(control));
+        lab.create(&Widget::new("w", WidgetSpec { size: 1, config: None })).await;
+        lab.pass(1).await;
+        lab.log.take();
+        lab.patch::<Widget>("w", json!({"spec": {"size": 0}})).await;
+        lab.pass(3600).await;
+        assert!(lab.log.take().contains(&"0".to_owned()), "predicate: {has_predicate}");
+        let released = lab.api::<Widget>().get("w").await.unwrap();
+        assert_eq!(released.metadata.finalizers.unwrap_or_default(), [""; 0]);
+    }
 }
