@@ -45,6 +45,15 @@ pub enum Entry {
         /// What the decoder said.
         error: String,
     },
+    /// A function of the operator that runs outside of reconciles panicked over an object and was passed over.
+    Panicked {
+        /// The object.
+        object: Key,
+        /// What it is for: a mapping, a predicate, an index.
+        function: Cow<'static, str>,
+        /// What the panic said.
+        message: String,
+    },
     /// The state of one watch changed.
     Watched {
         /// `group/resource`; only the resource in the core group.
@@ -166,6 +175,7 @@ impl Entry {
         match self {
             Self::Observed { object, .. }
             | Self::Quarantined { object, .. }
+            | Self::Panicked { object, .. }
             | Self::Queued { object, .. }
             | Self::Started { object, .. }
             | Self::Read { object, .. }

@@ -61,6 +61,7 @@ impl<K: Kind> AnyCache for Cache<K> {
 
     fn feed(&self, supply: &Supply, scope: Scope) -> BoxFuture<'static, ()> {
         let Supply { client, journal, source, entropy } = supply.clone();
+        self.report_to(journal.clone(), source.clone());
         let (cache, outage) = (self.clone(), Mutex::default());
         Box::pin(drive(Feed { client, cache, scope, journal, source, entropy, outage }))
     }
@@ -91,7 +92,7 @@ impl Caches {
         if let Some(&at) = table.by_type.get(&id) {
             return typed(&table.all[at].1);
         }
-        let cache = Cache::<K>::new();
+        let cache = Cache::<K>::new(scope);
         let at = table.all.len();
         table.by_type.insert(id, at);
         table.all.push((scope.clone(), Arc::new(cache.clone())));

@@ -20,6 +20,7 @@ use crate::context::{Context, Memo, condemn};
 use crate::fault::{Fault, Result, terminal};
 use crate::ground::Ground;
 use crate::kind::Kind;
+use crate::panics::message_of;
 use crate::queue::Work;
 use crate::watch::Scope;
 use crate::worker::{Runner, Verdict};
@@ -176,7 +177,5 @@ pub(crate) fn has_finalizer<K: Kind>(object: &K, finalizer: &str) -> bool {
 
 /// What a panic said.
 pub(crate) fn words_of(panic: &(dyn Any + Send)) -> String {
-    let words = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("the reconciler panicked: {}", words.as_deref().unwrap_or("without words"))
+    format!("the reconciler panicked: {}", message_of(panic))
 }

@@ -132,6 +132,7 @@ fn room(entry: &Entry) -> Option<Room> {
     match entry {
         Entry::Failed { .. }
         | Entry::Quarantined { .. }
+        | Entry::Panicked { .. }
         | Entry::Wrote { outcome: WriteOutcome::Failed { .. }, .. }
         | Entry::Handled { outcome: HandlerOutcome::Retry { .. } | HandlerOutcome::GaveUp { .. }, .. } => {
             Some(Room::Troubles)

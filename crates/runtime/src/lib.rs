@@ -36,6 +36,7 @@ mod operator;
 mod origins;
 #[cfg(feature = "otel")]
 pub mod otel;
+mod panics;
 mod predicate;
 pub mod queue;
 mod relations;

@@ -268,7 +268,7 @@ impl Metrics {
             Entry::Surveyed { world, things, owned, leaks, withheld, .. } => {
                 self.families.surveyed(world, [*things, *owned, *leaks], withheld.is_some());
             }
-            Entry::Observed { .. } | Entry::Read { .. } | Entry::Watched { .. } => {}
+            Entry::Observed { .. } | Entry::Panicked { .. } | Entry::Read { .. } | Entry::Watched { .. } => {}
         }
     }
 

@@ -78,6 +78,9 @@ fn line(entry: &Entry) -> String {
             format!("observed     {change:?} at {revision}").to_lowercase()
         }
         Entry::Quarantined { error, .. } => format!("quarantined  {error}"),
+        Entry::Panicked { function, message, .. } => {
+            format!("panicked     {function} of the operator: {message}")
+        }
         Entry::Queued { cause, .. } => format!("queued       {}", cause_words(cause)),
         Entry::Started { causes, failures, waited, .. } => {
             let causes: Vec<String> = causes.iter().map(cause_words).collect();

@@ -7,7 +7,12 @@ use std::sync::Arc;
 
 use homeostat_core::Revision;
 
+use super::delta::Writer;
 use crate::kind::Kind;
+
+/// Writes to one object that wait for the watch. More are forgotten, oldest first, and then count as somebody else's: a
+/// run too many while a watch is minutes behind.
+const UNSEEN_WRITES_MAX: usize = 32;
 
 /// One object.
 #[derive(Debug)]
@@ -20,9 +25,19 @@ pub(super) struct Entry<K> {
 }
 
 #[derive(Debug)]
-enum Overlay<K> {
+struct Overlay<K> {
+    state: Laid<K>,
+    /// Our writes that the watch has not shown, oldest first.
+    unseen: Vec<(Revision, Writer)>,
+}
+
+/// What we know that the watch has not shown.
+#[derive(Debug)]
+enum Laid<K> {
     /// We wrote this state.
     Wrote { object: Arc<K>, revision: Revision },
+    /// Our write took the object out of what is watched.
+    Left { revision: Revision },
     /// We deleted the object with this uid.
     Deleted { uid: Option<String> },
 }
@@ -34,69 +49,94 @@ impl<K: Kind> Entry<K> {
 
     /// What a reader sees.
     pub(super) fn visible(&self) -> Option<&Arc<K>> {
-        match self.overlay.as_deref() {
+        match self.overlay.as_ref().map(|overlay| &overlay.state) {
             None => self.seen.as_ref(),
-            Some(Overlay::Wrote { object, .. }) => Some(object),
-            Some(Overlay::Deleted { uid }) => self.seen.as_ref().filter(|seen| seen.meta().uid != *uid),
+            Some(Laid::Wrote { object, .. }) => Some(object),
+            Some(Laid::Left { .. }) => None,
+            Some(Laid::Deleted { uid }) => self.seen.as_ref().filter(|seen| seen.meta().uid != *uid),
         }
     }
 
-    /// The watch shows a state. Returns whether it is (the past of) our own write.
-    pub(super) fn observe(&mut self, object: Option<Arc<K>>, revision: Revision) -> bool {
-        let is_echo =
-            matches!(self.overlay.as_deref(), Some(Overlay::Wrote { revision: own, .. }) if revision <= *own);
-        let catches_up = match self.overlay.as_deref() {
-            None => false,
-            Some(Overlay::Wrote { revision: own, .. }) => revision >= *own,
-            Some(Overlay::Deleted { uid }) => object.as_ref().is_none_or(|object| object.meta().uid != *uid),
-        };
-        if catches_up {
-            self.overlay = None;
+    /// The watch shows a state. Returns who of us wrote it, if it is the outcome of a write of ours.
+    pub(super) fn observe(&mut self, object: Option<Arc<K>>, revision: Revision) -> Option<Writer> {
+        let mut writer = None;
+        if let Some(overlay) = &mut self.overlay {
+            let own = overlay.unseen.iter().find(|(own, _)| *own == revision);
+            writer = own.map(|(_, writer)| writer.clone());
+            overlay.unseen.retain(|(own, _)| *own > revision);
+            let catches_up = match &overlay.state {
+                Laid::Wrote { revision: own, .. } | Laid::Left { revision: own } => revision >= *own,
+                Laid::Deleted { uid } => object.as_ref().is_none_or(|object| object.meta().uid != *uid),
+            };
+            if catches_up {
+                self.overlay = None;
+            }
         }
         self.seen = object;
         self.revision = revision;
-        is_echo
+        writer
     }
 
-    /// We wrote this state; older than what is known, it is ignored.
-    pub(super) fn wrote(&mut self, object: Arc<K>, revision: Revision) {
-        let known = match self.overlay.as_deref() {
-            Some(Overlay::Wrote { revision, .. }) => (*revision).max(self.revision),
-            _ => self.revision,
-        };
-        if revision > known {
-            self.overlay = Some(Box::new(Overlay::Wrote { object, revision }));
+    /// We wrote this state, which may be none of those that are watched. Older than what is known, it is only remembered
+    /// as ours.
+    pub(super) fn wrote(&mut self, object: Option<Arc<K>>, revision: Revision, writer: Writer) {
+        if revision <= self.revision {
+            return;
         }
+        let (known, mut unseen) = match self.overlay.take().map(|overlay| *overlay) {
+            Some(Overlay { state, unseen }) => (Some(state), unseen),
+            None => (None, Vec::new()),
+        };
+        if unseen.len() == UNSEEN_WRITES_MAX {
+            unseen.remove(0);
+        }
+        unseen.push((revision, writer));
+        let state = match known {
+            Some(Laid::Wrote { revision: own, object }) if own >= revision => {
+                Laid::Wrote { revision: own, object }
+            }
+            Some(Laid::Left { revision: own }) if own >= revision => Laid::Left { revision: own },
+            _ => match object {
+                Some(object) => Laid::Wrote { object, revision },
+                None => Laid::Left { revision },
+            },
+        };
+        self.overlay = Some(Box::new(Overlay { state, unseen }));
     }
 
-    /// We deleted the object; it is out of sight until the watch agrees.
+    /// We deleted the object with this uid; it is out of sight until the watch agrees.
     pub(super) fn deleted(&mut self, uid: Option<String>) {
-        self.overlay = Some(Box::new(Overlay::Deleted { uid }));
+        self.overlay = Some(Box::new(Overlay { state: Laid::Deleted { uid }, unseen: Vec::new() }));
     }
 
     /// A complete list at `revision` does not hold the object: forget also the overlay, unless it is newer.
     pub(super) fn missing_at(&mut self, revision: Revision) {
-        if let Some(Overlay::Wrote { revision: own, .. }) = self.overlay.as_deref()
-            && *own > revision
-        {
-            self.seen = None;
-            return;
+        if self.own_revision().is_none_or(|own| own <= revision) {
+            self.overlay = None;
         }
-        self.overlay = None;
         self.seen = None;
     }
 
     /// The server went back to `revision`: what we wrote after it is no longer so. Returns whether there was any.
     pub(super) fn disown_after(&mut self, revision: Revision) -> bool {
-        let is_lost =
-            matches!(self.overlay.as_deref(), Some(Overlay::Wrote { revision: own, .. }) if *own > revision);
+        let is_lost = self.own_revision().is_some_and(|own| own > revision);
         if is_lost {
             self.overlay = None;
         }
         is_lost
     }
 
+    /// The revision of our write that the watch has not shown.
+    fn own_revision(&self) -> Option<Revision> {
+        match self.overlay.as_ref()?.state {
+            Laid::Wrote { revision, .. } | Laid::Left { revision } => Some(revision),
+            Laid::Deleted { .. } => None,
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.seen.is_none() && !matches!(self.overlay.as_deref(), Some(Overlay::Wrote { .. }))
+        let is_written =
+            self.overlay.as_ref().is_some_and(|overlay| matches!(overlay.state, Laid::Wrote { .. }));
+        self.seen.is_none() && !is_written
     }
 }

@@ -11,10 +11,12 @@ use homeostat_core::Key;
 
 use super::Cache;
 use crate::kind::Kind;
+use crate::panics::contain;
 
 /// What an index does when the visible state of an object changes.
 pub(super) trait Follow<K>: Send + Sync {
-    fn follow(&self, key: &Key, old: Option<&K>, new: Option<&K>);
+    /// Fails with the message of a panic in the user's code; the object then has no values.
+    fn follow(&self, key: &Key, old: Option<&K>, new: Option<&K>) -> Result<(), String>;
 }
 
 type Table<V> = Arc<RwLock<HashMap<V, Holders>>>;
@@ -105,9 +107,22 @@ where
     V: Hash + Eq + Send + Sync,
     F: Fn(&K) -> Vec<V> + Send + Sync,
 {
-    fn follow(&self, key: &Key, old: Option<&K>, new: Option<&K>) {
-        let old = old.map(&self.values).unwrap_or_default();
-        let new = new.map(&self.values).unwrap_or_default();
+    fn follow(&self, key: &Key, old: Option<&K>, new: Option<&K>) -> Result<(), String> {
+        let mut outcome = Ok(());
+        let mut values_of = |object: Option<&K>| {
+            contain(|| object.map(&self.values).unwrap_or_default()).unwrap_or_else(|message| {
+                outcome = Err(message);
+                Vec::new()
+            })
+        };
+        let (old, new) = (values_of(old), values_of(new));
+        // How values compare and hash is the user's code, too.
+        contain(|| self.exchange(key, old, new)).and(outcome)
+    }
+}
+
+impl<V: Hash + Eq, F> Follower<V, F> {
+    fn exchange(&self, key: &Key, old: Vec<V>, new: Vec<V>) {
         if old == new {
             return;
         }

@@ -4,46 +4,45 @@
 //! The watch task is the only writer of what was seen; reconcilers lay their writes on top. Each change is told to the
 //! subscribers as old and new state, after the lock is released and in the order of the watch. A list that no longer
 //! mentions an object is how a deletion nobody watched is found.
+//!
+//! **Invariant:** it holds only what its watch would show: what we write elsewhere, or what the watch has overtaken, is
+//! not laid over it. **Invariant:** subscribers and indexes are the user's code in part; one that panics over an object
+//! is told of and keeps nothing from the others.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use foldhash::fast::RandomState;
-use homeostat_core::journal::{Change, WatchState};
+use homeostat_core::journal::{Change, Entry as JournalEntry, Source, WatchState};
 use homeostat_core::{Key, Revision};
 use tokio::sync::watch;
 
+mod delta;
 mod entry;
 mod index;
+mod owners;
+mod scope;
 #[cfg(test)]
 mod tests;
 
+pub use delta::Delta;
+pub(crate) use delta::Writer;
+use delta::sort_of;
 use entry::Entry;
 use index::Follow;
 pub use index::Index;
+use owners::Owners;
+use scope::Coverage;
 
+use crate::journal::Journal;
 use crate::kind::{Kind, key_of, resource_of, revision_of};
-
-/// One change of one object.
-#[derive(Clone, Debug)]
-pub struct Delta<K> {
-    /// Which object.
-    pub key: Key,
-    /// What the watch showed before.
-    pub old: Option<Arc<K>>,
-    /// What it shows now; none when the object is gone.
-    pub new: Option<Arc<K>>,
-    /// What sort of change.
-    pub change: Change,
-    /// The server's number of the change.
-    pub revision: Revision,
-    /// This is our own write coming back.
-    pub is_echo: bool,
-    /// A write of ours to this object is under way: this may be it, faster than its answer.
-    pub is_while_writing: bool,
-}
+use crate::panics::contain;
+use crate::watch::Scope;
 
 type Subscriber<K> = Arc<dyn Fn(&Delta<K>) + Send + Sync>;
+
+/// What subscribers are, in the words of a report.
+const FUNCTIONS: &str = "a mapping or predicate";
 
 /// Hears of an object that does not decode, and of its deletion; the flag says that a list showed it.
 type PoisonSubscriber = Arc<dyn Fn(&Key, bool) + Send + Sync>;
@@ -63,7 +62,10 @@ struct Shared<K: Kind> {
     poison_subscribers: RwLock<Vec<PoisonSubscriber>>,
     owners: Owners,
     /// Writes of ours under way, by object.
-    writing: Mutex<HashMap<Key, u32>>,
+    writing: Mutex<HashMap<Key, Vec<Writer>>>,
+    coverage: Coverage,
+    /// Where panics of the user's code are noted.
+    reporter: OnceLock<(Journal, Source)>,
     freshness: watch::Sender<Freshness>,
 }
 
@@ -73,6 +75,8 @@ struct State<K: Kind> {
     poison: BTreeMap<Key, Poison>,
     /// The number of the list under way or last completed.
     epoch: u32,
+    is_listing: bool,
+    /// Everything up to here has been seen.
     revision: Revision,
 }
 
@@ -103,13 +107,14 @@ pub struct Freshness {
 }
 
 impl<K: Kind> Cache<K> {
-    /// An empty cache that nothing feeds yet.
-    pub(crate) fn new() -> Self {
+    /// An empty cache of what is watched in this scope; nothing feeds it yet.
+    pub(crate) fn new(scope: &Scope) -> Self {
         let state = State {
             objects: HashMap::default(),
             followers: Vec::new(),
             poison: BTreeMap::new(),
             epoch: 0,
+            is_listing: false,
             revision: Revision::ZERO,
         };
         let freshness = watch::Sender::new(Freshness { is_synced: false, state: WatchState::Listing });
@@ -117,8 +122,10 @@ impl<K: Kind> Cache<K> {
             state: RwLock::new(state),
             subscribers: RwLock::default(),
             poison_subscribers: RwLock::default(),
-            owners: RwLock::default(),
+            owners: Owners::default(),
             writing: Mutex::default(),
+            coverage: Coverage::of(scope),
+            reporter: OnceLock::new(),
             freshness,
         }))
     }
@@ -146,11 +153,7 @@ impl<K: Kind> Cache<K> {
 
     /// The objects that name this uid among their owners, in order of their keys.
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
-        let keys: Vec<Key> = {
-            let owners = self.0.owners.read().unwrap_or_else(PoisonError::into_inner);
-            owners.get(uid).into_iter().flatten().cloned().collect()
-        };
-        keys.iter().filter_map(|key| self.get(key)).collect()
+        self.0.owners.dependents_of(uid).iter().filter_map(|key| self.get(key)).collect()
     }
 
     /// Builds an index of the objects by the values `values` finds in each.
@@ -219,7 +222,9 @@ impl<K: Kind> Cache<K> {
 
     /// A list begins: what it will not mention is gone.
     pub(crate) fn begin_list(&self) {
-        self.write().epoch += 1;
+        let mut state = self.write();
+        state.epoch += 1;
+        state.is_listing = true;
     }
 
     /// The list is complete as of `revision`. Returns what was deleted (or undone) while nobody watched. A list that is older
@@ -229,6 +234,7 @@ impl<K: Kind> Cache<K> {
         let missed = {
             let mut state = self.write();
             let epoch = state.epoch;
+            state.is_listing = false;
             let is_rewound = revision != Revision::ZERO && revision < state.revision;
             state.revision = revision.max(if is_rewound { Revision::ZERO } else { state.revision });
             let mut missed = if is_rewound { self.disown(&mut state, revision) } else { Vec::new() };
@@ -307,36 +313,42 @@ impl<K: Kind> Cache<K> {
         self.tell_poison(key, is_list);
     }
 
-    /// A write of ours to this object is under way until the guard is dropped.
-    pub(crate) fn writing(&self, key: &Key) -> Writing<K> {
-        let mut writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        *writing.entry(key.clone()).or_default() += 1;
-        Writing { cache: self.clone(), key: key.clone() }
+    /// A write of this run to this object is under way until the guard is dropped.
+    pub(crate) fn writing(&self, key: &Key, writer: Writer) -> Writing<K> {
+        self.writes_under_way().entry(key.clone()).or_default().push(writer.clone());
+        Writing { cache: self.clone(), key: key.clone(), writer }
     }
 
-    fn is_writing(&self, key: &Key) -> bool {
-        self.0.writing.lock().unwrap_or_else(PoisonError::into_inner).contains_key(key)
+    fn writes_under_way(&self) -> MutexGuard<'_, HashMap<Key, Vec<Writer>>> {
+        self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// We wrote this state: readers see it from now on.
-    pub(crate) fn wrote(&self, object: K) -> Arc<K> {
+    /// This run wrote this state: readers see it from now on.
+    pub(crate) fn wrote(&self, object: K, writer: Writer) -> Arc<K> {
         let (key, revision) = (key_of(&object), revision_of(&object));
+        let is_covered = self.0.coverage.includes(&object);
         let object = Arc::new(object);
         let mut state = self.write();
+        // What the watch has shown since is newer; where it shows nothing, the object is gone already.
+        let is_overtaken = !state.is_listing && revision <= state.revision;
+        if is_overtaken || (!is_covered && !state.objects.contains_key(&key)) {
+            return object;
+        }
         let epoch = state.epoch;
         let entry = state.objects.entry(key.clone()).or_insert_with(|| Entry::empty(epoch));
         let before = entry.visible().cloned();
-        entry.wrote(object.clone(), revision);
+        entry.wrote(is_covered.then(|| object.clone()), revision, writer);
         let after = entry.visible().cloned();
         self.follow(&state, &key, before.as_deref(), after.as_deref());
         object
     }
 
-    /// We deleted this object: readers no longer see it.
-    pub(crate) fn deleted(&self, key: &Key) {
+    /// We deleted this very object: readers no longer see it. Another one of its name stays.
+    pub(crate) fn deleted(&self, key: &Key, uid: Option<&str>) {
         let mut state = self.write();
         let Some(entry) = state.objects.get_mut(key) else { return };
-        let Some(before) = entry.visible().cloned() else { return };
+        let visible = entry.visible().filter(|visible| visible.meta().uid.as_deref() == uid);
+        let Some(before) = visible.cloned() else { return };
         entry.deleted(before.meta().uid.clone());
         self.follow(&state, key, Some(&before), None);
     }
@@ -344,7 +356,7 @@ impl<K: Kind> Cache<K> {
     fn add_follower(&self, follower: Box<dyn Follow<K>>) {
         let mut state = self.write();
         for (key, entry) in &state.objects {
-            follower.follow(key, None, entry.visible().map(Arc::as_ref));
+            self.update(&*follower, key, None, entry.visible().map(Arc::as_ref));
         }
         state.followers.push(follower);
     }
@@ -357,7 +369,9 @@ impl<K: Kind> Cache<K> {
         revision: Revision,
         shown: Shown,
     ) -> Option<Delta<K>> {
-        state.revision = state.revision.max(revision);
+        if shown == Shown::Live {
+            state.revision = state.revision.max(revision);
+        }
         let epoch = state.epoch;
         let entry = state.objects.entry(key.clone()).or_insert_with(|| Entry::empty(epoch));
         entry.epoch = epoch;
@@ -371,15 +385,16 @@ impl<K: Kind> Cache<K> {
         }
         let before = entry.visible().cloned();
         let old = entry.seen.clone();
-        let is_echo = entry.observe(new.clone(), revision);
+        // A list may leave out what others wrote before or after us.
+        let writer = entry.observe(new.clone(), revision).filter(|_| shown == Shown::Live);
         let after = entry.visible().cloned();
         if entry.is_empty() {
             state.objects.remove(&key);
         }
         self.follow(state, &key, before.as_deref(), after.as_deref());
         let change = sort_of(old.is_some(), new.is_some(), shown == Shown::First);
-        let is_while_writing = self.is_writing(&key);
-        Some(Delta { key, old, new, change, revision, is_echo, is_while_writing })
+        let writing = self.writes_under_way().get(&key).cloned().unwrap_or_default();
+        Some(Delta { key, old, new, change, revision, writer, writing })
     }
 
     /// What we wrote after `revision` was written in a history that the server has lost.
@@ -392,8 +407,8 @@ impl<K: Kind> Cache<K> {
                 let new = entry.visible().cloned();
                 self.follow(state, key, old.as_deref(), new.as_deref());
                 let change = sort_of(old.is_some(), new.is_some(), false);
-                let (key, is_echo, is_while_writing) = (key.clone(), false, false);
-                undone.push(Delta { key, old, new, change, revision, is_echo, is_while_writing });
+                let (key, writer, writing) = (key.clone(), None, Vec::new());
+                undone.push(Delta { key, old, new, change, revision, writer, writing });
             }
             !entry.is_empty()
         });
@@ -414,23 +429,49 @@ impl<K: Kind> Cache<K> {
         }
         self.follow(state, &key, before.as_deref(), after.as_deref());
         let old = Some(old?);
-        let (change, is_echo, is_while_writing) = (Change::Missed, false, false);
-        Some(Delta { key, old, new: None, change, revision, is_echo, is_while_writing })
+        let (change, writer, writing) = (Change::Missed, None, Vec::new());
+        Some(Delta { key, old, new: None, change, revision, writer, writing })
     }
 
     fn follow(&self, state: &State<K>, key: &Key, old: Option<&K>, new: Option<&K>) {
-        follow_owners(&self.0.owners, key, old, new);
-        state.followers.iter().for_each(|follower| follower.follow(key, old, new));
+        self.0.owners.follow(key, old, new);
+        state.followers.iter().for_each(|follower| self.update(&**follower, key, old, new));
+    }
+
+    fn update(&self, follower: &dyn Follow<K>, key: &Key, old: Option<&K>, new: Option<&K>) {
+        if let Err(message) = follower.follow(key, old, new) {
+            self.report("an index", key, message);
+        }
     }
 
     fn tell(&self, delta: &Delta<K>) {
         let subscribers = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner);
-        subscribers.iter().for_each(|subscriber| subscriber(delta));
+        for subscriber in &*subscribers {
+            contain(|| subscriber(delta))
+                .unwrap_or_else(|message| self.report(FUNCTIONS, &delta.key, message));
+        }
     }
 
     fn tell_poison(&self, key: &Key, is_list: bool) {
         let subscribers = self.0.poison_subscribers.read().unwrap_or_else(PoisonError::into_inner);
-        subscribers.iter().for_each(|subscriber| subscriber(key, is_list));
+        for subscriber in &*subscribers {
+            contain(|| subscriber(key, is_list))
+                .unwrap_or_else(|message| self.report(FUNCTIONS, key, message));
+        }
+    }
+
+    /// Says where panics are noted from now on.
+    pub(crate) fn report_to(&self, journal: Journal, source: Source) {
+        // A cache is fed once.
+        let _ = self.0.reporter.set((journal, source));
+    }
+
+    fn report(&self, function: &'static str, object: &Key, message: String) {
+        tracing::error!(%object, function, message, "the operator's code panicked over this object and is passed over");
+        if let Some((journal, source)) = self.0.reporter.get() {
+            let (object, function) = (object.clone(), function.into());
+            journal.record(source, JournalEntry::Panicked { object, function, message });
+        }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State<K>> {
@@ -446,52 +487,19 @@ impl<K: Kind> Cache<K> {
 pub(crate) struct Writing<K: Kind> {
     cache: Cache<K>,
     key: Key,
+    writer: Writer,
 }
 
 impl<K: Kind> Drop for Writing<K> {
     fn drop(&mut self) {
-        let mut writing = self.cache.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = writing.get_mut(&self.key) {
-            *count -= 1;
-            if *count == 0 {
+        let mut writing = self.cache.writes_under_way();
+        if let Some(writers) = writing.get_mut(&self.key) {
+            if let Some(at) = writers.iter().position(|writer| *writer == self.writer) {
+                writers.swap_remove(at);
+            }
+            if writers.is_empty() {
                 writing.remove(&self.key);
             }
         }
-    }
-}
-
-fn sort_of(was_there: bool, is_there: bool, is_list: bool) -> Change {
-    match (was_there, is_there) {
-        (_, false) => Change::Deleted,
-        (true, true) => Change::Modified,
-        (false, true) if is_list => Change::Listed,
-        (false, true) => Change::Added,
-    }
-}
-
-/// From owner uid to the keys of its dependents.
-type Owners = RwLock<HashMap<Box<str>, std::collections::BTreeSet<Key>>>;
-
-fn follow_owners<K: Kind>(owners: &Owners, key: &Key, old: Option<&K>, new: Option<&K>) {
-    let uids = |object: Option<&K>| -> Vec<Box<str>> {
-        let references =
-            object.and_then(|object| object.meta().owner_references.as_deref()).unwrap_or_default();
-        references.iter().map(|reference| reference.uid.as_str().into()).collect()
-    };
-    let (old, new) = (uids(old), uids(new));
-    if old == new {
-        return;
-    }
-    let mut owners = owners.write().unwrap_or_else(PoisonError::into_inner);
-    for uid in old {
-        if let Some(keys) = owners.get_mut(&uid) {
-            keys.remove(key);
-            if keys.is_empty() {
-                owners.remove(&uid);
-            }
-        }
-    }
-    for uid in new {
-        owners.entry(uid).or_default().insert(key.clone());
     }
 }

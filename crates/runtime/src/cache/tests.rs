@@ -39,11 +39,17 @@ fn told(cache: &Cache<ConfigMap>) -> Arc<Mutex<Vec<String>>> {
             delta.key.name(),
             at(delta.old.clone()).unwrap_or(0),
             at(delta.new.clone()).unwrap_or(0),
-            if delta.is_echo { " echo" } else { "" }
+            if delta.is_echo_for(&"test".into(), &delta.key) { " echo" } else { "" }
         );
         log.lock().unwrap().push(line);
     });
     told
+}
+
+/// A run of the object itself wrote this.
+fn wrote(cache: &Cache<ConfigMap>, object: ConfigMap) {
+    let writer = Writer { source: "test".into(), object: key_of(&object) };
+    cache.wrote(object, writer);
 }
 
 fn see(cache: &Cache<ConfigMap>, object: ConfigMap, is_list: bool) {
@@ -60,7 +66,7 @@ fn listed(cache: &Cache<ConfigMap>, objects: Vec<ConfigMap>, revision: u64) {
 
 #[test]
 fn a_relist_finds_what_changed_and_what_is_gone() {
-    let cache = Cache::new();
+    let cache = Cache::new(&Scope::default());
     let told = told(&cache);
     listed(&cache, vec![map("x", 1, ""), map("y", 2, ""), map("z", 3, "")], 3);
     told.lock().unwrap().clear();
@@ -71,12 +77,12 @@ fn a_relist_finds_what_changed_and_what_is_gone() {
 
 #[test]
 fn a_list_of_a_server_that_went_back_is_the_truth() {
-    let cache = Cache::new();
+    let cache = Cache::new(&Scope::default());
     let told = told(&cache);
     listed(&cache, vec![map("x", 16, "one"), map("y", 40, ""), map("w", 30, ""), map("u", 9, "")], 52);
-    cache.wrote(map("w", 53, ""));
-    cache.wrote(map("u", 53, ""));
-    cache.wrote(map("v", 54, ""));
+    wrote(&cache, map("w", 53, ""));
+    wrote(&cache, map("u", 53, ""));
+    wrote(&cache, map("v", 54, ""));
     told.lock().unwrap().clear();
     listed(&cache, vec![map("x", 12, "two"), map("w", 11, ""), map("u", 9, "")], 13);
     let expected =
@@ -92,30 +98,129 @@ fn a_list_of_a_server_that_went_back_is_the_truth() {
 
 #[test]
 fn own_writes_are_seen_at_once_and_until_the_watch_has_them() {
-    let cache = Cache::new();
+    let cache = Cache::new(&Scope::default());
     let told = told(&cache);
     listed(&cache, vec![map("x", 1, "")], 1);
     let x = key::<ConfigMap>("a", "x");
-    cache.wrote(map("x", 5, ""));
+    wrote(&cache, map("x", 5, ""));
     assert_eq!(at(cache.get(&x)), Some(5));
     see(&cache, map("x", 3, ""), false);
     assert_eq!(at(cache.get(&x)), Some(5), "the watch is behind our write");
     see(&cache, map("x", 5, ""), false);
     see(&cache, map("x", 6, ""), false);
     assert_eq!(at(cache.get(&x)), Some(6));
-    cache.wrote(map("x", 5, ""));
+    wrote(&cache, map("x", 5, ""));
     assert_eq!(at(cache.get(&x)), Some(6), "a late answer does not go back in time");
-    let expected = ["Listed x 0->1", "Modified x 1->3 echo", "Modified x 3->5 echo", "Modified x 5->6"];
-    assert_eq!(*told.lock().unwrap(), expected);
+    let expected = ["Listed x 0->1", "Modified x 1->3", "Modified x 3->5 echo", "Modified x 5->6"];
+    assert_eq!(*told.lock().unwrap(), expected, "what came before our write is somebody else's");
+}
+
+#[test]
+fn each_own_write_is_known_when_it_comes_back() {
+    let cache = Cache::new(&Scope::default());
+    let told = told(&cache);
+    listed(&cache, vec![map("x", 1, "")], 1);
+    // The answer to the second write came first.
+    wrote(&cache, map("x", 7, ""));
+    wrote(&cache, map("x", 5, ""));
+    for revision in [4, 5, 6, 7, 8] {
+        see(&cache, map("x", revision, ""), false);
+    }
+    let expected = ["1->4", "4->5 echo", "5->6", "6->7 echo", "7->8"].map(|one| format!("Modified x {one}"));
+    assert_eq!(told.lock().unwrap()[1..], expected);
+}
+
+#[test]
+fn an_own_write_that_a_list_shows_may_hold_more_than_that() {
+    let cache = Cache::new(&Scope::default());
+    let told = told(&cache);
+    listed(&cache, vec![map("x", 1, "")], 1);
+    wrote(&cache, map("x", 5, ""));
+    listed(&cache, vec![map("x", 5, "")], 5);
+    assert_eq!(told.lock().unwrap().last().unwrap(), "Modified x 1->5");
+}
+
+#[test]
+fn a_write_is_an_echo_only_to_the_run_that_wrote() {
+    let cache = Cache::new(&Scope::default());
+    listed(&cache, vec![map("x", 1, "")], 1);
+    let (x, y) = (key::<ConfigMap>("a", "x"), key::<ConfigMap>("a", "y"));
+    cache.wrote(map("x", 5, ""), Writer { source: "one".into(), object: y.clone() });
+    let delta = cache.observe(x.clone(), Arc::new(map("x", 5, "")), false).unwrap();
+    assert!(delta.is_echo_for(&"one".into(), &y));
+    assert!(!delta.is_echo_for(&"one".into(), &x), "another object's run");
+    assert!(!delta.is_echo_for(&"two".into(), &y), "another controller's run");
+}
+
+#[test]
+fn what_is_written_outside_of_what_is_watched_is_not_kept() {
+    let scope = |labels: Option<&str>| Scope { namespace: Some("a".into()), labels: labels.map(Into::into) };
+    let cache = Cache::new(&scope(None));
+    let mut elsewhere = map("x", 5, "");
+    elsewhere.metadata.namespace = Some("b".into());
+    wrote(&cache, elsewhere);
+    assert!(cache.is_empty());
+    let cache = Cache::new(&scope(Some("app=web")));
+    let labelled = |revision, value: &str| {
+        let mut map = map("x", revision, "o");
+        map.metadata.labels = Some([("app".to_owned(), value.to_owned())].into());
+        map
+    };
+    listed(&cache, vec![labelled(1, "web")], 1);
+    wrote(&cache, labelled(5, "db"));
+    let x = key::<ConfigMap>("a", "x");
+    assert!(cache.get(&x).is_none() && cache.owned_by("o").is_empty(), "our write took it out");
+    see(&cache, labelled(4, "web"), false);
+    assert!(cache.get(&x).is_none(), "the watch is behind our write");
+    cache.observe_deleted(x.clone(), Revision::new(5));
+    see(&cache, labelled(6, "web"), false);
+    assert_eq!(at(cache.get(&x)), Some(6), "somebody put it back");
+}
+
+#[test]
+fn an_answer_that_the_watch_has_overtaken_brings_nothing_back() {
+    let cache = Cache::new(&Scope::default());
+    listed(&cache, vec![], 1);
+    see(&cache, map("x", 5, ""), false);
+    cache.observe_deleted(key::<ConfigMap>("a", "x"), Revision::new(6));
+    wrote(&cache, map("x", 5, ""));
+    assert!(cache.is_empty(), "it is gone already");
+}
+
+#[test]
+fn a_deletion_hides_only_the_object_it_was_for() {
+    let cache = Cache::new(&Scope::default());
+    listed(&cache, vec![map("x", 1, "")], 1);
+    cache.deleted(&key::<ConfigMap>("a", "x"), Some("uid of the one before"));
+    assert_eq!(cache.list().len(), 1);
+}
+
+#[test]
+fn a_subscriber_or_index_that_panics_harms_no_other() {
+    let cache = Cache::new(&Scope::default());
+    cache.subscribe(|delta| assert!(delta.key.name() != "bad", "a mapping"));
+    let bad = cache.index(|map: &ConfigMap| {
+        assert!(map.metadata.name.as_deref() != Some("bad"), "an index");
+        [1]
+    });
+    let good = cache.index(|_: &ConfigMap| [1]);
+    let told = told(&cache);
+    see(&cache, map("bad", 1, ""), false);
+    see(&cache, map("good", 2, ""), false);
+    assert_eq!(told.lock().unwrap().len(), 2);
+    assert_eq!((bad.keys(&1).len(), good.keys(&1).len()), (1, 2));
+    listed(&cache, vec![], 9);
+    cache.quarantine(&key::<ConfigMap>("a", "bad"), "odd".into(), false);
+    assert_eq!((told.lock().unwrap().len(), good.keys(&1).len()), (4, 0));
 }
 
 #[test]
 fn own_creations_and_deletions_are_seen_at_once() {
-    let cache = Cache::new();
+    let cache = Cache::new(&Scope::default());
     listed(&cache, vec![map("x", 1, "o")], 1);
-    cache.wrote(map("y", 5, "o"));
+    wrote(&cache, map("y", 5, "o"));
     assert_eq!(cache.owned_by("o").len(), 2);
-    cache.deleted(&key::<ConfigMap>("a", "x"));
+    cache.deleted(&key::<ConfigMap>("a", "x"), Some("uid-x"));
     assert_eq!(cache.owned_by("o").len(), 1);
     assert_eq!(cache.list().len(), 1);
     listed(&cache, vec![], 4);
@@ -126,7 +231,7 @@ fn own_creations_and_deletions_are_seen_at_once() {
 
 #[test]
 fn the_owner_index_follows_a_change_of_owner() {
-    let cache = Cache::new();
+    let cache = Cache::new(&Scope::default());
     see(&cache, map("x", 1, "one"), false);
     see(&cache, map("x", 2, "two"), false);
     assert!(cache.owned_by("one").is_empty());
@@ -137,7 +242,7 @@ fn the_owner_index_follows_a_change_of_owner() {
 
 #[test]
 fn a_typed_index_covers_what_was_there_before_it() {
-    let cache = Cache::new();
+    let cache = Cache::new(&Scope::default());
     see(&cache, map("x", 1, ""), false);
     let by_length = cache.index(|map: &ConfigMap| map.metadata.name.as_ref().map(String::len));
     see(&cache, map("long", 2, ""), false);
@@ -147,7 +252,7 @@ fn a_typed_index_covers_what_was_there_before_it() {
 
 #[test]
 fn a_poison_object_is_out_of_sight_and_comes_back() {
-    let cache = Cache::new();
+    let cache = Cache::new(&Scope::default());
     let told = told(&cache);
     see(&cache, map("x", 1, "o"), false);
     cache.quarantine(&key::<ConfigMap>("a", "x"), "data: expected a map".into(), true);
@@ -161,7 +266,7 @@ fn a_poison_object_is_out_of_sight_and_comes_back() {
 
 #[test]
 fn a_relist_forgets_poison_that_is_gone() {
-    let cache: Cache<ConfigMap> = Cache::new();
+    let cache: Cache<ConfigMap> = Cache::new(&Scope::default());
     cache.begin_list();
     cache.quarantine(&key::<ConfigMap>("a", "x"), "bad".into(), true);
     cache.end_list(Revision::new(1));

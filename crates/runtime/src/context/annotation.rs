@@ -24,14 +24,14 @@ impl<K: Kind> Context<K> {
         };
         let request = url.patch(self.0.key.name(), &params, &Patch::Merge(patch));
         let attempt = Attempt { verb: "annotate", target: self.0.key.as_str() };
-        let _writing = self.0.engine.cache.writing(&self.0.key);
+        let _writing = self.0.engine.cache.writing(&self.0.key, self.writer());
         let answer: Result<K, Error> = call(&self.0.engine.ground.client, attempt, request).await;
         if matches!(&answer, Err(error) if error.is_not_found() || error.is_of_another_uid()) {
             return Ok(());
         }
         let object = self.noting_failure(Verb::Patch, &self.0.key, answer)?;
         self.note(Verb::Patch, &self.0.key, WriteOutcome::Done { revision: Some(revision_of(&object)) });
-        self.0.engine.cache.wrote(object);
+        self.0.engine.cache.wrote(object, self.writer());
         Ok(())
     }
 }

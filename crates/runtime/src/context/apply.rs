@@ -143,7 +143,7 @@ impl<K: Kind> Context<K> {
         let applied = Applied { configuration: prepared.hash, revision };
         self.0.engine.memo.set(prepared.key, applied, object.meta().uid.as_deref());
         Ok(match self.cache::<T>() {
-            Ok(cache) => cache.wrote(object),
+            Ok(cache) => cache.wrote(object, self.writer()),
             Err(_) => Arc::new(object),
         })
     }

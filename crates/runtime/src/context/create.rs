@@ -102,10 +102,10 @@ impl<K: Kind> Context<K> {
         match self.cache::<T>() {
             // Taking the last finalizer off an object in deletion removes it.
             Ok(cache) if is_last => {
-                cache.deleted(&key);
+                cache.deleted(&key, object.meta().uid.as_deref());
                 Arc::new(object)
             }
-            Ok(cache) => cache.wrote(object),
+            Ok(cache) => cache.wrote(object, self.writer()),
             Err(_) => Arc::new(object),
         }
     }

@@ -19,7 +19,7 @@ impl<K: Kind> Context<K> {
         let mut names = self.finalizers();
         names.push(self.0.engine.finalizer.clone());
         let object = self.set_finalizers(Verb::Finalize, &names).await?;
-        Ok(self.0.engine.cache.wrote(object))
+        Ok(self.0.engine.cache.wrote(object, self.writer()))
     }
 
     /// Takes our finalizer off. An object that is gone meanwhile is no error.
@@ -31,9 +31,9 @@ impl<K: Kind> Context<K> {
             Err(error) => Err(error),
             Ok(object) => {
                 if object.meta().deletion_timestamp.is_some() && names.is_empty() {
-                    self.0.engine.cache.deleted(&self.0.key);
+                    self.0.engine.cache.deleted(&self.0.key, object.meta().uid.as_deref());
                 } else {
-                    self.0.engine.cache.wrote(object);
+                    self.0.engine.cache.wrote(object, self.writer());
                 }
                 Ok(())
             }
@@ -59,7 +59,7 @@ impl<K: Kind> Context<K> {
         };
         let request = url.patch(self.0.key.name(), &params, &Patch::Merge(patch));
         let attempt = Attempt { verb: "set the finalizers of", target: self.0.key.as_str() };
-        let _writing = self.0.engine.cache.writing(&self.0.key);
+        let _writing = self.0.engine.cache.writing(&self.0.key, self.writer());
         let answer: Result<K, Error> = call(&self.0.engine.ground.client, attempt, request).await;
         let object = self.noting_failure(verb, &self.0.key, answer)?;
         self.note(verb, &self.0.key, WriteOutcome::Done { revision: Some(revision_of(&object)) });

@@ -28,6 +28,7 @@ pub(crate) use condemn::condemn;
 pub use condition::{StatusBase, condition};
 use status::Draft;
 
+use crate::cache::Writer;
 use crate::engine::Engine;
 use crate::kind::Kind;
 use crate::queue::Work;
@@ -79,6 +80,11 @@ impl<K: Kind> Context<K> {
             draft: Mutex::default(),
             has_warned: AtomicBool::new(self.has_warned()),
         }))
+    }
+
+    /// This run, as the caches know it.
+    pub(crate) fn writer(&self) -> Writer {
+        Writer { source: self.0.engine.source.clone(), object: self.0.key.clone() }
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine<K>> {

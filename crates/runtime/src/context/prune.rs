@@ -54,9 +54,9 @@ impl<K: Kind> Context<K> {
                 Ok(rest)
                     if rest.meta().uid == object.meta().uid && rest.meta().deletion_timestamp.is_some() =>
                 {
-                    cache.wrote(rest);
+                    cache.wrote(rest, self.writer());
                 }
-                _ => cache.deleted(&key),
+                _ => cache.deleted(&key, object.meta().uid.as_deref()),
             }
         }
         Ok(true)

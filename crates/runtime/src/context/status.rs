@@ -128,7 +128,7 @@ impl<K: Kind> Context<K> {
                 let revision = revision_of(&object);
                 self.note(Verb::Status, &self.0.key, WriteOutcome::Done { revision: Some(revision) });
                 self.0.engine.memo.set(memo_key, apply::fingerprint(patch, revision), None);
-                self.0.engine.cache.wrote(object);
+                self.0.engine.cache.wrote(object, self.writer());
                 Ok(())
             }
         }
@@ -174,7 +174,7 @@ impl<K: Kind> Context<K> {
         };
         let request = url.patch_subresource("status", self.0.key.name(), &params, &Patch::Merge(body));
         let attempt = Attempt { verb: "write the status of", target: self.0.key.as_str() };
-        let _writing = self.0.engine.cache.writing(&self.0.key);
+        let _writing = self.0.engine.cache.writing(&self.0.key, self.writer());
         let answer = call(&self.0.engine.ground.client, attempt, request).await;
         match answer {
             Err(error) if error.is_not_found() => Err(error),

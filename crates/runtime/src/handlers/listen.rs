@@ -175,8 +175,8 @@ mod tests {
             new: Some(Arc::default()),
             change: Change::Added,
             revision: Revision::new(1),
-            is_echo: false,
-            is_while_writing: false,
+            writer: None,
+            writing: vec![],
         };
         let (first, dropped) = (delta("first"), delta("dropped"));
         (0..WAITING_MAX).for_each(|_| mailbox.post(&first));

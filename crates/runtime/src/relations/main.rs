@@ -1,12 +1,14 @@
 //! The object itself: created, changed, deleted.
 //!
-//! An edit (spec, labels, annotations, deletion) is more than a change: it overrides backoff and terminal faults. Our
-//! own write coming back is a change and never an edit, so a failing reconciler that writes does not run in circles;
-//! the watch may show it before its answer is here, so while a write of ours is under way a change counts as that.
+//! An edit (spec, labels, annotations, deletion) is more than a change: it overrides backoff and terminal faults. The
+//! object's own write coming back is a change and never an edit, so a failing reconciler that writes does not run in
+//! circles. Only what is known to be that write counts as it (`cache::delta` says how). A watch may show it before its
+//! answer is here, so a change that is no edit counts as that while a write is under way.
 //! An object that does not decode is queued as well: nothing can be done with it, but its status can say so.
 
-use homeostat_core::journal::{Cause, Change};
+use homeostat_core::journal::{Cause, Change, Source};
 
+use super::admits;
 use crate::cache::{Cache, Delta};
 use crate::inbox::Inbox;
 use crate::kind::Kind;
@@ -22,23 +24,21 @@ pub(crate) fn follow<K: Kind>(cache: &Cache<K>, inbox: &Inbox, predicate: Option
     });
     let inbox = inbox.clone();
     cache.subscribe(move |delta| {
-        let matters =
-            predicate.as_ref().is_none_or(|test| test.admits(delta.old.as_deref(), delta.new.as_deref()));
-        if matters {
-            let (cause, urgency) = classify(delta);
+        if admits(predicate.as_ref(), delta, &inbox) {
+            let (cause, urgency) = classify(delta, inbox.source());
             inbox.add(&delta.key, cause, urgency);
         }
     });
 }
 
-fn classify<K: Kind>(delta: &Delta<K>) -> (Cause, Urgency) {
+fn classify<K: Kind>(delta: &Delta<K>, source: &Source) -> (Cause, Urgency) {
     match delta.change {
         Change::Listed => (Cause::Listed, Urgency::Background),
         Change::Added => (Cause::Created, Urgency::Edit),
         Change::Deleted | Change::Missed => (Cause::Deleted, Urgency::Edit),
-        Change::Modified if delta.is_echo => (Cause::Changed, Urgency::Echo),
+        Change::Modified if delta.is_echo_for(source, &delta.key) => (Cause::Changed, Urgency::Echo),
         Change::Modified if is_edit(delta) => (Cause::Edited, Urgency::Edit),
-        Change::Modified if delta.is_while_writing => (Cause::Changed, Urgency::Echo),
+        Change::Modified if delta.is_while_writing_for(source, &delta.key) => (Cause::Changed, Urgency::Echo),
         Change::Modified => (Cause::Changed, Urgency::Event),
     }
 }

@@ -4,10 +4,14 @@
 //! mapping of the user's, over old and new), [`references`] (what the object names, through a reverse index),
 //! [`selects`] (what its label selector matches).
 //! All look at old and new state, so a dropped owner or mapping is heard of once more.
+//!
+//! Mappings and predicates are the user's code: one that panics over a state is told of and keeps nobody else from
+//! hearing of the change.
 
 use std::sync::Arc;
 
-use homeostat_core::journal::Change;
+use homeostat_core::Key;
+use homeostat_core::journal::{Change, Entry};
 use tokio::sync::watch;
 
 pub(crate) mod main;
@@ -23,6 +27,8 @@ use crate::caches::Caches;
 use crate::context::Memo;
 use crate::inbox::Inbox;
 use crate::kind::Kind;
+use crate::panics::contain;
+use crate::predicate::Predicate;
 use crate::queue::Urgency;
 use crate::watch::Scope;
 
@@ -39,13 +45,31 @@ pub(crate) struct Wire<'a, K: Kind> {
 /// Connects another kind to a controller of `K`; returns how fresh the other kind's cache is.
 pub(crate) type Relation<K> = Box<dyn FnOnce(&Wire<'_, K>) -> watch::Receiver<Freshness> + Send>;
 
-/// How pressing a change of another object is.
-fn urgency<T>(delta: &Delta<T>) -> Urgency {
+/// How pressing a change of another object is to ours.
+fn urgency<T>(delta: &Delta<T>, inbox: &Inbox, ours: &Key) -> Urgency {
     match delta.change {
         Change::Listed => Urgency::Background,
-        _ if delta.is_echo => Urgency::Echo,
+        _ if delta.is_echo_for(inbox.source(), ours) => Urgency::Echo,
         _ => Urgency::Event,
     }
+}
+
+/// Does the change matter? One over which the predicate panics does: a run too many repairs more than one too few.
+fn admits<T: Kind>(predicate: Option<&Predicate<T>>, delta: &Delta<T>, inbox: &Inbox) -> bool {
+    let Some(predicate) = predicate else { return true };
+    let test = || predicate.admits(delta.old.as_deref(), delta.new.as_deref());
+    guarded("a predicate", &delta.key, inbox, test).unwrap_or(true)
+}
+
+/// Calls a function of the user's about this object; none when it panicked, which is told.
+fn guarded<T>(function: &'static str, object: &Key, inbox: &Inbox, call: impl FnOnce() -> T) -> Option<T> {
+    let told = |message: String| {
+        let controller = inbox.source();
+        tracing::error!(%controller, %object, function, message, "the operator's code panicked over this object");
+        let entry = Entry::Panicked { object: object.clone(), function: function.into(), message };
+        inbox.journal().record(controller, entry);
+    };
+    contain(call).map_err(told).ok()
 }
 
 /// The kind is read through an index: nothing is triggered by it.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 
-use super::{Relation, urgency};
+use super::{Relation, admits, urgency};
 use crate::kind::{Kind, is_namespaced, key};
 use crate::predicate::Predicate;
 
@@ -19,13 +19,12 @@ pub(crate) fn owns<K: Kind, T: Kind>(predicate: Option<Predicate<T>>) -> Relatio
                 memo.forget(&delta.key);
             }
             let [old, new] = [&delta.old, &delta.new].map(|state| owners_in::<K, T>(state.as_deref()));
-            let matters = |test: &Predicate<T>| test.admits(delta.old.as_deref(), delta.new.as_deref());
-            if old == new && !predicate.as_ref().is_none_or(matters) {
+            if old == new && !admits(predicate.as_ref(), delta, &inbox) {
                 return;
             }
             for owner in old.union(&new) {
                 let cause = Cause::Owned { child: delta.key.clone(), change: delta.change };
-                inbox.add(owner, cause, urgency(delta));
+                inbox.add(owner, cause, urgency(delta, &inbox, owner));
             }
         });
         cache.watch_freshness()

@@ -22,7 +22,7 @@ where
         cache.subscribe(move |delta| {
             for ours in referrers.keys(&delta.key) {
                 let cause = Cause::Referenced { other: delta.key.clone(), change: delta.change };
-                inbox.add(&ours, cause, urgency(delta));
+                inbox.add(&ours, cause, urgency(delta, &inbox, &ours));
             }
         });
         cache.watch_freshness()

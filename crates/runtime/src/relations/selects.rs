@@ -11,7 +11,7 @@ use homeostat_core::selector::LabelSelector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, ObjectMeta};
 use serde_json::json;
 
-use super::{Relation, urgency};
+use super::{Relation, guarded, urgency};
 use crate::cache::{Cache, Index};
 use crate::kind::{Kind, is_namespaced};
 
@@ -49,11 +49,12 @@ pub(crate) fn selects<K: Kind, T: Kind>(
         cache.subscribe(move |delta| {
             let mut concerned = BTreeSet::new();
             for state in [&delta.old, &delta.new].into_iter().flatten() {
-                concerned.extend(selectors_of(&main, &anchors, &selector, &**state));
+                let found = || selectors_of(&main, &anchors, &selector, &**state);
+                concerned.extend(guarded("a selector", &delta.key, &inbox, found).unwrap_or_default());
             }
             for ours in concerned {
                 let cause = Cause::Related { other: delta.key.clone(), change: delta.change };
-                inbox.add(&ours, cause, urgency(delta));
+                inbox.add(&ours, cause, urgency(delta, &inbox, &ours));
             }
         });
         cache.watch_freshness()

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 
-use super::{Relation, urgency};
+use super::{Relation, admits, guarded, urgency};
 use crate::kind::{Kind, Target};
 use crate::predicate::Predicate;
 
@@ -19,21 +20,20 @@ where
         let cache = wire.caches.declare::<T>(wire.scope);
         let inbox = wire.inbox.clone();
         cache.subscribe(move |delta| {
-            let matters = |test: &Predicate<T>| test.admits(delta.old.as_deref(), delta.new.as_deref());
-            if !predicate.as_ref().is_none_or(matters) {
+            if !admits(predicate.as_ref(), delta, &inbox) {
                 return;
             }
             let mut concerned = BTreeSet::new();
             for state in [&delta.old, &delta.new].into_iter().flatten() {
-                let targets = map(state).into_iter();
-                concerned.extend(targets.map(|target| target.into().key::<K>(delta.key.namespace())));
+                let keys = || -> Vec<Key> {
+                    let targets = map(state).into_iter();
+                    targets.map(|target| target.into().key::<K>(delta.key.namespace())).collect()
+                };
+                concerned.extend(guarded("a mapping", &delta.key, &inbox, keys).unwrap_or_default());
             }
             for ours in concerned {
-                inbox.add(
-                    &ours,
-                    Cause::Related { other: delta.key.clone(), change: delta.change },
-                    urgency(delta),
-                );
+                let cause = Cause::Related { other: delta.key.clone(), change: delta.change };
+                inbox.add(&ours, cause, urgency(delta, &inbox, &ours));
             }
         });
         cache.watch_freshness()

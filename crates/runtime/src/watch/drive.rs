@@ -1,7 +1,6 @@
 //! The async shell around the list/watch machine: sends its requests, cuts the answers into objects, feeds the cache,
 //! writes the journal. It never returns; dropping it closes the connection and leaves the cache as it was.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -186,7 +185,7 @@ impl<K: Kind> Feed<K> {
             }
             Line::Deleted { key, revision } => {
                 let observe = || self.cache.observe_deleted(key.clone(), wire::revision(&revision));
-                self.note(Self::guarded(&key, observe));
+                self.note(spanned(&key, observe));
                 Ok(Signal::Event { revision })
             }
             Line::Bookmark { revision, ends_initial } => {
@@ -201,7 +200,7 @@ impl<K: Kind> Feed<K> {
     fn take(&self, item: Item<K>, is_list: bool) {
         match item {
             Item::Good { key, object } => {
-                self.note(Self::guarded(&key, || self.cache.observe(key.clone(), object, is_list)));
+                self.note(spanned(&key, || self.cache.observe(key.clone(), object, is_list)));
             }
             Item::Poison { key, error, .. } => {
                 tracing::warn!(object = %key, %error, "object does not decode and is left out until it changes");
@@ -210,17 +209,6 @@ impl<K: Kind> Feed<K> {
                 self.cache.quarantine(&key, error, is_list);
             }
         }
-    }
-
-    /// Mappings, predicates and indexes are the user's code and run in this task: one that panics over an object must
-    /// not end the watch of all the others.
-    fn guarded(key: &Key, observe: impl FnOnce() -> Option<Delta<K>>) -> Option<Delta<K>> {
-        let span = tracing::debug_span!("observe", object = %key);
-        let observe = || span.in_scope(observe);
-        catch_unwind(AssertUnwindSafe(observe)).unwrap_or_else(|_| {
-            tracing::error!(object = %key, "a mapping, predicate or index panicked over this object");
-            None
-        })
     }
 
     fn note(&self, delta: Option<Delta<K>>) {
@@ -305,6 +293,11 @@ impl<K: Kind> Feed<K> {
         }
         Err(trouble(&refusal(response).await))
     }
+}
+
+/// What a change causes is linked to its observation.
+fn spanned<T>(key: &Key, observe: impl FnOnce() -> T) -> T {
+    tracing::debug_span!("observe", object = %key).in_scope(observe)
 }
 
 /// What the server says about its refusal. Where that does not come, comes too late or is too long, the code has to do.

@@ -20,6 +20,7 @@ use super::contract::World;
 use super::decide::Owner;
 use super::desk::Desk;
 use super::record::{OutsideRecord, OutsideRecordSpec, Records};
+use crate::cache::Writer;
 use crate::error::Error;
 use crate::kind::{key_of, revision_of};
 use crate::talk::{Attempt, call};
@@ -122,7 +123,7 @@ impl<W: World> Desk<W> {
         let attempt = Attempt { verb: "delete", target: key.as_str() };
         match call::<Value>(&self.ground.client, attempt, request).await {
             Err(error) if !error.is_not_found() => return Err(error),
-            _ => records.cache.deleted(&key),
+            _ => records.cache.deleted(&key, record.metadata.uid.as_deref()),
         }
         self.wrote(&owner.key, Verb::Delete, key, None);
         Ok(())
@@ -161,7 +162,7 @@ impl<W: World> Desk<W> {
         };
         let verb = if known.is_none() { Verb::Create } else { Verb::Patch };
         self.wrote(&key_of(object), verb, key_of(&written), Some(revision_of(&written)));
-        records.cache.wrote(written);
+        records.cache.wrote(written, self.writer(key_of(object)));
         Ok(if known.is_none() { Intent::New } else { Intent::Known })
     }
 
@@ -217,8 +218,13 @@ impl<W: World> Desk<W> {
         let attempt = Attempt { verb: "write the inventory of", target: key.as_str() };
         let written: W::Kind = call(&self.ground.client, attempt, request).await?;
         self.wrote(&key, Verb::Patch, key.clone(), Some(revision_of(&written)));
-        self.cache.wrote(written);
+        self.cache.wrote(written, self.writer(key));
         Ok(())
+    }
+
+    /// The run of this object, as the caches know it.
+    fn writer(&self, object: Key) -> Writer {
+        Writer { source: self.source.clone(), object }
     }
 
     fn patching(&self) -> PatchParams {

@@ -1,0 +1,64 @@
+//! One change of one object, and whether it is our own doing.
+//!
+//! A change is taken for our own write only when it is known to be: its revision is the one that the server answered our
+//! write with, and a watch, which leaves no revision of an object out, showed it. Whatever a list shows may hold
+//! other people's changes as well. And it is our own only for the run that wrote it: to another object, or another
+//! controller of the same operator, it is news.
+
+use std::sync::Arc;
+
+use homeostat_core::journal::{Change, Source};
+use homeostat_core::{Key, Revision};
+
+/// One change of one object.
+#[derive(Clone, Debug)]
+pub struct Delta<K> {
+    /// Which object.
+    pub key: Key,
+    /// What the watch showed before.
+    pub old: Option<Arc<K>>,
+    /// What it shows now; none when the object is gone.
+    pub new: Option<Arc<K>>,
+    /// What sort of change.
+    pub change: Change,
+    /// The server's number of the change.
+    pub revision: Revision,
+    /// Who of us wrote it.
+    pub(crate) writer: Option<Writer>,
+    /// Whose writes to this object are under way: this may be one of them, faster than its answer.
+    pub(crate) writing: Vec<Writer>,
+}
+
+impl<K> Delta<K> {
+    /// Is this the write of a run of this controller for this object, coming back?
+    pub(crate) fn is_echo_for(&self, source: &Source, object: &Key) -> bool {
+        self.writer.as_ref().is_some_and(|writer| writer.is(source, object))
+    }
+
+    /// Is a write of such a run to the changed object under way?
+    pub(crate) fn is_while_writing_for(&self, source: &Source, object: &Key) -> bool {
+        self.writing.iter().any(|writer| writer.is(source, object))
+    }
+}
+
+/// A run that writes: its controller, and the object it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Writer {
+    pub(crate) source: Source,
+    pub(crate) object: Key,
+}
+
+impl Writer {
+    fn is(&self, source: &Source, object: &Key) -> bool {
+        self.source == *source && self.object == *object
+    }
+}
+
+pub(super) fn sort_of(was_there: bool, is_there: bool, is_list: bool) -> Change {
+    match (was_there, is_there) {
+        (_, false) => Change::Deleted,
+        (true, true) => Change::Modified,
+        (false, true) if is_list => Change::Listed,
+        (false, true) => Change::Added,
+    }
+}

@@ -1,0 +1,30 @@
+//! Which objects a cache can hold: those its watch would show.
+
+use homeostat_core::selector::LabelSelector;
+
+use crate::kind::{Kind, is_namespaced};
+use crate::watch::Scope;
+
+/// A scope, ready to be compared with objects.
+#[derive(Debug)]
+pub(super) struct Coverage {
+    namespace: Option<String>,
+    /// None also when the selector cannot be read: then the server refuses the watch, and nothing is ever shown.
+    labels: Option<LabelSelector>,
+}
+
+impl Coverage {
+    pub(super) fn of(scope: &Scope) -> Self {
+        let labels = scope.labels.as_deref().and_then(|text| LabelSelector::parse(text).ok());
+        Self { namespace: scope.namespace.clone(), labels }
+    }
+
+    /// Would the watch show this object?
+    pub(super) fn includes<K: Kind>(&self, object: &K) -> bool {
+        let meta = object.meta();
+        let has_namespace =
+            !is_namespaced::<K>() || self.namespace.is_none() || self.namespace == meta.namespace;
+        let label = |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
+        has_namespace && self.labels.as_ref().is_none_or(|selector| selector.matches(label))
+    }
+}
