@@ -3,12 +3,13 @@
 
 use std::borrow::Cow;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, Stream};
+use futures::{FutureExt, StreamExt};
 use homeostat_core::journal::{Cause, Source};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -24,6 +25,7 @@ use crate::ground::Ground;
 use crate::handlers::Handlers;
 use crate::inbox::Inbox;
 use crate::kind::{Kind, Metadata, Target, is_custom};
+use crate::panics::message_of;
 use crate::predicate::Predicate;
 use crate::queue::{Backoff, Config, Urgency};
 use crate::relations::{Relation, Selector, Wire, indexes, main, owns, reads, references, selects, watches};
@@ -406,7 +408,18 @@ fn relist<K: Kind>(engine: &Arc<Engine<K>>, inbox: &Inbox) -> Arc<dyn Fn() + Sen
 
 fn listen<K: Kind>(mut outside: Outside, inbox: Inbox) -> BoxFuture<'static, ()> {
     Box::pin(async move {
-        while let Some(target) = outside.targets.next().await {
+        let source = &outside.name;
+        loop {
+            // A stream that panicked cannot be asked again; the others and the watches go on.
+            let next = AssertUnwindSafe(outside.targets.next()).catch_unwind().await;
+            let target = match next.map_err(|panic| message_of(&*panic)) {
+                Ok(Some(target)) => target,
+                Ok(None) => return,
+                Err(message) => {
+                    tracing::error!(%source, message, "a stream of triggers panicked; nothing more comes from it");
+                    return;
+                }
+            };
             let cause = Cause::Outside { source: outside.name.clone() };
             inbox.add(&target.key::<K>("default"), cause, Urgency::Event);
         }

@@ -1,7 +1,8 @@
 //! What the server sends, decoded once: list pages and watch lines. An object that does not decode becomes an
 //! [`Item::Poison`] with its name and the decoder's words; the objects around it are unharmed.
 //!
-//! The usual case costs one pass over the bytes. Only a page that holds a poison object is taken apart item by item.
+//! The usual case costs one pass over the bytes. Only a page that holds a poison object is taken apart item by item. A type
+//! that panics over an object does not decode it, either.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use serde_json::Value;
 use super::decode::Trimmed;
 use super::locate::explain;
 use crate::kind::{Kind, key, key_of, parse_revision};
+use crate::panics::contain;
 
 /// The annotation on the bookmark that ends a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -103,7 +105,7 @@ struct IdentityMeta {
 
 /// Decodes a list page.
 pub(crate) fn page<K: Kind>(body: &[u8]) -> Result<Page<K>, serde_json::Error> {
-    if let Ok(list) = serde_json::from_slice::<List<Trimmed<K>>>(body) {
+    if let Ok(Ok(list)) = contain(|| serde_json::from_slice::<List<Trimmed<K>>>(body)) {
         let items =
             list.items.unwrap_or_default().into_iter().map(|Trimmed(object)| Item::good(object)).collect();
         return Ok(finish(list.metadata, items));
@@ -119,10 +121,20 @@ fn finish<K>(meta: ListMeta, items: Vec<Item<K>>) -> Page<K> {
 
 fn item<K: Kind>(value: &Value) -> Item<K> {
     let identity = Identity::deserialize(value).unwrap_or_default().metadata;
-    match Trimmed::deserialize(value) {
-        Ok(Trimmed(object)) => Item::good(object),
-        Err(error) => Item::poison(identity, explain::<K>(value, &error)),
+    match contain(|| Trimmed::deserialize(value)) {
+        Ok(Ok(Trimmed(object))) => Item::good(object),
+        Ok(Err(error)) => Item::poison(identity, explained::<K>(value, &error)),
+        Err(message) => Item::poison(identity, panicked(&message)),
     }
+}
+
+/// Why an object does not decode. Finding the field decodes it again.
+fn explained<K: Kind>(value: &Value, error: &serde_json::Error) -> String {
+    contain(|| explain::<K>(value, error)).unwrap_or_else(|_| error.to_string())
+}
+
+fn panicked(message: &str) -> String {
+    format!("its type panicked while it was decoded: {message}")
 }
 
 fn key_from<K: Kind>(identity: &IdentityMeta) -> Key {
@@ -155,14 +167,13 @@ fn event<K: Kind>(kind: &str, object: &[u8]) -> Result<Line<K>, serde_json::Erro
 }
 
 fn applied<K: Kind>(object: &[u8]) -> Result<Line<K>, serde_json::Error> {
-    match trimmed(object) {
-        Ok(object) => Ok(Line::Applied(Item::good(object))),
-        Err(error) => {
-            let identity = serde_json::from_slice::<Identity>(object)?.metadata;
-            let error = explain::<K>(&serde_json::from_slice(object)?, &error);
-            Ok(Line::Applied(Item::poison(identity, error)))
-        }
-    }
+    let error = match contain(|| trimmed(object)) {
+        Ok(Ok(object)) => return Ok(Line::Applied(Item::good(object))),
+        Ok(Err(error)) => explained::<K>(&serde_json::from_slice(object)?, &error),
+        Err(message) => panicked(&message),
+    };
+    let identity = serde_json::from_slice::<Identity>(object)?.metadata;
+    Ok(Line::Applied(Item::poison(identity, error)))
 }
 
 /// Decodes one object. To see once that all of it is text costs less than to ask of each string.

@@ -20,6 +20,7 @@ mod lists;
 #[cfg(feature = "otel")]
 mod otel;
 mod outcomes;
+mod panics;
 mod remote;
 mod runs;
 mod shutdown;
