@@ -19,7 +19,7 @@ pub(super) fn schema_name(group: &str, version: &str, kind: &str) -> String {
 pub(super) fn v3(custom: &Custom) -> Value {
     let Value::Object(_) = &custom.raw_schema else { return json!({ "type": "object" }) };
     let mut schema = custom.raw_schema.clone();
-    add_embedded(&mut schema);
+    add_embedded(&mut schema, false);
     finish(&mut schema, custom);
     schema
 }
@@ -29,22 +29,18 @@ pub(super) fn v3(custom: &Custom) -> Value {
 pub(super) fn v2(custom: &Custom) -> Value {
     let Value::Object(raw) = &custom.raw_schema else { return json!({ "type": "object" }) };
     if keeps_unknown(raw) {
-        return json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+        return json!({ "type": "object" });
     }
     let mut schema = custom.raw_schema.clone();
     reduce(&mut schema);
-    add_embedded(&mut schema);
+    add_embedded(&mut schema, true);
     finish(&mut schema, custom);
     schema
 }
 
 /// Adds what every object has.
 fn finish(schema: &mut Value, custom: &Custom) {
-    let metadata = json!({
-        "description": "Standard object's metadata.",
-        "allOf": [{ "$ref": format!("{PREFIX}{OBJECT_META}") }],
-    });
-    schema["properties"]["metadata"] = metadata;
+    schema["properties"]["metadata"] = metadata();
     add_type_meta(schema);
     if !custom.selectable_fields.is_empty() {
         let fields: Vec<_> =
@@ -53,23 +49,40 @@ fn finish(schema: &mut Value, custom: &Custom) {
     }
 }
 
+fn metadata() -> Value {
+    json!({
+        "description": "Standard object's metadata.",
+        "allOf": [{ "$ref": format!("{PREFIX}{OBJECT_META}") }],
+    })
+}
+
 /// Adds `apiVersion` and `kind`.
 pub(super) fn add_type_meta(schema: &mut Value) {
     schema["properties"]["apiVersion"] = json!({
-        "description": "The version of the schema this object follows: group and version.", "type": "string",
+        "description": "APIVersion defines the group and version of the schema this object follows.",
+        "type": "string",
     });
     schema["properties"]["kind"] =
-        json!({ "description": "The kind of this object, in CamelCase.", "type": "string" });
+        json!({ "description": "Kind says what this object is, in CamelCase.", "type": "string" });
 }
 
-/// Objects within objects have metadata too.
-fn add_embedded(schema: &mut Value) {
+/// Objects within objects have a type and metadata too. In version 2 those that keep unknown fields list none.
+fn add_embedded(schema: &mut Value, is_v2: bool) {
     let Value::Object(map) = schema else { return };
-    for_each_below(map, &mut add_embedded);
-    if map.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) {
-        add_type_meta(schema);
-        schema["properties"]["metadata"] = json!({ "allOf": [{ "$ref": format!("{PREFIX}{OBJECT_META}") }] });
+    for_each_below(map, &mut |below| add_embedded(below, is_v2));
+    if map.get("x-kubernetes-embedded-resource") != Some(&Value::Bool(true)) || (is_v2 && keeps_unknown(map))
+    {
+        return;
     }
+    add_type_meta(schema);
+    schema["properties"]["metadata"] = metadata();
+    let mut required = schema["required"].as_array().cloned().unwrap_or_default();
+    for name in ["kind", "apiVersion"] {
+        if !required.contains(&name.into()) {
+            required.push(name.into());
+        }
+    }
+    schema["required"] = required.into();
 }
 
 /// Takes away what version 2 cannot say, so that clients refuse nothing the server would take.
@@ -80,15 +93,17 @@ fn reduce(schema: &mut Value) {
         map.remove(key);
     }
     if is_nullable {
-        forget(map, &["type", "items", "properties", "required", "additionalProperties"]);
+        forget(map, &["type", "items", "properties"]);
     }
+    let is_of_type =
+        |map: &Map<String, Value>, kind: &str| map.get("type").is_some_and(|found| found == kind);
     if keeps_unknown(map) {
-        forget(map, &["items", "properties", "required"]);
-        if map.get("type").is_some_and(|kind| kind == "object") {
+        forget(map, &["items", "properties"]);
+        if is_of_type(map, "object") {
             map.remove("type");
         }
     }
-    if map.get("type").is_some_and(|kind| kind == "array") && !map.contains_key("items") {
+    if is_of_type(map, "array") && !map.contains_key("items") {
         map.remove("type");
     }
     forget_nullable_requirements(map);
@@ -97,13 +112,13 @@ fn reduce(schema: &mut Value) {
 
 /// A required field that may be null would have to be there and must not be: it is not required then.
 fn forget_nullable_requirements(map: &mut Map<String, Value>) {
+    let is_nullable = |schema: &Value| schema["nullable"] == Value::Bool(true);
     let properties = map.get("properties").cloned().unwrap_or_default();
     if let Some(Value::Array(required)) = map.get_mut("required") {
-        required.retain(|name| {
-            name.as_str().is_none_or(|name| properties[name]["nullable"] != Value::Bool(true))
-        });
+        required.retain(|name| name.as_str().is_none_or(|name| !is_nullable(&properties[name])));
     }
-    if map.get("required").is_some_and(|required| *required == json!([])) {
+    let is_empty = map.get("required").is_some_and(|required| *required == json!([]));
+    if is_empty || map.get("additionalProperties").is_some_and(is_nullable) {
         map.remove("required");
     }
 }
@@ -139,7 +154,7 @@ mod tests {
     fn no_schema_says_no_more_than_that_it_is_an_object() {
         assert_eq!(v3(&custom(Value::Null)), json!({"type": "object"}));
         let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-        assert_eq!(v2(&custom(open.clone())), open);
+        assert_eq!(v2(&custom(open.clone())), json!({"type": "object"}));
         assert!(v3(&custom(open))["properties"].get("metadata").is_some());
     }
 
