@@ -249,11 +249,10 @@ impl ApiServer {
             return Ok(answer.into_response());
         }
         let deprecation = call.resource.deprecation_warning().map(ToOwned::to_owned);
-        let accepted = call.accepted;
         let weight = call.weight(&body);
         let mut response = match self.shared.heavy.run(weight, call.run(&parts.method, body)).await {
             Ok(answer) => answer.into_response(),
-            Err(status) => failure(&status, accepted),
+            Err(status) => failure(&status, refusal_representation(parts)),
         };
         if let Some(warning) = deprecation {
             crate::verbs::warn(&mut response, &warning);
@@ -413,9 +412,10 @@ where
     }
 }
 
-/// How a refusal is shown: as asked, or as JSON when that cannot be had.
+/// How a refusal is shown: as asked, or as JSON when that cannot be had. It has no other form than its own, and can be
+/// encoded where a custom object cannot.
 fn refusal_representation(parts: &Parts) -> Representation {
-    let endpoint = Endpoint { forms: Forms::All, is_custom: false, is_collection: true };
+    let endpoint = Endpoint { forms: Forms::Plain, is_custom: false, is_collection: true };
     negotiate::representation(&asked(parts), endpoint).unwrap_or_default()
 }
 

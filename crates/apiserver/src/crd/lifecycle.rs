@@ -21,10 +21,6 @@ pub(crate) async fn establish(backend: &Backend, key: &Key) -> Result<(), Status
         if meta::is_deleting(definition) {
             return;
         }
-        if !meta::has_finalizer(definition, CLEANUP_FINALIZER) {
-            let others = meta::finalizers(definition).map(Into::into);
-            meta::set_finalizers(definition, others.chain([CLEANUP_FINALIZER.into()]).collect());
-        }
         accept_names(definition, &backend.store.snapshot(), &backend.now_text());
     })
     .await
@@ -138,10 +134,31 @@ fn put_list(map: &mut Map<String, Value>, field: &str, list: Vec<Value>) {
     }
 }
 
-/// Marks a definition as terminating.
-pub(crate) fn terminating(definition: &mut Value, now: &str) {
+/// Marks a definition for deletion, and keeps it until its objects are gone.
+pub(crate) fn mark_deleted(definition: &mut Value, now: &str) {
+    meta::set(definition, "deletionTimestamp", Some(now.into()));
+    if !meta::has_finalizer(definition, CLEANUP_FINALIZER) {
+        let others = meta::finalizers(definition).map(Into::into);
+        let finalizers = others.chain([CLEANUP_FINALIZER.into()]).collect();
+        meta::set_finalizers(definition, finalizers);
+    }
+    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+    set_condition(definition, ["Terminating", "True", "InstanceDeletionPending", message], now);
+}
+
+/// Says that the objects of a definition are being deleted.
+pub(crate) fn mark_emptying(definition: &mut Value, now: &str) {
     let message = "CustomResource deletion is in progress";
     set_condition(definition, ["Terminating", "True", "InstanceDeletionInProgress", message], now);
+}
+
+/// Says that no object of a definition is left, and no longer keeps it.
+pub(crate) fn mark_emptied(definition: &mut Value, now: &str) {
+    let message = "removed all instances";
+    set_condition(definition, ["Terminating", "False", "InstanceDeletionCompleted", message], now);
+    let others =
+        meta::finalizers(definition).filter(|one| *one != CLEANUP_FINALIZER).map(Into::into).collect();
+    meta::set_finalizers(definition, others);
 }
 
 fn condition_is(definition: &Value, kind: &str, status: &str) -> bool {

@@ -3,7 +3,9 @@
 mod lifecycle;
 mod row;
 
-pub(crate) use lifecycle::{CLEANUP_FINALIZER, establish, reconsider_names, set_condition, terminating};
+pub(crate) use lifecycle::{
+    CLEANUP_FINALIZER, establish, mark_deleted, mark_emptied, mark_emptying, reconsider_names, set_condition,
+};
 pub(crate) use row::rows;
 
 /// The group of definitions.

@@ -34,18 +34,13 @@ pub(super) async fn look_at(backend: &Backend, name: &str) -> Result<(), Status>
     let (group, plural) = (text(spec, "group"), text(&spec["names"], "plural"));
     backend.notices.set_resource_ending(group, plural, Some(name));
     let resource = bare_resource(&definition);
+    let table = backend.registry.table();
+    let definitions = table.get(crd::GROUP, "v1", crd::PLURAL).expect("a built-in kind");
+    let now = backend.now_text();
+    rewrite(backend, definitions, &key, |object| crd::mark_emptying(object, &now)).await?;
     if remove_all(backend, &resource).await? {
         backend.notices.set_resource_ending(group, plural, None);
-        let table = backend.registry.table();
-        let definitions = table.get(crd::GROUP, "v1", crd::PLURAL).expect("a built-in kind");
-        rewrite(backend, definitions, &key, |object| {
-            let left = meta::finalizers(object)
-                .filter(|one| *one != crd::CLEANUP_FINALIZER)
-                .map(Into::into)
-                .collect();
-            meta::set_finalizers(object, left);
-        })
-        .await?;
+        rewrite(backend, definitions, &key, |object| crd::mark_emptied(object, &now)).await?;
     }
     Ok(())
 }

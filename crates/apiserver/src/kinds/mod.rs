@@ -19,3 +19,4 @@ pub mod service;
 pub mod strategy;
 pub mod subresource;
 pub mod validate;
+pub(crate) mod warnings;

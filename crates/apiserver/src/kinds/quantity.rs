@@ -29,6 +29,14 @@ pub(crate) fn parse(text: &str) -> Option<i128> {
     Some(sign * scaled(digits.checked_mul(numerator)?, exponent)?)
 }
 
+/// Is it, rounded up to thousandths, no whole number?
+pub(crate) fn is_fractional(text: &str) -> bool {
+    const NANO_PER_MILLI: i128 = 1_000_000;
+    let milli = parse(text)
+        .map(|nano| nano.div_euclid(NANO_PER_MILLI) + i128::from(nano.rem_euclid(NANO_PER_MILLI) > 0));
+    milli.is_some_and(|milli| milli.rem_euclid(1000) != 0)
+}
+
 /// A unit as a factor and a power of ten.
 fn multiplier(unit: &str) -> Option<(i128, i32)> {
     let decimal = |exponent| Some((1, exponent));

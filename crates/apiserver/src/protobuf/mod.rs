@@ -40,6 +40,13 @@ pub(crate) fn decode(bytes: &[u8], api_version: &str, kind: &str) -> Result<Valu
             "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]",
         ));
     };
+    if envelope.is_empty() {
+        return Err(if kind == "DeleteOptions" {
+            Status::bad_request("empty body")
+        } else {
+            refuse("empty body")
+        });
+    }
     let envelope =
         read::envelope(envelope).ok_or_else(|| refuse("proto: illegal wireType or unexpected EOF"))?;
     let given =
@@ -110,6 +117,8 @@ mod tests {
             &json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure", "code": 404,
             "details": {"name": "x", "causes": [{"reason": "r"}]}}),
         );
+        check(&json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
+            "metadata": {"resourceVersion": "5"}, "items": [{"metadata": {"name": "a"}}]}));
         check(&json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": "5"},
             "items": [{"metadata": {"name": "a"}}]}));
     }

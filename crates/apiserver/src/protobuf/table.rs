@@ -50,7 +50,8 @@ pub(super) enum Kind {
 impl Message {
     /// The message of a kind, as `apps/v1` and `Deployment`.
     pub(super) fn of_kind(api_version: &str, kind: &str) -> Option<&'static Self> {
-        if matches!(kind, "Status" | "DeleteOptions") {
+        let is_of_all_groups = matches!(kind, "Status" | "DeleteOptions");
+        if is_of_all_groups || kind.starts_with("PartialObjectMetadata") {
             return Self::named(&format!("{META}.{kind}"));
         }
         Self::named(&format!("{}.{kind}", package(api_version)))

@@ -123,6 +123,17 @@ impl View {
         Ok(out)
     }
 
+    /// A list without items: what it begins and ends with. Lists of metadata then have none, as Go writes a list that was
+    /// never made.
+    pub fn empty_list(&self, meta: &ListMeta<'_>) -> Result<(Vec<u8>, String), Status> {
+        let mut head = self.list_head(meta)?;
+        if matches!(self.shape, Shape::PartialList(_)) {
+            head.truncate(head.len() - "[".len());
+            return Ok((head, "null}\n".to_owned()));
+        }
+        Ok((head, Self::LIST_END.to_owned()))
+    }
+
     /// Writes an object as an item of a list.
     pub fn item_into(&self, out: &mut Vec<u8>, object: &Value, now: Timestamp) {
         match &self.shape {

@@ -68,7 +68,7 @@ impl Answer {
 
     /// JSON bytes of another form, in the encoding asked for.
     fn formed(call: &Call, code: u16, bytes: Vec<u8>) -> Self {
-        if call.accepted.media == Media::Yaml || call.accepted.pretty {
+        if call.accepted.media != Media::Json || call.accepted.pretty {
             let value = serde_json::from_slice::<Value>(&bytes).expect("our own JSON");
             return Self::value(call, code, &value);
         }
@@ -94,9 +94,8 @@ impl Answer {
     /// A list in another form than its objects' own, in the encoding asked for.
     pub(super) fn items(call: &Call, items: Items) -> Self {
         match call.accepted.media {
-            Media::Yaml => Self::formed(call, 200, items.into_bytes()),
-            _ if call.accepted.pretty => Self::formed(call, 200, items.into_bytes()),
-            Media::Json | Media::Protobuf => Self::body(200, "application/json", items.into_body()),
+            Media::Json if !call.accepted.pretty => Self::body(200, "application/json", items.into_body()),
+            _ => Self::formed(call, 200, items.into_bytes()),
         }
     }
 

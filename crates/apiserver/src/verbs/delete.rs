@@ -136,6 +136,18 @@ impl DeleteOptions {
     }
 }
 
+impl DeleteOptions {
+    /// What whoever did not say so may not expect.
+    pub(super) fn warnings(&self, resource: &Resource) -> Vec<String> {
+        if self.policy.is_some() || &*resource.group != "batch" || &*resource.plural != "jobs" {
+            return Vec::new();
+        }
+        let why = "Pods of a Job stay by default when it is deleted: say propagationPolicy=Background to delete them, or \
+                   propagationPolicy=Orphan to delete the Job alone without this warning";
+        vec![why.to_owned()]
+    }
+}
+
 /// What became of the object.
 pub(crate) enum Removed {
     /// Gone; this is what it was, and the revision that took it away.
@@ -154,14 +166,19 @@ pub(super) async fn delete(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     let removed =
         remove(&call.backend, &call.resource, &call.path.namespace, &call.path.name, &options).await?;
     let held = if options.is_told_if_held { 202 } else { 200 };
-    match removed {
+    let answer = match removed {
         Removed::Marked(entry) => Answer::entry(call, held, &entry),
         Removed::Imagined(object) => Answer::object(call, held, &object),
         Removed::Gone(entry, revision) if call.strategy().returns_object_on_delete => {
-            Answer::object(call, 200, &last_state(call, &entry, revision))
+            let mut object = last_state(call, &entry, revision);
+            if call.strategy().is_graceful && meta::is_deleting(&object) {
+                mark(&call.backend, &call.resource, &mut object, 0);
+            }
+            Answer::object(call, 200, &object)
         }
         Removed::Gone(entry, _) => Ok(Answer::value(call, 200, &success(call, &encode::decode(&entry)))),
-    }
+    };
+    answer.map(|answer| answer.warned(options.warnings(&call.resource)))
 }
 
 /// The object as it was, at the revision that took it away.
@@ -253,6 +270,11 @@ fn plan(
     options: &DeleteOptions,
 ) -> (Option<Op>, Option<Value>) {
     let mut marked = object.clone();
+    if is_definition(resource) && !meta::is_deleting(object) {
+        // Whatever becomes of the objects' dependents: first the objects go.
+        crd::mark_deleted(&mut marked, &backend.now_text());
+        return (Some(Op::Put(encode::encode(resource, &marked))), Some(marked));
+    }
     meta::set_finalizers(&mut marked, finalizers_after(resource, object, options.policy));
     let grace_s = grace(resource, object, options.grace_s);
     let is_held = meta::finalizers(&marked).next().is_some() || namespace::is_held(resource, &marked);
@@ -271,21 +293,22 @@ fn plan(
 fn mark(backend: &Backend, resource: &Resource, object: &mut Value, grace_s: i64) {
     let was_deleting = meta::is_deleting(object);
     let old_grace_s = object["metadata"]["deletionGracePeriodSeconds"].as_i64();
+    if is_definition(resource) && old_grace_s.is_none() {
+        meta::set(object, "deletionGracePeriodSeconds", Some(0.into()));
+        return;
+    }
     if !was_deleting || old_grace_s.is_some_and(|old| grace_s < old) {
         let birth = if was_deleting { requested_at(object, old_grace_s) } else { None };
         let at = later(birth.unwrap_or_else(|| backend.clock.now()), grace_s);
         meta::set(object, "deletionTimestamp", Some(meta::time(at).into()));
-        // Namespaces and definitions end by their content, not by a period.
-        if !namespace::is_namespace(resource) && !is_definition(resource) {
+        // Namespaces end by their content, not by a period.
+        if !namespace::is_namespace(resource) {
             meta::set(object, "deletionGracePeriodSeconds", Some(grace_s.into()));
         }
         if meta::generation(object) > 0 && !was_deleting {
             let generation = meta::generation(object).saturating_add(1);
             meta::set_generation(object, generation);
         }
-    }
-    if is_definition(resource) {
-        crd::terminating(object, &backend.now_text());
     }
     namespace::mark_terminating(resource, object);
 }

@@ -19,5 +19,5 @@ pub(super) async fn delete_collection(call: &Call, body: &[u8]) -> Result<Answer
             Err(status) => return Err(status),
         }
     }
-    chosen.answer(call)
+    chosen.answer(call).map(|answer| answer.warned(options.warnings(&call.resource)))
 }

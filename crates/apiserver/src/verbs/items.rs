@@ -69,7 +69,11 @@ impl Items {
         meta: &ListMeta<'_>,
         entries: Vec<Arc<Entry>>,
     ) -> Result<Self, Status> {
-        let around = (view.list_head(meta)?, View::LIST_END.to_owned());
+        let around = if entries.is_empty() {
+            view.empty_list(meta)?
+        } else {
+            (view.list_head(meta)?, View::LIST_END.to_owned())
+        };
         let now = call.backend.clock.now();
         Ok(Self::new(call, entries, Shown::View { view, now }, around))
     }

@@ -91,6 +91,9 @@ pub(super) fn warnings_of(call: &Call, object: &Value, old: Option<&Value>) -> V
     if is_definition(&call.resource) {
         warnings.extend(schema::definition_warnings(object, old));
     }
+    if !call.resource.is_custom() && call.path.subresource.is_empty() {
+        warnings.extend(kinds::warnings::warnings(&call.resource, object, old));
+    }
     if kinds::strategy::is_unenforced(&call.resource) {
         let kind = &call.resource.kind;
         warnings.push(format!("{kind} is stored, but this server does not enforce it"));
@@ -384,6 +387,8 @@ fn errors_of(call: &Call, new: &Value, old: &Value) -> Vec<field::Error> {
                 cel.judge_after(&mut errors, new, Some(old));
             }
         }
+        // Whoever writes the status of a definition knows what was migrated.
+        None if is_definition(resource) && call.path.subresource == "status" => {}
         None if is_definition(resource) => errors.extend(definition_errors(new, Some(old))),
         None => errors.extend(kinds::validate::validate_update(
             &resource.group,

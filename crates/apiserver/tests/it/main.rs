@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod cluster_kinds;
+mod definition_ends;
 mod definitions;
+mod forms;
 mod keeping;
 mod kinds;
 mod lists;

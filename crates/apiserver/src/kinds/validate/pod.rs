@@ -191,9 +191,6 @@ fn names_in(spec: &At<'_>, errors: &mut Errors) {
     for name in ["hostname", "subdomain"] {
         spec.field(name).must_pass(names::label, errors);
     }
-    for secret in spec.field("imagePullSecrets").items() {
-        secret.field("name").must_be_set(errors);
-    }
     for gate in spec.field("readinessGates").items() {
         gate.field("conditionType").must_be_qualified(&gate.field("conditionType"), errors);
     }

@@ -69,7 +69,9 @@ pub fn validate_definition(new: &Value, old: Option<&Value>) -> Vec<Error> {
     let mut errors = Vec::new();
     let spec = &new["spec"];
     let name = text(&new["metadata"], "name");
-    if name != format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group")) {
+    let is_named_after = name == format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group"));
+    // Later the parts of the name are immutable, which says more.
+    if old.is_none() && !is_named_after {
         let root = Path::Root;
         let detail = "must be spec.names.plural+\".\"+spec.group";
         errors.push(Error::invalid(&root.field("metadata").field("name"), &name.into(), detail));

@@ -46,8 +46,8 @@ pub(super) fn versions(spec: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
         if !complaints.is_empty() {
             errors.push(Error::invalid(&at.index(index).field("name"), &(*name).into(), &complaints));
         }
-        // Inside, the first version also stands on its own.
-        if index == 0 && !complaints.is_empty() {
+        // Inside, the first version also stands on its own, if it has a name.
+        if index == 0 && !name.is_empty() && !complaints.is_empty() {
             errors.push(Error::invalid(&path.field("version"), &(*name).into(), &complaints));
         }
         deprecation(&versions[index], &at.index(index), errors);
