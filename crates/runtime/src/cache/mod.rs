@@ -24,6 +24,7 @@ mod owners;
 mod scope;
 #[cfg(test)]
 mod tests;
+mod writing;
 
 pub use delta::Delta;
 pub(crate) use delta::Writer;
@@ -33,6 +34,7 @@ use index::Follow;
 pub use index::Index;
 use owners::Owners;
 use scope::Coverage;
+pub(crate) use writing::Writing;
 
 use crate::journal::Journal;
 use crate::kind::{Kind, key_of, resource_of, revision_of};
@@ -480,26 +482,5 @@ impl<K: Kind> Cache<K> {
 
     fn write(&self) -> RwLockWriteGuard<'_, State<K>> {
         self.0.state.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A write of ours under way.
-pub(crate) struct Writing<K: Kind> {
-    cache: Cache<K>,
-    key: Key,
-    writer: Writer,
-}
-
-impl<K: Kind> Drop for Writing<K> {
-    fn drop(&mut self) {
-        let mut writing = self.cache.writes_under_way();
-        if let Some(writers) = writing.get_mut(&self.key) {
-            if let Some(at) = writers.iter().position(|writer| *writer == self.writer) {
-                writers.swap_remove(at);
-            }
-            if writers.is_empty() {
-                writing.remove(&self.key);
-            }
-        }
     }
 }

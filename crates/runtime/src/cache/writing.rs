@@ -1,0 +1,27 @@
+//! Writes of ours that have no answer yet: a watch may be faster than the answer.
+
+use homeostat_core::Key;
+
+use super::{Cache, Writer};
+use crate::kind::Kind;
+
+/// A write of ours under way.
+pub(crate) struct Writing<K: Kind> {
+    pub(super) cache: Cache<K>,
+    pub(super) key: Key,
+    pub(super) writer: Writer,
+}
+
+impl<K: Kind> Drop for Writing<K> {
+    fn drop(&mut self) {
+        let mut writing = self.cache.writes_under_way();
+        if let Some(writers) = writing.get_mut(&self.key) {
+            if let Some(at) = writers.iter().position(|writer| *writer == self.writer) {
+                writers.swap_remove(at);
+            }
+            if writers.is_empty() {
+                writing.remove(&self.key);
+            }
+        }
+    }
+}
