@@ -343,7 +343,8 @@ mod tests {
     fn check(spec: Value, expected: &[&str]) {
         let mut pod =
             json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
-        pod["spec"].as_object_mut().expect("an object").extend(spec.as_object().expect("an object").clone());
+        let Value::Object(fields) = spec else { panic!("a spec is an object") };
+        pod["spec"].as_object_mut().expect("an object").extend(fields);
         assert_eq!(warnings(&served("Pod"), &pod, None), expected);
         let deployment = json!({"metadata": {"name": "d"}, "spec": {"template": pod}});
         let expected = expected.iter().map(|one| format!("spec.template.{one}")).collect::<Vec<_>>();
