@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use crate::field;
 use crate::ordered::{Order, Ordered};
 
-/// Wrong fields told of one object: more than anybody reads. A body may have a million of them.
-const ERRORS_MAX: usize = 1000;
+/// The longest message: Kubernetes repeats whole objects in some. Twice what all errors of one object may take.
+const MESSAGE_BYTES_MAX: usize = 256 * 1024;
 
 /// A refusal, ready to be sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,7 +107,8 @@ pub(crate) fn ordered(value: &Value) -> Option<Ordered<'_>> {
 
 impl Status {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        let (message, warnings) = (message.into(), Vec::new());
+        let (mut message, warnings) = (message.into(), Vec::new());
+        field::cut_text(&mut message, MESSAGE_BYTES_MAX);
         Self { code, reason, message, details: None, next: None, is_plain: false, warnings }
     }
 
@@ -193,9 +194,8 @@ impl Status {
     }
 
     /// Fields of the object are wrong. `kind` is the Kind, not the resource.
-    pub fn invalid(group: &str, kind: &str, name: &str, errors: &[field::Error]) -> Self {
+    pub fn invalid(group: &str, kind: &str, name: &str, errors: &field::Errors) -> Self {
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-        let (errors, left_out) = errors.split_at(errors.len().min(ERRORS_MAX));
         // The text says each thing once, the causes repeat what was found twice.
         let mut seen = HashSet::new();
         let mut listed = errors
@@ -203,8 +203,8 @@ impl Status {
             .map(ToString::to_string)
             .filter(|text| seen.insert(text.clone()))
             .collect::<Vec<_>>();
-        if !left_out.is_empty() {
-            listed.push(format!("and {} more", left_out.len()));
+        if errors.left_out() > 0 {
+            listed.push(format!("and {} more", errors.left_out()));
         }
         let listed = if let [one] = &*listed { one.clone() } else { format!("[{}]", listed.join(", ")) };
         let causes = errors
@@ -230,6 +230,14 @@ impl Status {
     pub fn unprocessable() -> Self {
         let mut status =
             Self::new(422, "Invalid", "the server rejected our request due to an error in our request");
+        status.details = Some(Details::default());
+        status
+    }
+
+    /// The request would take more work than one may cause.
+    pub fn too_much_work(why: &str) -> Self {
+        let message = format!("the request takes more work than one request may cause: {why}");
+        let mut status = Self::new(422, "Invalid", message);
         status.details = Some(Details::default());
         status
     }

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Attributes, Authenticator, Authorizer, Identity};
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path};
 use crate::kinds::validate::access;
 use crate::status::Status;
 
@@ -199,7 +199,8 @@ fn subject_error(spec: &Value) -> Option<Error> {
     let is_nobody = text(spec, "user").is_empty() && texts(spec, "groups").is_empty();
     let path = Path::Root;
     let path = path.field("spec.user");
-    is_nobody.then(|| Error::invalid(&path, &"".into(), "at least one of user or group must be specified"))
+    let detail = "at least one of user or group must be specified";
+    is_nobody.then(|| Error::invalid(&path, &"".into(), detail).written())
 }
 
 fn metadata_error(body: &Value, allowed: &[&str]) -> Option<Error> {
@@ -211,10 +212,10 @@ fn metadata_error(body: &Value, allowed: &[&str]) -> Option<Error> {
         return None;
     }
     let detail = if allowed.is_empty() { "must be empty" } else { "must be empty except for namespace" };
-    Some(Error::invalid(&Path::Root.field("metadata"), metadata, detail))
+    Some(Error::invalid(&Path::Root.field("metadata"), metadata, detail).written())
 }
 
 /// Kubernetes forgets the kind in these refusals; clients see `.authorization.k8s.io "" is invalid`.
-fn refuse(errors: &[Error]) -> Result<(), Status> {
+fn refuse(errors: &Errors) -> Result<(), Status> {
     if errors.is_empty() { Ok(()) } else { Err(Status::invalid(AUTHORIZATION, "", "", errors)) }
 }

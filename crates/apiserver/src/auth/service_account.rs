@@ -258,8 +258,8 @@ fn fill_in(body: &mut Value, namespace: &str, name: &str, uid: &str) -> Result<(
             Some(found) if found == expected => {}
             Some(found) => {
                 let metadata = Path::Root.field("metadata");
-                let error = field::Error::invalid(&metadata.field(field), &found.into(), detail);
-                return Err(Status::invalid(GROUP, KIND, name, &[error]));
+                let errors = field::Error::invalid(&metadata.field(field), &found.into(), detail).into();
+                return Err(Status::invalid(GROUP, KIND, name, &errors));
             }
         }
     }
@@ -299,8 +299,8 @@ fn lifetime(body: &Value) -> Result<i64, Status> {
         _ => "may not specify a duration larger than 2^32 seconds",
     };
     let spec = Path::Root.field("spec");
-    let error = field::Error::invalid(&spec.field("expirationSeconds"), given, detail);
-    Err(Status::invalid(GROUP, KIND, "", &[error]))
+    let errors = field::Error::invalid(&spec.field("expirationSeconds"), given, detail).into();
+    Err(Status::invalid(GROUP, KIND, "", &errors))
 }
 
 /// The claim for the object the token shall be bound to: its name in the claims (empty: none) and its reference.

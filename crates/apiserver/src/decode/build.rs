@@ -9,16 +9,26 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use crate::field::Path;
+use crate::field::{Path, Texts};
+use crate::object::memory::{Full, Room};
 
 /// Paths of keys that came twice; `None`: nobody asks.
-pub(super) type Duplicates = Option<RefCell<Vec<String>>>;
+pub(super) type Duplicates = Option<RefCell<Texts>>;
 
 /// Builds the value at one place.
 #[derive(Clone, Copy)]
 pub(super) struct Build<'a> {
     pub(super) path: &'a Path<'a>,
     pub(super) duplicates: &'a Duplicates,
+    /// Room for what is built.
+    pub(super) room: &'a Room,
+}
+
+/// What a parser is told when there is no room for more.
+pub(super) const TOO_LARGE: &str = "the body takes too much memory once it is read";
+
+fn full<E: Error>(_: Full) -> E {
+    E::custom(TOO_LARGE)
 }
 
 impl<'de> DeserializeSeed<'de> for Build<'_> {
@@ -59,11 +69,13 @@ impl<'de> Visitor<'de> for Build<'_> {
         number(value).ok_or_else(|| E::custom("number is not finite"))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        self.room.text(text).map_err(full)?;
         Ok(text.into())
     }
 
-    fn visit_string<E>(self, text: String) -> Result<Value, E> {
+    fn visit_string<E: Error>(self, text: String) -> Result<Value, E> {
+        self.room.text(&text).map_err(full)?;
         Ok(Value::String(text))
     }
 
@@ -83,9 +95,11 @@ impl<'de> Visitor<'de> for Build<'_> {
         let mut list = Vec::new();
         loop {
             let path = self.path.index(list.len());
-            let build = Build { path: &path, duplicates: self.duplicates };
-            match elements.next_element_seed(build)? {
-                Some(element) => list.push(element),
+            match elements.next_element_seed(Build { path: &path, ..self })? {
+                Some(element) => {
+                    self.room.item().map_err(full)?;
+                    list.push(element);
+                }
                 None => return Ok(Value::Array(list)),
             }
         }
@@ -95,9 +109,10 @@ impl<'de> Visitor<'de> for Build<'_> {
         let mut map = Map::new();
         while let Some(name) = fields.next_key_seed(Key)? {
             let path = self.path.field(&name);
-            let value = fields.next_value_seed(Build { path: &path, duplicates: self.duplicates })?;
+            self.room.entry(&name, map.len()).map_err(full)?;
+            let value = fields.next_value_seed(Build { path: &path, ..self })?;
             if let (true, Some(duplicates)) = (map.contains_key(&name), self.duplicates) {
-                duplicates.borrow_mut().push(path.to_string());
+                duplicates.borrow_mut().push_with(|| path.to_string());
             }
             map.insert(name, value);
         }

@@ -5,8 +5,9 @@ use serde::de::DeserializeSeed;
 use serde_json::Value;
 use serde_json::error::Category;
 
-use super::build::{Build, Duplicates};
+use super::build::{Build, Duplicates, TOO_LARGE};
 use crate::field::Path;
+use crate::object::memory::{MEMORY_MAX, Room};
 
 /// The length of `\uXXXX`.
 const ESCAPE_BYTES: usize = 6;
@@ -63,7 +64,8 @@ fn escaped(text: &str, at: usize) -> Option<u16> {
 
 fn parse_exactly(text: &str, duplicates: &Duplicates) -> Result<Value, String> {
     let mut parser = serde_json::Deserializer::from_str(text);
-    let build = Build { path: &Path::Root, duplicates };
+    let room = Room::new(MEMORY_MAX);
+    let build = Build { path: &Path::Root, duplicates, room: &room };
     let value = build.deserialize(&mut parser).map_err(|error| complaint(text, &error))?;
     match trailing(text, &parser.end()) {
         None => Ok(value),
@@ -81,6 +83,9 @@ fn complaint(text: &str, error: &serde_json::Error) -> String {
         return "unexpected end of JSON input".into();
     }
     let message = error.to_string();
+    if message.starts_with(TOO_LARGE) {
+        return TOO_LARGE.into();
+    }
     if message.starts_with("recursion limit exceeded") {
         return "exceeded max depth".into();
     }

@@ -14,6 +14,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
+use crate::field::Texts;
+use crate::object::memory::MEMORY_MAX;
 use crate::status::Status;
 
 /// How much of a bad body an answer repeats.
@@ -34,7 +36,7 @@ pub struct Decoded {
     /// What it says; of two equal keys the last one counts.
     pub value: Value,
     /// Paths of keys that came twice, in order, if they were asked for.
-    pub duplicates: Vec<String>,
+    pub duplicates: Texts,
     /// What Go's YAML parser says of them, if that is who reads the body.
     yaml_complaint: Option<String>,
 }
@@ -42,7 +44,7 @@ pub struct Decoded {
 impl Decoded {
     /// A value in which no key can come twice.
     pub fn new(value: Value) -> Self {
-        Self { value, duplicates: Vec::new(), yaml_complaint: None }
+        Self { value, duplicates: Texts::new(), yaml_complaint: None }
     }
 
     /// What a strict reader complains about: keys that came twice, and the fields that are `unknown`.
@@ -70,7 +72,10 @@ pub fn warnings_of_complaint(complaint: String) -> Vec<String> {
 /// # Errors
 /// A 400 that says where the text stops making sense.
 pub fn body(bytes: &[u8], media: Media, want_duplicates: bool) -> Result<Decoded, Status> {
-    parse(bytes, media, want_duplicates).map_err(Status::bad_request)
+    parse(bytes, media, want_duplicates).map_err(|error| match &*error {
+        build::TOO_LARGE => too_large(),
+        _ => Status::bad_request(error),
+    })
 }
 
 /// Parses a body that must be an object of `kind`; `null` is an empty one.
@@ -80,6 +85,7 @@ pub fn body(bytes: &[u8], media: Media, want_duplicates: bool) -> Result<Decoded
 pub fn object(bytes: &[u8], media: Media, want_duplicates: bool, kind: &str) -> Result<Decoded, Status> {
     let refuse = |why: String| unrecognized(bytes, kind, &why);
     let parsed = parse(bytes, media, want_duplicates).map_err(|error| match media {
+        _ if error == build::TOO_LARGE => too_large(),
         Media::Json => refuse(format!("couldn't get version/kind; json parse error: {error}")),
         Media::Yaml => refuse(error),
     });
@@ -135,12 +141,15 @@ fn parse(bytes: &[u8], media: Media, want_duplicates: bool) -> Result<Decoded, S
         Ok(text) => text.into(),
         Err(_) => String::from_utf8_lossy(bytes),
     };
-    let duplicates = want_duplicates.then(|| RefCell::new(Vec::new()));
+    let duplicates = want_duplicates.then(|| RefCell::new(Texts::new()));
     let value = match media {
         Media::Json => json::parse(&text, &duplicates)?,
         // JSON is YAML, and its own parser is faster and knows no surprises.
         Media::Yaml if text.trim_start().starts_with('{') => {
-            json::parse(&text, &duplicates).or_else(|_| yaml::parse(&text, &duplicates))?
+            json::parse(&text, &duplicates).or_else(|error| match &*error {
+                build::TOO_LARGE => Err(error),
+                _ => yaml::parse(&text, &duplicates),
+            })?
         }
         Media::Yaml => yaml::parse(&text, &duplicates)?,
     };
@@ -151,6 +160,14 @@ fn parse(bytes: &[u8], media: Media, want_duplicates: bool) -> Result<Decoded, S
 }
 
 /// The start of a body: as text if it looks like JSON, else in hexadecimal digits.
+/// The refusal of a body that is small as text and too large once it is read.
+pub(crate) fn too_large() -> Status {
+    let mebibytes = MEMORY_MAX / (1024 * 1024);
+    Status::too_large(format!(
+        "Request entity too large: read into memory the body takes more than {mebibytes} MiB; send fewer values"
+    ))
+}
+
 fn excerpt(bytes: &[u8]) -> String {
     let shown = &bytes[..bytes.len().min(EXCERPT_BYTES_MAX)];
     let more = if bytes.len() > shown.len() { " ..." } else { "" };
@@ -178,7 +195,7 @@ mod tests {
     fn check(media: Media, text: &str, value: &Value, duplicates: &[&str]) {
         let decoded = body(text.as_bytes(), media, true).expect("a good body");
         assert_eq!(&decoded.value, value);
-        assert_eq!(decoded.duplicates, duplicates);
+        assert_eq!(*decoded.duplicates, *duplicates);
     }
 
     #[test]

@@ -8,9 +8,10 @@ use serde_json::Value;
 use serde_saphyr::options::{AliasLimits, DuplicateKeyPolicy};
 use serde_saphyr::{Options, with_deserializer_from_str_with_options};
 
-use super::build::{Build, Duplicates};
+use super::build::{Build, Duplicates, TOO_LARGE};
 use super::yaml_duplicates;
 use crate::field::Path;
+use crate::object::memory::{MEMORY_MAX, Room};
 
 /// As deep as JSON may be.
 const DEPTH_MAX: usize = 128;
@@ -18,10 +19,12 @@ const DEPTH_MAX: usize = 128;
 const REPLAYED_EVENTS_MAX: usize = 100_000;
 
 pub(super) fn parse(text: &str, duplicates: &Duplicates) -> Result<Value, String> {
+    let room = Room::new(MEMORY_MAX);
     with_deserializer_from_str_with_options(first_document(text), options(), |parser| {
-        Build { path: &Path::Root, duplicates }.deserialize(parser)
+        Build { path: &Path::Root, duplicates, room: &room }.deserialize(parser)
     })
     .map_err(|error| format!("yaml: {error}"))
+    .map_err(|error| if error.contains(TOO_LARGE) { TOO_LARGE.to_owned() } else { error })
 }
 
 /// What Go's parser says of keys that come twice.

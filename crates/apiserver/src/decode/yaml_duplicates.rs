@@ -8,6 +8,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Options, Spanned, with_deserializer_from_str_with_options};
 
+use crate::field::Texts;
+
 /// What begins the complaint of Go's parser.
 pub(super) const INTRO: &str = "yaml: unmarshal errors:";
 
@@ -15,7 +17,7 @@ pub(super) const INTRO: &str = "yaml: unmarshal errors:";
 pub(super) fn complaint(text: &str, options: Options) -> Option<String> {
     let read = |parser: serde_saphyr::Deserializer<'_, '_>| Spanned::<Node>::deserialize(parser);
     let tree = with_deserializer_from_str_with_options(text, options, read).ok()?;
-    let mut lines = Vec::new();
+    let mut lines = Texts::new();
     tree.value.complain_into(&mut lines);
     (!lines.is_empty()).then(|| format!("{INTRO}\n  {}", lines.join("\n  ")))
 }
@@ -29,7 +31,7 @@ enum Node {
 
 impl Node {
     /// Adds a line for every key that came before in its map; those inside of its value come first.
-    fn complain_into(&self, lines: &mut Vec<String>) {
+    fn complain_into(&self, lines: &mut Texts) {
         match self {
             Self::Scalar => {}
             Self::List(elements) => elements.iter().for_each(|element| element.complain_into(lines)),
@@ -39,7 +41,7 @@ impl Node {
                     value.value.complain_into(lines);
                     if !seen.insert(key) {
                         let line = value.referenced.line();
-                        lines.push(format!("line {line}: key {key} already set in map"));
+                        lines.push_with(|| format!("line {line}: key {key} already set in map"));
                     }
                 }
             }

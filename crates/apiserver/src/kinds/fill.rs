@@ -2,6 +2,8 @@
 //!
 //! Only what defaults, preparation and validation share; nothing here knows a kind.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 /// An object under construction.
@@ -66,6 +68,12 @@ pub(crate) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
 pub(crate) fn items<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
+
+/// The objects of a list by their names; of several with one name, the first.
+pub(crate) fn first_by_name(list: &[Value]) -> HashMap<&str, &Value> {
+    list.iter().rev().map(|one| (text(one, "name"), one)).collect()
+}
+
 /// Are two values the same to Go: absent, null, zero and empty alike?
 pub(crate) fn same(left: &Value, right: &Value) -> bool {
     left == right || (is_zero(Some(left)) && is_zero(Some(right)))

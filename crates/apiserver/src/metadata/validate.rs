@@ -2,9 +2,11 @@
 //!
 //! Types are right already: decoding saw to that. A good object costs no allocation beyond the empty list.
 
+use std::collections::{BTreeSet, HashSet};
+
 use serde_json::{Map, Value};
 
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path, Texts};
 use crate::kinds::names::{self, NameRule};
 
 /// All annotations of one object together.
@@ -34,8 +36,8 @@ pub struct Rules {
 }
 
 /// What is wrong with the metadata of a new object, whose name is already generated.
-pub fn validate_object_meta(meta: &Value, rules: Rules, path: &Path<'_>) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub fn validate_object_meta(meta: &Value, rules: Rules, path: &Path<'_>) -> Errors {
+    let mut errors = Errors::new();
     let generate_name = text(meta, "generateName");
     if !generate_name.is_empty() && !rules.is_custom {
         complain(
@@ -61,8 +63,8 @@ pub fn validate_object_meta(meta: &Value, rules: Rules, path: &Path<'_>) -> Vec<
 /// What is wrong with the metadata of an object that replaces `old`.
 ///
 /// Kubernetes judges an update once for all kinds and once per kind, and reports both: each error comes twice.
-pub fn validate_object_meta_update(new: &Value, old: &Value, rules: Rules, path: &Path<'_>) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub fn validate_object_meta_update(new: &Value, old: &Value, rules: Rules, path: &Path<'_>) -> Errors {
+    let mut errors = Errors::new();
     if !old["deletionTimestamp"].is_null() {
         no_new_finalizers(new, old, path, &mut errors);
     }
@@ -78,7 +80,7 @@ pub fn validate_object_meta_update(new: &Value, old: &Value, rules: Rules, path:
         errors.push(Error::invalid(&path.field(name), &new[name], IMMUTABLE));
     }
     shared(new, path, &mut errors);
-    errors.extend_from_within(..);
+    errors.repeat();
     if !rules.is_custom {
         standard_finalizers(new, path, &mut errors);
     }
@@ -86,17 +88,17 @@ pub fn validate_object_meta_update(new: &Value, old: &Value, rules: Rules, path:
 }
 
 /// The warnings a custom object's finalizers deserve.
-pub fn finalizer_warnings(meta: &Value) -> Vec<String> {
-    let odd =
-        texts(&meta["finalizers"]).filter(|name| !name.contains('/') && !STANDARD_FINALIZERS.contains(name));
-    odd.map(|name| {
-        format!("metadata.finalizers: {name:?}: prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers")
-    })
-    .collect()
+pub fn finalizer_warnings(meta: &Value) -> Texts {
+    let is_odd = |name: &&str| !name.contains('/') && !STANDARD_FINALIZERS.contains(name);
+    let mut warnings = Texts::new();
+    for name in texts(&meta["finalizers"]).filter(is_odd) {
+        warnings.push_with(|| format!("metadata.finalizers: {name:?}: prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"));
+    }
+    warnings
 }
 
 /// Complaints about the labels at `path`; for templates too.
-pub fn validate_labels(labels: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+pub fn validate_labels(labels: &Value, path: &Path<'_>, errors: &mut Errors) {
     for (key, value) in entries(labels) {
         complain(errors, path, key, &names::qualified(key));
         let value = value.as_str().unwrap_or_default();
@@ -105,7 +107,7 @@ pub fn validate_labels(labels: &Value, path: &Path<'_>, errors: &mut Vec<Error>)
 }
 
 /// Complaints about the annotations at `path`; for templates too.
-pub fn validate_annotations(annotations: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+pub fn validate_annotations(annotations: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut bytes = 0;
     for (key, value) in entries(annotations) {
         complain(errors, path, key, &names::qualified(&key.to_lowercase()));
@@ -116,7 +118,7 @@ pub fn validate_annotations(annotations: &Value, path: &Path<'_>, errors: &mut V
     }
 }
 
-fn namespace(meta: &Value, namespaced: bool, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn namespace(meta: &Value, namespaced: bool, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("namespace");
     match (text(meta, "namespace"), namespaced) {
         ("", true) => errors.push(Error::required(&path, "")),
@@ -127,7 +129,7 @@ fn namespace(meta: &Value, namespaced: bool, path: &Path<'_>, errors: &mut Vec<E
 }
 
 /// What creation and update ask alike.
-fn shared(meta: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn shared(meta: &Value, path: &Path<'_>, errors: &mut Errors) {
     if meta["generation"].as_i64() < Some(0) && !meta["generation"].is_null() {
         let detail = "must be greater than or equal to 0";
         errors.push(Error::invalid(&path.field("generation"), &meta["generation"], detail));
@@ -138,7 +140,7 @@ fn shared(meta: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     managed_fields(&meta["managedFields"], &path.field("managedFields"), errors);
 }
 
-fn owner_references(owners: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn owner_references(owners: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut controller: Option<String> = None;
     for owner in owners.as_array().into_iter().flatten() {
         owner_reference(owner, path, errors);
@@ -148,17 +150,17 @@ fn owner_references(owners: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
         let this = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
         match &controller {
             None => controller = Some(this),
-            Some(first) => {
+            Some(first) => errors.push_with(|| {
                 let detail = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                 );
-                errors.push(Error::invalid(path, owners, &detail));
-            }
+                Error::invalid(path, owners, &detail).written()
+            }),
         }
     }
 }
 
-fn owner_reference(owner: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn owner_reference(owner: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut empty = |name: &str, detail: &str| {
         errors.push(Error::invalid(&path.field(name), &text(owner, name).into(), detail));
     };
@@ -175,7 +177,7 @@ fn owner_reference(owner: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     }
 }
 
-fn finalizers(meta: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn finalizers(meta: &Value, path: &Path<'_>, errors: &mut Errors) {
     let list = &meta["finalizers"];
     let path = path.field("finalizers");
     for name in texts(list) {
@@ -187,7 +189,7 @@ fn finalizers(meta: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     }
 }
 
-fn standard_finalizers(meta: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn standard_finalizers(meta: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("finalizers");
     for (at, name) in texts(&meta["finalizers"]).enumerate() {
         if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
@@ -197,23 +199,21 @@ fn standard_finalizers(meta: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     }
 }
 
-fn no_new_finalizers(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
-    let is_new = |name: &&str| !texts(&old["finalizers"]).any(|known| known == *name);
-    let mut extra: Vec<_> =
-        texts(&new["finalizers"]).filter(is_new).map(|name| format!("{name:?}")).collect();
+fn no_new_finalizers(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let known: HashSet<_> = texts(&old["finalizers"]).collect();
+    let is_new = |name: &&str| !known.contains(name);
+    let extra: BTreeSet<_> = texts(&new["finalizers"]).filter(is_new).collect();
     if extra.is_empty() {
         return;
     }
-    extra.sort_unstable();
-    extra.dedup();
-    let extra = extra.join(", ");
+    let extra = extra.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
     let detail = format!(
         "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{extra}}}"
     );
     errors.push(Error::forbidden(&path.field("finalizers"), &detail));
 }
 
-fn managed_fields(entries: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn managed_fields(entries: &Value, path: &Path<'_>, errors: &mut Errors) {
     for (at, entry) in entries.as_array().into_iter().flatten().enumerate() {
         let path = path.index(at);
         match text(entry, "operation") {
@@ -237,8 +237,10 @@ fn managed_fields(entries: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     }
 }
 
-fn complain(errors: &mut Vec<Error>, path: &Path<'_>, value: &str, complaints: &[String]) {
-    errors.extend(complaints.iter().map(|detail| Error::invalid(path, &value.into(), detail)));
+fn complain(errors: &mut Errors, path: &Path<'_>, value: &str, complaints: &[String]) {
+    for detail in complaints {
+        errors.push(Error::invalid(path, &value.into(), detail));
+    }
 }
 
 fn text<'a>(value: &'a Value, name: &str) -> &'a str {
@@ -385,5 +387,29 @@ mod tests {
             "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"c/d\"}",
         );
         compare(&judge(more, &deleting), &[forbidden, forbidden]);
+    }
+
+    #[test]
+    fn the_text_of_many_errors_stays_small() {
+        let owner = |at: usize| {
+            json!({"apiVersion": "v1", "kind": "Pod", "name": at.to_string(), "uid": at.to_string(),
+            "controller": true})
+        };
+        let owners: Vec<_> = (0..10_000).map(owner).collect();
+        let meta = json!({"name": "a", "namespace": "default", "ownerReferences": owners});
+        let errors = validate_object_meta(&meta, CORE, &Path::Root.field("metadata"));
+        let bytes: usize = errors.iter().map(|error| error.body.len()).sum();
+        assert!(errors.left_out() > 9000 && bytes < 1024 * 1024, "{bytes} bytes in {} errors", errors.len());
+    }
+
+    #[test]
+    fn many_finalizers_of_a_dying_object_are_compared_in_one_pass() {
+        let named = |prefix: &str| (0..50_000).map(|at| format!("{prefix}/{at}")).collect::<Vec<_>>();
+        let old =
+            json!({"name": "a", "resourceVersion": "1", "deletionTimestamp": "x", "finalizers": named("a")});
+        let mut new = old.clone();
+        new["finalizers"] = json!(named("b"));
+        let errors = validate_object_meta_update(&new, &old, CORE, &Path::Root.field("metadata"));
+        assert_eq!((errors.len(), &*errors[0].field), (2, "metadata.finalizers"));
     }
 }

@@ -3,5 +3,6 @@
 
 pub(crate) mod depth;
 pub(crate) mod encode;
+pub(crate) mod memory;
 pub(crate) mod meta;
 pub(crate) mod view;

@@ -15,7 +15,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
+use crate::object::memory::{MEMORY_MAX, Room};
 use crate::status::Status;
+use read::Place;
 use table::Message;
 
 /// What every body begins with: `k8s` and a zero byte.
@@ -55,8 +57,14 @@ pub(crate) fn decode(bytes: &[u8], api_version: &str, kind: &str) -> Result<Valu
     let message = Message::of_kind(&api_version, &kind).ok_or_else(|| {
         Status::bad_request(format!("no kind {kind:?} is registered for version {api_version:?}"))
     })?;
-    let mut fields = read::message(envelope.raw, message, 0)
-        .ok_or_else(|| refuse("proto: illegal wireType or unexpected EOF"))?;
+    let room = Room::new(MEMORY_MAX);
+    let mut fields = read::message(envelope.raw, message, Place::root(&room)).ok_or_else(|| {
+        if room.is_used_up() {
+            crate::decode::too_large()
+        } else {
+            refuse("proto: illegal wireType or unexpected EOF")
+        }
+    })?;
     fields.insert("apiVersion".into(), api_version.into());
     fields.insert("kind".into(), kind.into());
     Ok(Value::Object(fields))

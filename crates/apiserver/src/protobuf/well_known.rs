@@ -5,9 +5,11 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
+use super::read::Place;
 use super::table::Message;
 use super::wire::{Field, Fields, put_bytes, put_number};
 use super::{MAGIC, read, write};
+use crate::object::memory::memory_of_json;
 
 /// A message with a JSON form of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +52,9 @@ impl WellKnown {
     }
 
     /// The JSON of its bytes; `None`: they make no sense.
-    pub(super) fn read(self, bytes: &[u8], depth: usize) -> Option<Value> {
+    pub(super) fn read(self, bytes: &[u8], at: Place<'_>) -> Option<Value> {
         let parts = Parts::read(bytes)?;
+        parts.bytes.iter().flatten().try_for_each(|_| at.room.item()).ok()?;
         Some(match self {
             Self::Time => parts.time(false)?,
             Self::MicroTime => parts.time(true)?,
@@ -61,20 +64,24 @@ impl WellKnown {
                 text(parts.bytes[3].last().copied().unwrap_or_default())?.into()
             }
             Self::IntOrString => parts.numbers[2].cast_signed().into(),
-            Self::Raw => raw(parts.bytes[1].last().copied().unwrap_or_default())?,
+            Self::Raw => {
+                let bytes = parts.bytes[1].last().copied().unwrap_or_default();
+                at.room.take(memory_of_json(bytes)).ok()?;
+                raw(bytes)?
+            }
             Self::Texts => {
                 parts.bytes[1].iter().map(|one| text(one).map(Value::from)).collect::<Option<_>>()?
             }
             Self::SchemaOrSchemas => match parts.bytes[1].last() {
-                Some(one) => schema(one, depth)?,
-                None => parts.bytes[2].iter().map(|one| schema(one, depth)).collect::<Option<_>>()?,
+                Some(one) => schema(one, at)?,
+                None => parts.bytes[2].iter().map(|one| schema(one, at)).collect::<Option<_>>()?,
             },
             Self::SchemaOrBool => match parts.bytes[2].last() {
-                Some(one) => schema(one, depth)?,
+                Some(one) => schema(one, at)?,
                 None => Value::Bool(parts.numbers[1] != 0),
             },
             Self::SchemaOrTexts => match parts.bytes[1].last() {
-                Some(one) => schema(one, depth)?,
+                Some(one) => schema(one, at)?,
                 None => parts.bytes[2].iter().map(|one| text(one).map(Value::from)).collect::<Option<_>>()?,
             },
         })
@@ -155,8 +162,8 @@ fn raw(bytes: &[u8]) -> Option<Value> {
     serde_json::from_slice(bytes).ok().or_else(|| Some(STANDARD.encode(bytes).into()))
 }
 
-fn schema(bytes: &[u8], depth: usize) -> Option<Value> {
-    read::message(bytes, Message::named(SCHEMA)?, depth).map(Value::Object)
+fn schema(bytes: &[u8], at: Place<'_>) -> Option<Value> {
+    read::message(bytes, Message::named(SCHEMA)?, at).map(Value::Object)
 }
 
 fn put_time(bytes: &mut Vec<u8>, value: &Value) {

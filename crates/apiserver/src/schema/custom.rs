@@ -3,6 +3,7 @@
 //! The root and embedded resources get `apiVersion`, `kind` and `metadata` whatever the definition says of them, as
 //! Kubernetes implies them. Definitions are validated before: a shape that could not pass is read loosely here.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -63,8 +64,13 @@ fn object(json: &Value) -> Object {
         _ => None,
     };
     let required = json["required"].as_array().into_iter().flatten();
+    let properties: BTreeMap<Box<str>, _> =
+        fields.map(|(name, schema)| (name.as_str().into(), place(schema))).collect();
+    let defaulted =
+        properties.iter().filter(|(_, property): &(_, &Property)| property.schema.default.is_some());
     Object {
-        properties: fields.map(|(name, schema)| (name.as_str().into(), place(schema))).collect(),
+        defaulted: defaulted.map(|(name, _)| name.clone()).collect(),
+        properties,
         additional,
         required: required.filter_map(|name| name.as_str().map(Into::into)).collect(),
     }

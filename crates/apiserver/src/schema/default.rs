@@ -2,46 +2,88 @@
 //!
 //! A null counts as absent unless its place is nullable: it becomes the default, or disappears. Metadata has no
 //! defaults. Built-in kinds get theirs from code, not from here.
+//!
+//! **Invariant:** defaults make an object larger by no more than [`ADDED_BYTES_MAX`]. A large default for the items of a list
+//! would else make gigabytes of a small body, and again whenever an older object is read.
 
 use serde_json::{Map, Value};
 
 use super::{Kind, Object, Schema};
+use crate::object::memory::{Full, MEMORY_MAX, Room};
 
-/// Fills in defaults, from the outside inward: a default may itself be completed.
-pub fn default(schema: &Schema, value: &mut Value) {
-    match (&schema.kind, value) {
-        (Kind::Object(object), Value::Object(fields)) => default_fields(object, fields),
-        (Kind::Array(items), Value::Array(elements)) => {
-            for element in elements {
-                replace_null(&items.schema, element);
-                default(&items.schema, element);
-            }
-        }
-        _ => {}
+/// The memory defaults may add to one object: as much as a large object takes itself.
+const ADDED_BYTES_MAX: usize = MEMORY_MAX / 2;
+
+/// Defaults would make the object too large; those there was room for are filled in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge;
+
+impl From<Full> for TooLarge {
+    fn from(_: Full) -> Self {
+        Self
     }
 }
 
-fn default_fields(object: &Object, fields: &mut Map<String, Value>) {
-    for (name, property) in &object.properties {
-        let Some(default) = &property.schema.default else { continue };
-        match fields.get_mut(&**name) {
-            None => {
-                fields.insert(name.to_string(), default.clone());
-            }
-            Some(value) => replace_null(&property.schema, value),
+/// Fills in defaults, from the outside inward: a default may itself be completed.
+///
+/// # Errors
+/// When they would make the object too large.
+pub fn default(schema: &Schema, value: &mut Value) -> Result<(), TooLarge> {
+    Defaulting { room: Room::new(ADDED_BYTES_MAX) }.value(schema, value)
+}
+
+struct Defaulting {
+    room: Room,
+}
+
+impl Defaulting {
+    fn value(&self, schema: &Schema, value: &mut Value) -> Result<(), TooLarge> {
+        match (&schema.kind, value) {
+            (Kind::Object(object), Value::Object(fields)) => self.fields(object, fields),
+            (Kind::Array(items), Value::Array(elements)) => elements.iter_mut().try_for_each(|element| {
+                self.replace_null(&items.schema, element)?;
+                self.value(&items.schema, element)
+            }),
+            _ => Ok(()),
         }
     }
-    fields.retain(|name, value| {
-        let Some(property) = object.properties.get(name.as_str()).or(object.additional.as_deref()) else {
-            return true;
-        };
-        replace_null(&property.schema, value);
-        if value.is_null() {
-            return may_be_null(&property.schema);
+
+    fn fields(&self, object: &Object, fields: &mut Map<String, Value>) -> Result<(), TooLarge> {
+        for name in &object.defaulted {
+            if !fields.contains_key(&**name)
+                && let Some(default) = &object.properties[name].schema.default
+            {
+                self.room.entry(name, fields.len())?;
+                self.room.whole(default)?;
+                fields.insert(name.to_string(), default.clone());
+            }
         }
-        default(&property.schema, value);
-        true
-    });
+        let mut outcome = Ok(());
+        fields.retain(|name, value| {
+            let Some(property) = object.properties.get(name.as_str()).or(object.additional.as_deref()) else {
+                return true;
+            };
+            if outcome.is_ok() {
+                outcome = self.replace_null(&property.schema, value);
+            }
+            if value.is_null() {
+                return may_be_null(&property.schema);
+            }
+            if outcome.is_ok() {
+                outcome = self.value(&property.schema, value);
+            }
+            true
+        });
+        outcome
+    }
+
+    fn replace_null(&self, schema: &Schema, value: &mut Value) -> Result<(), TooLarge> {
+        if let (true, false, Some(default)) = (value.is_null(), schema.nullable, &schema.default) {
+            self.room.whole(default)?;
+            *value = default.clone();
+        }
+        Ok(())
+    }
 }
 
 /// Drops the nulls nobody may write and no default will replace.
@@ -71,12 +113,6 @@ fn may_be_null(schema: &Schema) -> bool {
     schema.nullable || matches!(schema.kind, Kind::Any) && !schema.preserve_unknown
 }
 
-fn replace_null(schema: &Schema, value: &mut Value) {
-    if let (true, false, Some(default)) = (value.is_null(), schema.nullable, &schema.default) {
-        *value = default.clone();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -88,8 +124,19 @@ mod tests {
     fn check(spec: &Value, given: &Value, expected: &Value) {
         let schema = custom(&json!({"type": "object", "properties": {"spec": spec}}));
         let mut value = given.clone();
-        default(&schema, &mut value);
+        assert_eq!(default(&schema, &mut value), Ok(()));
         assert_eq!(&value, expected);
+    }
+
+    #[test]
+    fn a_large_default_for_many_items_is_refused() {
+        let schema = custom(&json!({"type": "object", "properties": {"spec": {"type": "array", "items": {
+            "type": "object", "properties": {"large": {"type": "string", "default": "x".repeat(500_000)}}}}}}));
+        let mut some = json!({"spec": vec![json!({}); 10]});
+        assert_eq!(default(&schema, &mut some), Ok(()));
+        let mut many = json!({"spec": vec![json!({}); 100_000]});
+        assert_eq!(default(&schema, &mut many), Err(TooLarge));
+        assert!(crate::object::memory::memory_of(&many) < 2 * MEMORY_MAX);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::typecheck::decode_object_meta;
 use super::{Kind, Schema};
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path};
 use crate::kinds::names::{self, NameRule};
 use crate::metadata::validate::{Rules, validate_object_meta};
 
@@ -85,7 +85,7 @@ fn types(fields: &mut Map<String, Value>, path: &Path<'_>, wrong: Wrong) -> Resu
             Some(_) if wrong == Wrong::Dropped => {
                 fields.remove(name);
             }
-            Some(value) => return Err(Error::invalid(&path.field(name), value, "must be a string")),
+            Some(value) => return Err(Error::invalid(&path.field(name), value, "must be a string").into()),
         }
     }
     Ok(())
@@ -97,7 +97,7 @@ fn metadata(fields: &mut Map<String, Value>, path: &Path<'_>, wrong: Wrong) -> R
     match decode_object_meta(&mut typed) {
         Ok(()) => *metadata = typed,
         Err(why) if wrong == Wrong::Refused => {
-            return Err(Error::invalid(&path.field("metadata"), metadata, &why));
+            return Err(Error::invalid(&path.field("metadata"), metadata, &why).into());
         }
         Err(_) => drop_mistyped(metadata),
     }
@@ -123,7 +123,7 @@ fn drop_mistyped(metadata: &mut Value) {
 }
 
 /// What is wrong with the resources embedded in a value, itself included.
-pub(super) fn validate(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+pub(super) fn validate(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Errors) {
     match (&schema.kind, value) {
         (Kind::Object(object), Value::Object(fields)) => {
             if schema.embedded_resource {
@@ -147,9 +147,9 @@ pub(super) fn validate(schema: &Schema, value: &Value, path: &Path<'_>, errors: 
 }
 
 /// What is wrong with one embedded resource.
-pub(super) fn one(resource: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+pub(super) fn one(resource: &Value, path: &Path<'_>, errors: &mut Errors) {
     let missing = ["apiVersion", "kind"].into_iter().filter(|name| resource.get(name).is_none());
-    errors.extend(missing.map(|name| Error::required(&path.field(name), "")));
+    missing.for_each(|name| errors.push(Error::required(&path.field(name), "")));
     for (name, judge) in [("apiVersion", api_version as fn(&str) -> Option<String>), ("kind", kind)] {
         let complaint = match resource.get(name) {
             None => None,
@@ -157,7 +157,9 @@ pub(super) fn one(resource: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
             Some(Value::String(text)) => judge(text),
             Some(_) => Some("must be a string".to_owned()),
         };
-        errors.extend(complaint.map(|why| Error::invalid(&path.field(name), &resource[name], &why)));
+        if let Some(why) = complaint {
+            errors.push(Error::invalid(&path.field(name), &resource[name], &why));
+        }
     }
     if let Some(metadata) = resource.get("metadata") {
         object_meta(metadata, &path.field("metadata"), errors);
@@ -173,7 +175,7 @@ fn kind(text: &str) -> Option<String> {
     (!complaints.is_empty()).then(|| format!("may have mixed case, but should otherwise match: {complaints}"))
 }
 
-fn object_meta(metadata: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn object_meta(metadata: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut typed = metadata.clone();
     if let Err(why) = decode_object_meta(&mut typed) {
         return errors.push(Error::invalid(path, metadata, &why));
@@ -182,13 +184,14 @@ fn object_meta(metadata: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
         typed["name"] = SOME_NAME.into();
     }
     if let Some(prefix) = typed["generateName"].as_str() {
-        let complaints = names::path_segment(&format!("{prefix}-")).into_iter();
         let at = path.field("generateName");
-        errors.extend(complaints.map(|why| Error::invalid(&at, &prefix.into(), &why)));
+        for why in names::path_segment(&format!("{prefix}-")) {
+            errors.push(Error::invalid(&at, &prefix.into(), &why));
+        }
     }
     let namespaced = !typed["namespace"].as_str().unwrap_or_default().is_empty();
     let rules = Rules { namespaced, name: NameRule::PathSegment, is_custom: true };
-    errors.extend(validate_object_meta(&typed, rules, path));
+    errors.append(validate_object_meta(&typed, rules, path));
 }
 
 #[cfg(test)]
@@ -257,7 +260,7 @@ mod tests {
 
     #[track_caller]
     fn check(resource: &Value, expected: &[&str]) {
-        let mut errors = Vec::new();
+        let mut errors = Errors::new();
         validate(&schema(), &json!({ "e": resource }), &Path::Root, &mut errors);
         let found: Vec<_> = errors.iter().map(|error| format!("{}: {}", error.field, error.body)).collect();
         assert_eq!(found, expected);

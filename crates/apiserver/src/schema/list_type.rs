@@ -1,23 +1,24 @@
 //! What the lists of a custom object ask beyond their values: items of sets and maps are unique.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
 use super::{Kind, ListType, Merge, Schema};
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path};
 
 /// Lists up to this length are compared pair by pair, without allocating.
 const PAIRWISE_MAX: usize = 8;
 
 /// What is wrong with the lists of a whole object.
-pub(super) fn validate(schema: &Schema, value: &Value) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub(super) fn validate(schema: &Schema, value: &Value) -> Errors {
+    let mut errors = Errors::new();
     below(schema, value, &Path::Root, &mut errors);
     errors
 }
 
-fn below(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn below(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Errors) {
     match (&schema.kind, value) {
         (Kind::Object(object), Value::Object(fields)) => {
             for (name, value) in fields {
@@ -41,12 +42,12 @@ fn below(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Vec<Error
     }
 }
 
-fn unique(merge: &Merge, value: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn unique(merge: &Merge, value: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Value::Array(items) = value else { return };
-    let identities: Vec<Value> = match &merge.list {
+    let identities: Vec<Cow<'_, Value>> = match &merge.list {
         ListType::Atomic => return,
-        ListType::Set => items.clone(),
-        ListType::Map(keys) => items.iter().map(|item| identity(keys, item)).collect(),
+        ListType::Set => items.iter().map(Cow::Borrowed).collect(),
+        ListType::Map(keys) => items.iter().map(|item| Cow::Owned(identity(keys, item))).collect(),
     };
     for (at, value) in duplicates(&identities) {
         errors.push(Error::duplicate(&path.index(at), value));
@@ -59,11 +60,11 @@ fn identity(keys: &[Box<str>], item: &Value) -> Value {
     Value::Object(present.collect::<Map<_, _>>())
 }
 
-fn duplicates(values: &[Value]) -> Vec<(usize, &Value)> {
-    let numbered = values.iter().enumerate();
+fn duplicates<'a>(values: &'a [Cow<'_, Value>]) -> Vec<(usize, &'a Value)> {
+    let numbered = values.iter().map(AsRef::as_ref).enumerate();
     if values.len() <= PAIRWISE_MAX {
-        return numbered.filter(|(at, value)| values[..*at].contains(value)).collect();
+        return numbered.filter(|(at, value)| values[..*at].iter().any(|one| **one == **value)).collect();
     }
-    let mut seen = BTreeSet::new();
-    numbered.filter(|(_, value)| !seen.insert(value.to_string())).collect()
+    let mut seen = HashSet::new();
+    numbered.filter(|(_, value)| !seen.insert(*value)).collect()
 }

@@ -29,7 +29,7 @@ pub use built_in::{built_in, built_in_type, object_meta, raw, raw_all, type_name
 pub use cel::{Cel, faults as cel_faults};
 pub use complete::complete;
 pub use custom::custom;
-pub use default::{default, drop_nulls};
+pub use default::{TooLarge, default, drop_nulls};
 pub use definition::{default_definition, definition_warnings, store_version, validate_definition};
 pub use embedded::{decode_embedded, repair_embedded};
 pub use node::{

@@ -64,6 +64,8 @@ pub struct Object {
     pub additional: Option<Box<Property>>,
     /// Properties that must be present.
     pub required: Vec<Box<str>>,
+    /// Properties with a default, in custom kinds: an object is asked for these alone, not for all it may have.
+    pub defaulted: Vec<Box<str>>,
 }
 
 /// A place below a node: its schema, and how values at it merge.

@@ -2,26 +2,162 @@
 //!
 //! The two agree but for character classes: `\d`, `\w` and `\s` mean ASCII there, and `[`, `&` and `~` inside
 //! brackets mean themselves. Nothing here backtracks, so a pattern costs time in proportion to the text.
+//!
+//! **Invariant:** a pattern takes at most [`PATTERN_BYTES_MAX`] compiled, those of one definition [`DEFINITION_BYTES_MAX`], and
+//! all that are kept [`KEPT_BYTES_MAX`]. Classes of Unicode are what makes them large: `\pL{150}` is eight megabytes.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use regex::{Regex, RegexBuilder};
 
+/// The longest text of a pattern. The longest in use (addresses of version 6, cron) have some 2000 letters; each letter can be
+/// a class of Unicode that takes five kilobytes before it is even compiled.
+const SOURCE_BYTES_MAX: usize = 8 * 1024;
+/// The largest program of one pattern: some milliseconds to compile. Those in use take some kilobytes, `^.{0,1000}$` half of this.
+const PATTERN_BYTES_MAX: usize = 1024 * 1024;
+/// The largest programs of all patterns of one definition together.
+const DEFINITION_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The memory of compiled patterns that are kept, those of all definitions together; others are compiled whenever they are needed.
+const KEPT_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// The largest program of a pattern that comes with a value or in a rule: about a millisecond's work.
+pub(super) const SMALL_BYTES_MAX: usize = 512 * 1024;
+/// Sizes that programs are tried to be compiled in, from the smallest: how large one is cannot be asked.
+const SIZES: [usize; 6] = [4 * 1024, 16 * 1024, 64 * 1024, 256 * 1024, SMALL_BYTES_MAX, PATTERN_BYTES_MAX];
 /// Memory the matcher may use beside the program: a definition holds many patterns.
 const CACHE_BYTES_MAX: usize = 64 * 1024;
+/// A byte of text takes a step for each so many bytes of program, at worst.
+const PROGRAM_BYTES_PER_STEP: usize = 4 * 1024;
+/// How Go calls a pattern that is too large to compile.
+const TOO_LARGE: &str = "expression too large";
 
-/// Compiles a pattern; the complaint is Go's where it is a common one.
-pub(super) fn compile(source: &str) -> Result<Regex, String> {
-    let built = RegexBuilder::new(&translated(source)).dfa_size_limit(CACHE_BYTES_MAX).build();
-    built.map_err(|error| complaint(source, &error))
+/// Memory of compiled patterns that are kept.
+static KEPT_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// A compiled pattern.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    pub(super) regex: Regex,
+    bytes: usize,
+    /// Is it counted in [`KEPT_BYTES`]?
+    is_kept: bool,
 }
 
-/// The largest program of a pattern that is compiled while an object is judged: about a millisecond's work.
-const SMALL_BYTES_MAX: usize = 512 * 1024;
+impl Compiled {
+    /// How large its program is, at most.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The steps it takes to match a text, at worst.
+    pub(super) fn steps(&self, text: &str) -> usize {
+        text.len().saturating_mul(self.bytes / PROGRAM_BYTES_PER_STEP)
+    }
+}
+
+impl Drop for Compiled {
+    fn drop(&mut self) {
+        if self.is_kept {
+            KEPT_BYTES.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A place to keep a compiled pattern in.
+#[derive(Debug, Default)]
+pub(super) struct Keep(OnceLock<Compiled>);
+
+impl Keep {
+    /// The pattern, if it is kept.
+    pub(super) fn get(&self) -> Option<&Compiled> {
+        self.0.get()
+    }
+
+    /// Keeps a pattern, if there is room; else gives it back.
+    pub(super) fn put(&self, mut compiled: Compiled) -> Result<&Compiled, Compiled> {
+        let bytes = compiled.bytes;
+        let grown = |kept: usize| Some(kept + bytes).filter(|kept| *kept <= KEPT_BYTES_MAX);
+        if KEPT_BYTES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_err() {
+            return Err(compiled);
+        }
+        compiled.is_kept = true;
+        // Somebody else may have been faster; then this one is dropped, and counted no more.
+        Ok(self.0.get_or_init(|| compiled))
+    }
+}
+
+/// What the patterns of one definition may still take.
+#[derive(Debug)]
+pub(super) struct Patterns {
+    bytes_left: usize,
+    /// Those seen: versions repeat them.
+    judged: HashMap<String, Option<String>>,
+}
+
+impl Default for Patterns {
+    fn default() -> Self {
+        Self { bytes_left: DEFINITION_BYTES_MAX, judged: HashMap::new() }
+    }
+}
+
+impl Patterns {
+    /// What is wrong with a pattern of the definition.
+    pub(super) fn complaint(&mut self, source: &str) -> Option<String> {
+        if source.is_empty() {
+            return None;
+        }
+        if let Some(known) = self.judged.get(source) {
+            return known.clone();
+        }
+        let found = self.judge(source).err();
+        self.judged.insert(source.to_owned(), found.clone());
+        found
+    }
+
+    fn judge(&mut self, source: &str) -> Result<(), String> {
+        let exceeded = || {
+            let mebibytes = DEFINITION_BYTES_MAX / (1024 * 1024);
+            format!(
+                "error parsing regexp: {TOO_LARGE}: compiled, the patterns of one definition may take {mebibytes} MiB"
+            )
+        };
+        if self.bytes_left == 0 {
+            return Err(exceeded());
+        }
+        let compiled = compile(source);
+        // One that is refused took its time, too.
+        let bytes = compiled.as_ref().map_or(PATTERN_BYTES_MAX, |compiled| compiled.bytes);
+        let left = self.bytes_left.checked_sub(bytes);
+        self.bytes_left = left.unwrap_or_default();
+        compiled.and_then(|_| left.map(drop).ok_or_else(exceeded))
+    }
+}
+
+/// Compiles a pattern; the complaint is Go's where it is a common one.
+pub(super) fn compile(source: &str) -> Result<Compiled, String> {
+    compile_within(source, PATTERN_BYTES_MAX)
+}
 
 /// Compiles a pattern if it stays small, for patterns that come with a value.
-pub(super) fn compile_small(source: &str) -> Result<Regex, String> {
-    let mut builder = RegexBuilder::new(&translated(source));
-    let built = builder.dfa_size_limit(CACHE_BYTES_MAX).size_limit(SMALL_BYTES_MAX).build();
-    built.map_err(|error| complaint(source, &error))
+pub(super) fn compile_small(source: &str) -> Result<Compiled, String> {
+    compile_within(source, SMALL_BYTES_MAX)
+}
+
+fn compile_within(source: &str, bytes_max: usize) -> Result<Compiled, String> {
+    if source.len() > SOURCE_BYTES_MAX {
+        return Err(format!("error parsing regexp: {TOO_LARGE}: it may have {SOURCE_BYTES_MAX} bytes"));
+    }
+    let translated = translated(source);
+    for bytes in SIZES.into_iter().filter(|bytes| *bytes <= bytes_max) {
+        let mut builder = RegexBuilder::new(&translated);
+        match builder.dfa_size_limit(CACHE_BYTES_MAX).size_limit(bytes).build() {
+            Ok(regex) => return Ok(Compiled { regex, bytes, is_kept: false }),
+            Err(regex::Error::CompiledTooBig(_)) => {}
+            Err(error) => return Err(complaint(source, &error)),
+        }
+    }
+    Err(format!("error parsing regexp: {TOO_LARGE}: compiled it takes more than {} KiB", bytes_max / 1024))
 }
 
 fn complaint(source: &str, error: &regex::Error) -> String {
@@ -122,9 +258,45 @@ mod tests {
             ("b", "abc", true),
         ];
         for (source, text, expected) in rows {
-            assert_eq!(compile(source).map(|regex| regex.is_match(text)), Ok(expected), "{source}");
+            let found = compile(source).map(|compiled| compiled.regex.is_match(text));
+            assert_eq!(found, Ok(expected), "{source}");
         }
         assert_eq!(compile("[").err().as_deref(), Some("error parsing regexp: missing closing ]: `[`"));
         assert!(compile("(?=a)").is_err());
+    }
+
+    #[test]
+    fn large_patterns_are_refused() {
+        let complaint = compile(r"^\pL{150}$").expect_err("large");
+        assert!(complaint.starts_with("error parsing regexp: expression too large"), "{complaint}");
+        assert!(compile(&"a".repeat(SOURCE_BYTES_MAX + 1)).is_err());
+        for source in ["^.{0,1000}$", r"^\S{1,253}$", "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"] {
+            assert!(compile(source).is_ok(), "{source}");
+        }
+    }
+
+    #[test]
+    fn the_patterns_of_a_definition_have_a_sum() {
+        let mut patterns = Patterns::default();
+        let large = |at: usize| format!("^{at}.{{0,900}}$");
+        let told: Vec<_> = (0..100).map(|at| patterns.complaint(&large(at))).collect();
+        assert!(told[0].is_none() && told[3].is_none(), "{told:?}");
+        assert!(told[99].as_ref().is_some_and(|why| why.contains("of one definition")), "{told:?}");
+        assert_eq!(patterns.complaint(&large(0)), None, "those seen cost nothing");
+        let mut patterns = Patterns::default();
+        assert!((0..1000).all(|at| patterns.complaint(&format!("^v{at}$")).is_none()));
+    }
+
+    #[test]
+    fn what_is_kept_is_counted() {
+        let keep = Keep::default();
+        let before = KEPT_BYTES.load(Ordering::Relaxed);
+        keep.put(compile("a").expect("good")).expect("there is room");
+        assert!(keep.get().is_some() && KEPT_BYTES.load(Ordering::Relaxed) > before);
+        let all: Vec<Keep> = (0..100).map(|_| Keep::default()).collect();
+        let large = || compile("^.{0,1000}$").expect("good");
+        let kept = all.iter().filter(|keep| keep.put(large()).is_ok()).count();
+        assert!((1..=KEPT_BYTES_MAX / SMALL_BYTES_MAX).contains(&kept), "{kept}");
+        drop((keep, all));
     }
 }

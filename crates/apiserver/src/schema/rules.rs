@@ -4,13 +4,11 @@
 //! Kubernetes refuses in definitions are not read.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 
-use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::formats::Format;
-use super::pattern;
+use super::pattern::{self, Compiled, Keep};
 
 /// What is asked of a value at one place.
 #[derive(Debug, Default)]
@@ -77,14 +75,22 @@ pub(super) struct Text {
 #[derive(Debug)]
 pub(super) struct Pattern {
     pub(super) source: Box<str>,
-    compiled: OnceLock<Option<Regex>>,
+    compiled: Keep,
 }
 
 impl Pattern {
-    /// Does the text match? A pattern we cannot compile matches everything: the definition was accepted with it.
-    pub(super) fn is_match(&self, text: &str) -> bool {
-        let compiled = self.compiled.get_or_init(|| pattern::compile(&self.source).ok());
-        compiled.as_ref().is_none_or(|regex| regex.is_match(text))
+    /// Does the text match, if the steps that takes may be spent? A pattern we cannot compile matches everything: the
+    /// definition was accepted with it, by an older server.
+    pub(super) fn is_match(&self, text: &str, spend: impl FnOnce(usize) -> bool) -> bool {
+        let matches = |compiled: &Compiled| !spend(compiled.steps(text)) || compiled.regex.is_match(text);
+        if let Some(kept) = self.compiled.get() {
+            return matches(kept);
+        }
+        match pattern::compile(&self.source).map(|compiled| self.compiled.put(compiled)) {
+            Ok(Ok(kept)) => matches(kept),
+            Ok(Err(unkept)) => matches(&unkept),
+            Err(_) => true,
+        }
     }
 }
 
@@ -190,7 +196,7 @@ fn text(json: &Value) -> Option<Box<Text>> {
     let text = Text {
         length_min: json["minLength"].as_u64(),
         length_max: json["maxLength"].as_u64(),
-        pattern: pattern.map(|source| Pattern { source: source.into(), compiled: OnceLock::new() }),
+        pattern: pattern.map(|source| Pattern { source: source.into(), compiled: Keep::default() }),
     };
     let is_empty = text.length_min.is_none() && text.length_max.is_none() && text.pattern.is_none();
     (!is_empty).then(|| Box::new(text))

@@ -7,15 +7,15 @@
 use serde_json::{Map, Value};
 
 use super::{Kind, Object, Schema};
-use crate::field::Path;
+use crate::field::{Path, Texts};
 
 /// Drops unknown fields; with a `report`, adds the path of each (`spec.containers[0].foo`).
-pub fn prune(schema: &Schema, value: &mut Value, report: Option<&mut Vec<String>>) {
+pub fn prune(schema: &Schema, value: &mut Value, report: Option<&mut Texts>) {
     Walk { report }.value(schema, value, &Path::Root);
 }
 
 struct Walk<'r> {
-    report: Option<&'r mut Vec<String>>,
+    report: Option<&'r mut Texts>,
 }
 
 impl Walk<'_> {
@@ -54,7 +54,7 @@ impl Walk<'_> {
 
     fn note(&mut self, path: &Path<'_>) {
         if let Some(report) = &mut self.report {
-            report.push(path.to_string());
+            report.push_with(|| path.to_string());
         }
     }
 }
@@ -69,9 +69,9 @@ mod tests {
     #[track_caller]
     fn check(kind: (&str, &str), mut value: Value, unknown: &[&str], left: &Value) {
         let schema = built_in(kind.0, "v1", kind.1).expect("a served kind");
-        let mut report = Vec::new();
+        let mut report = Texts::new();
         prune(&schema, &mut value, Some(&mut report));
-        assert_eq!(report, unknown);
+        assert_eq!(*report, *unknown);
         assert_eq!(&value, left);
     }
 

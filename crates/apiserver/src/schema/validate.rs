@@ -3,12 +3,17 @@
 //!
 //! An update may keep what was already wrong: only if there are complaints at all is the old object looked at, and
 //! then everything equal to it is passed over. Expressions (`x-kubernetes-validations`) are judged elsewhere.
+//!
+//! **Invariant:** a large schema and a large object together cost at most [`WORK_MAX`] steps, then the object is refused.
+
+use std::cell::Cell;
+use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
 use super::rules::{Logic, Number, Rules, Size, Text, Type};
 use super::{Schema, embedded, list_type};
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path};
 
 /// The largest whole number every JSON reader keeps exactly: 2^53 - 1.
 const EXACT_FLOAT_MAX: f64 = 9_007_199_254_740_991.0;
@@ -16,9 +21,16 @@ const STATUS: &str = "status";
 /// How Kubernetes prints the place of a complaint that has none.
 const NOWHERE: &str = "<nil>";
 
+/// Steps that judging one object may take: about half a second's. An object of the largest size has some 700 000 values, so
+/// each may be held against several rules; only a schema of thousands of alternatives for each item of a long list takes more.
+const WORK_MAX: u64 = 4_000_000;
+/// What is said of an object that takes more.
+const EXHAUSTED: &str = "the object was not validated to its end: with the schema of its kind it takes more work than one \
+    request may cause; make the object or the schema smaller";
+
 /// What is wrong with a new custom object, or with one that replaces `old`.
-pub fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec<Error> {
-    let Some(rules) = &schema.rules else { return Vec::new() };
+pub fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Errors {
+    let Some(rules) = &schema.rules else { return Errors::new() };
     let mut errors = judge(rules, new, None, "");
     if !errors.is_empty() && old.is_some() {
         errors = judge(rules, new, old, "");
@@ -26,14 +38,14 @@ pub fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec<Error>
     if rules.has_structure() {
         embedded::validate(schema, new, &Path::Root, &mut errors);
     }
-    errors.extend(lists(schema, rules, new, old));
+    errors.append(lists(schema, rules, new, old));
     errors
 }
 
 /// What is wrong with an object of which only the status is replaced. Kubernetes looks at the status alone, and names
 /// what is in it from there.
-pub fn validate_status(schema: &Schema, new: &Value, old: &Value) -> Vec<Error> {
-    let Some(rules) = &schema.rules else { return Vec::new() };
+pub fn validate_status(schema: &Schema, new: &Value, old: &Value) -> Errors {
+    let Some(rules) = &schema.rules else { return Errors::new() };
     let (Some(part), Some(status)) = (rules.properties.get(STATUS), new.get(STATUS)) else {
         return lists(schema, rules, new, Some(old));
     };
@@ -41,37 +53,51 @@ pub fn validate_status(schema: &Schema, new: &Value, old: &Value) -> Vec<Error> 
     if !errors.is_empty() {
         errors = judge(part, status, old.get(STATUS), STATUS);
     }
-    errors.extend(lists(schema, rules, new, Some(old)));
+    errors.append(lists(schema, rules, new, Some(old)));
     errors
 }
 
 /// What is wrong with the lists, unless they were wrong before.
-fn lists(schema: &Schema, rules: &Rules, new: &Value, old: Option<&Value>) -> Vec<Error> {
+fn lists(schema: &Schema, rules: &Rules, new: &Value, old: Option<&Value>) -> Errors {
     if !rules.has_structure() {
-        return Vec::new();
+        return Errors::new();
     }
     let found = list_type::validate(schema, new);
     let was_wrong = |old: &Value| !list_type::validate(schema, old).is_empty();
-    if found.is_empty() || old.is_some_and(was_wrong) { Vec::new() } else { found }
+    if found.is_empty() || old.is_some_and(was_wrong) { Errors::new() } else { found }
 }
 
 /// The complaints about a value that stands at `base`, for defaults in definitions.
-pub(super) fn judge(rules: &Rules, value: &Value, old: Option<&Value>, base: &str) -> Vec<Error> {
-    let mut judge = Judge { base, errors: Vec::new(), matches: 0 };
+pub(super) fn judge(rules: &Rules, value: &Value, old: Option<&Value>, base: &str) -> Errors {
+    let work = Cell::new(WORK_MAX);
+    let mut judge = Judge { base, work: &work, errors: Errors::new(), matches: 0 };
     judge.value(rules, value, old, &Path::Root);
-    judge.errors
+    let mut errors = judge.errors;
+    if work.get() == 0 {
+        errors.push(Error::invalid(&Path::Root.field(NOWHERE), &"".into(), EXHAUSTED));
+    }
+    errors
 }
 
 struct Judge<'b> {
     base: &'b str,
-    errors: Vec<Error>,
+    /// Steps that are left, shared with the judges of alternatives.
+    work: &'b Cell<u64>,
+    errors: Errors,
     /// How much was in order: among failed alternatives the best one is reported.
     matches: usize,
 }
 
 impl Judge<'_> {
+    /// Takes steps from what is left; false when nothing is.
+    fn spend(&self, steps: usize) -> bool {
+        let left = self.work.get().saturating_sub(steps as u64);
+        self.work.set(left);
+        left > 0
+    }
+
     fn value(&mut self, rules: &Rules, value: &Value, old: Option<&Value>, path: &Path<'_>) {
-        if old == Some(value) {
+        if old == Some(value) || !self.spend(1 + rules.allowed.len() + rules.required.len()) {
             return;
         }
         let before = self.errors.len();
@@ -89,17 +115,21 @@ impl Judge<'_> {
             }
         }
         if !rules.allowed.is_empty() && !rules.allowed.contains(value) {
-            let allowed: Vec<_> = rules.allowed.iter().map(plain).collect();
-            let allowed: Vec<_> = allowed.iter().map(String::as_str).collect();
-            self.at(path, |path| Error::not_supported(path, value, &allowed));
+            self.at(path, |path| {
+                let allowed: Vec<_> = rules.allowed.iter().map(plain).collect();
+                let allowed: Vec<_> = allowed.iter().map(String::as_str).collect();
+                Error::not_supported(path, value, &allowed).written()
+            });
         }
         self.matches += usize::from(self.errors.len() == before);
     }
 
     fn types(&mut self, rules: &Rules, value: &Value, path: &Path<'_>) {
         if let Some((wanted, found)) = mismatch(rules, value) {
-            let detail = format!("{path} in body must be of type {wanted}: {found:?}");
-            self.at(path, |path| Error::type_invalid(path, &found.into(), &detail));
+            self.at(path, |place| {
+                let detail = format!("{path} in body must be of type {wanted}: {found:?}");
+                Error::type_invalid(place, &found.into(), &detail).written()
+            });
         }
     }
 
@@ -112,8 +142,10 @@ impl Judge<'_> {
         if let (true, Some(format)) = (is_text, rules.format)
             && !format.fits(text)
         {
-            let detail = format!("{path} in body must be of type {}: {text:?}", format.name);
-            self.at(path, |path| Error::type_invalid(path, &text.into(), &detail));
+            self.at(path, |place| {
+                let detail = format!("{path} in body must be of type {}: {text:?}", format.name);
+                Error::type_invalid(place, &text.into(), &detail).written()
+            });
         }
     }
 
@@ -121,10 +153,13 @@ impl Judge<'_> {
     fn limits(&mut self, limits: &Text, text: &str, path: &Path<'_>) {
         let length = text.chars().count() as u64;
         if let Some(most) = limits.length_max.filter(|most| length > *most) {
-            self.at(path, |path| Error::too_long(path, usize::try_from(most).unwrap_or(usize::MAX)));
+            let most = usize::try_from(most).unwrap_or(usize::MAX);
+            self.at(path, |path| Error::too_long(path, most).written());
         } else if let Some(least) = limits.length_min.filter(|least| length < *least) {
             self.invalid(path, &text.into(), &format!("should be at least {least} chars long"));
-        } else if let Some(pattern) = limits.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
+        } else if let Some(pattern) = &limits.pattern
+            && !pattern.is_match(text, |steps| self.spend(steps))
+        {
             self.invalid(path, &text.into(), &format!("should match '{}'", pattern.source));
         }
     }
@@ -199,8 +234,10 @@ impl Judge<'_> {
 
     fn items(&mut self, rules: &Rules, items: &[Value], old: Option<&Value>, path: &Path<'_>) {
         if let Some(below) = &rules.items {
+            let before = by_keys(rules, old);
             for (at, item) in items.iter().enumerate() {
-                self.value(below, item, counterpart(rules, item, old), &path.index(at));
+                let old = before.as_ref().and_then(|before| before.get(&identity(rules, item)).copied());
+                self.value(below, item, old, &path.index(at));
             }
         }
         let Some(size) = rules.size.as_deref() else { return };
@@ -227,19 +264,19 @@ impl Judge<'_> {
             }
         }
         for name in rules.required.iter().filter(|name| !fields.contains_key(&***name)) {
-            self.at(&path.field(name), |path| Error::required(path, ""));
+            self.at(&path.field(name), |path| Error::required(path, "").written());
         }
     }
 
     fn too_many(&mut self, count: usize, most: Option<u64>, path: &Path<'_>) {
         if let Some(most) = most.and_then(|most| usize::try_from(most).ok()).filter(|most| count > *most) {
-            self.at(path, |path| Error::too_many(path, count, most));
+            self.at(path, |path| Error::too_many(path, count, most).written());
         }
     }
 
     fn logic(&mut self, logic: &Logic, value: &Value, old: Option<&Value>, path: &Path<'_>) {
         let tried = |rules: &Rules| {
-            let mut judge = Judge { base: self.base, errors: Vec::new(), matches: 0 };
+            let mut judge = Judge { base: self.base, work: self.work, errors: Errors::new(), matches: 0 };
             judge.value(rules, value, old, path);
             judge
         };
@@ -260,7 +297,7 @@ impl Judge<'_> {
             return;
         }
         self.nowhere(&format!("\"{path}\" must validate at least one schema (anyOf)"));
-        self.errors.extend(best(tried));
+        self.errors.append(best(tried));
     }
 
     fn one_of(&mut self, tried: Vec<Judge<'_>>, path: &Path<'_>) {
@@ -271,7 +308,7 @@ impl Judge<'_> {
         let found = if valid == 0 { "none valid".into() } else { format!("{valid} valid alternatives") };
         self.nowhere(&format!("\"{path}\" must validate one and only one schema (oneOf). Found {found}"));
         if valid == 0 {
-            self.errors.extend(best(tried));
+            self.errors.append(best(tried));
         }
     }
 
@@ -281,24 +318,26 @@ impl Judge<'_> {
             return;
         }
         let none = if valid == 0 { ". None validated" } else { "" };
-        self.errors.extend(tried.into_iter().flat_map(|judge| judge.errors));
+        for judge in tried {
+            self.errors.append(judge.errors);
+        }
         self.nowhere(&format!("\"{path}\" must validate all the schemas (allOf){none}"));
     }
 
     fn invalid(&mut self, path: &Path<'_>, value: &Value, words: &str) {
-        let detail = format!("{path} in body {words}");
-        self.at(path, |path| Error::invalid(path, value, &detail));
+        self.at(path, |place| Error::invalid(place, value, &format!("{path} in body {words}")).written());
     }
 
     /// A complaint about a place, told from the base.
     fn at(&mut self, path: &Path<'_>, make: impl FnOnce(&Path<'_>) -> Error) {
-        if self.base.is_empty() {
-            return self.errors.push(make(path));
-        }
-        let place = path.to_string();
-        let base = Path::Root;
-        let base = base.field(self.base);
-        self.errors.push(if place.is_empty() { make(&base) } else { make(&base.field(&place)) });
+        let base = Path::Root.field(self.base);
+        self.errors.push_with(|| match path {
+            path if self.base.is_empty() => make(path),
+            path => match &*path.to_string() {
+                "" => make(&base),
+                place => make(&base.field(place)),
+            },
+        });
     }
 
     fn nowhere(&mut self, detail: &str) {
@@ -352,17 +391,21 @@ fn is_multiple(value: f64, factor: f64) -> bool {
     factor <= 0.0 || (if factor < 1.0 { 1.0 / factor * value } else { value / factor }).fract() == 0.0
 }
 
-/// The item of the old list that is the same one, where the list says what identifies items.
-fn counterpart<'a>(rules: &Rules, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
+/// The items of the old list by what identifies them, where the list says what does; of several the first.
+fn by_keys<'a>(rules: &Rules, old: Option<&'a Value>) -> Option<HashMap<Vec<Option<&'a Value>>, &'a Value>> {
     if rules.map_keys.is_empty() {
         return None;
     }
-    let is_same = |other: &&Value| rules.map_keys.iter().all(|key| other.get(&**key) == item.get(&**key));
-    old?.as_array()?.iter().find(is_same)
+    let items = old?.as_array()?.iter().rev();
+    Some(items.map(|item| (identity(rules, item), item)).collect())
+}
+
+fn identity<'a>(rules: &Rules, item: &'a Value) -> Vec<Option<&'a Value>> {
+    rules.map_keys.iter().map(|key| item.get(&**key)).collect()
 }
 
 /// The complaints of the alternative with most in order; the first of equals.
-fn best(tried: Vec<Judge<'_>>) -> Vec<Error> {
+fn best(tried: Vec<Judge<'_>>) -> Errors {
     let most = tried.iter().map(|judge| judge.matches).max().unwrap_or_default();
     tried.into_iter().find(|judge| judge.matches == most).map(|judge| judge.errors).unwrap_or_default()
 }

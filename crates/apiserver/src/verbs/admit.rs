@@ -178,7 +178,7 @@ pub(super) fn patched_document(
     }
     let schema = schema::built_in(group, version, kind).expect("documents of the API have a type");
     let shown = value.clone();
-    let mut unknown = Vec::new();
+    let mut unknown = field::Texts::new();
     schema::prune(&schema, value, (strictness != Strictness::Ignore).then_some(&mut unknown));
     let decoded =
         schema::decode(&schema, value).map_err(|why| schema::cannot_be_handled(kind, version, &why));
@@ -207,8 +207,8 @@ fn bad_result(object: &Value, origin: Origin<'_>, status: &Status) -> Status {
     }
     let shown = origin.shown.map_or_else(|| object.to_string(), |shown| shown());
     let path = field::Path::Root;
-    let error = field::Error::invalid(&path.field("patch"), &shown.into(), &status.message);
-    Status::invalid("", "", "", &[error])
+    let errors = field::Error::invalid(&path.field("patch"), &shown.into(), &status.message).into();
+    Status::invalid("", "", "", &errors)
 }
 
 /// The configuration of a server-side apply: typed, but neither pruned nor defaulted.
@@ -275,13 +275,13 @@ fn normalize(
     is_strategic: bool,
 ) -> Result<Vec<String>, Status> {
     let Some(schema) = schema_of(resource) else { return Ok(Vec::new()) };
-    let mut unknown = Vec::new();
+    let mut unknown = field::Texts::new();
     let report = (strictness != Strictness::Ignore).then_some(&mut unknown);
     if resource.is_custom() {
         schema::prune(&schema, object, report);
         schema::decode_metadata(object).map_err(Status::bad_request)?;
         schema::decode_embedded(&schema, object).map_err(Status::bad_request)?;
-        schema::default(&schema, object);
+        schema::default(&schema, object).map_err(defaults_too_large)?;
     } else {
         schema::prune(&schema, object, report);
         if is_strategic {
@@ -293,6 +293,14 @@ fn normalize(
         kinds::defaults::default(&resource.group, &resource.version, &resource.kind, object);
     }
     Ok(unknown.into_iter().map(|path| format!("unknown field {path:?}")).collect())
+}
+
+/// The refusal of an object that the defaults of its kind make too large.
+pub(super) fn defaults_too_large(_: schema::TooLarge) -> Status {
+    Status::too_large(
+        "Request entity too large: the defaults of its kind's schema make the object too large; \
+         send fewer items, or make the defaults smaller",
+    )
 }
 
 /// Refuses, warns or keeps quiet.
@@ -375,9 +383,9 @@ fn check_custom_type(
     if kind != &*resource.kind {
         let root = crate::field::Path::Root;
         let detail = format!("must be {}", resource.kind);
-        let error = crate::field::Error::invalid(&root.field("kind"), &kind.into(), &detail);
+        let errors = crate::field::Error::invalid(&root.field("kind"), &kind.into(), &detail).into();
         let name = map.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
-        return Err(Status::invalid(&resource.group, kind, name, &[error]));
+        return Err(Status::invalid(&resource.group, kind, name, &errors));
     }
     Ok(())
 }

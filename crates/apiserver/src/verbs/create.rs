@@ -167,7 +167,7 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), Status> {
     prepare_for_create(resource, object, &with)?;
     if let Some(schema) = resource.custom().and_then(|custom| custom.schema.as_ref()) {
         // The status was taken away; its defaults come back.
-        schema::default(schema, object);
+        schema::default(schema, object).map_err(admit::defaults_too_large)?;
     }
     if is_definition(resource) {
         schema::default_definition(object);
@@ -194,22 +194,22 @@ fn priority_class(snapshot: &Snapshot, name: &str) -> Option<Value> {
         .find(|class| class["globalDefault"] == true)
 }
 
-fn errors_of(call: &Call, object: &Value) -> Vec<field::Error> {
+fn errors_of(call: &Call, object: &Value) -> field::Errors {
     let resource = &call.resource;
     let path = field::Path::Root.field("metadata");
     let mut errors = validate_object_meta(&object["metadata"], call.metadata_rules(), &path);
     match resource.custom() {
         Some(custom) => {
             if let Some(schema) = &custom.schema {
-                errors.extend(schema::validate(schema, object, None));
+                errors.append(schema::validate(schema, object, None));
             }
             errors.extend(validate_scaled(resource, object, false));
             if let Some(cel) = &custom.cel {
                 cel.judge_after(&mut errors, object, None);
             }
         }
-        None if is_definition(resource) => errors.extend(definition_errors(object, None)),
-        None => errors.extend(kinds::validate::validate_create(&resource.group, &resource.kind, object)),
+        None if is_definition(resource) => errors.append(definition_errors(object, None)),
+        None => errors.append(kinds::validate::validate_create(&resource.group, &resource.kind, object)),
     }
     errors
 }

@@ -13,7 +13,7 @@ use super::{Answer, Call};
 use crate::backend::{Backend, refusal};
 use crate::convert;
 use crate::crd;
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path};
 use crate::kinds::strategy::{check_delete, strategy};
 use crate::namespace;
 use crate::object::{encode, meta};
@@ -98,7 +98,7 @@ impl DeleteOptions {
 
     pub(super) fn parse(options: &Value) -> Result<Self, Status> {
         let root = Path::Root;
-        let mut errors = Vec::new();
+        let mut errors = Errors::new();
         let orphan = options["orphanDependents"].as_bool();
         let policy_path = root.field("propagationPolicy");
         let named = options["propagationPolicy"].as_str();

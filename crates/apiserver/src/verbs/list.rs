@@ -11,7 +11,7 @@ use super::items::Items;
 use super::select::Selection;
 use super::{Answer, Call};
 use crate::convert;
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path};
 use crate::page::{Position, Token};
 use crate::status::Status;
 use crate::table::ListMeta;
@@ -154,7 +154,7 @@ fn token_snapshot(call: &Call, token: &Token) -> Result<(Snapshot, Option<String
 fn check_match(sends_initial: bool, revision: &str, matching: &str, token: &str) -> Result<(), Status> {
     let root = Path::Root;
     let path = root.field("resourceVersionMatch");
-    let mut errors = Vec::new();
+    let mut errors = Errors::new();
     if !matching.is_empty() {
         if revision.is_empty() {
             let detail = "resourceVersionMatch is forbidden unless resourceVersion is provided";

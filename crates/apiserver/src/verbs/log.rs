@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Answer, Call};
 use crate::backend::key_of;
 use crate::body::Body;
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path};
 use crate::object::encode;
 use crate::object::meta;
 use crate::request::Query;
@@ -41,7 +41,7 @@ fn plain(body: Body) -> Answer {
 
 /// The options of the query, as Kubernetes checks them.
 fn options(query: &Query, pod: &str, now: Timestamp) -> Result<LogRequest, Status> {
-    let mut errors = Vec::new();
+    let mut errors = Errors::new();
     let tail = number(query, "tailLines", 0, &mut errors)?;
     let since_seconds = number(query, "sinceSeconds", 1, &mut errors)?;
     let limit_bytes = number(query, "limitBytes", 1, &mut errors)?;
@@ -71,12 +71,7 @@ fn options(query: &Query, pod: &str, now: Timestamp) -> Result<LogRequest, Statu
     })
 }
 
-fn number(
-    query: &Query,
-    name: &'static str,
-    min: i64,
-    errors: &mut Vec<Error>,
-) -> Result<Option<u64>, Status> {
+fn number(query: &Query, name: &'static str, min: i64, errors: &mut Errors) -> Result<Option<u64>, Status> {
     let text = query.get(name);
     if text.is_empty() {
         return Ok(None);

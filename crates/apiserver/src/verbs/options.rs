@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::Call;
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path};
 use crate::status::Status;
 
 /// The longest name of a field manager Kubernetes takes.
@@ -29,13 +29,13 @@ pub(super) struct WriteOptions {
 impl WriteOptions {
     /// Reads and checks them; `kind` names the options object in a refusal.
     pub(super) fn of(call: &Call, kind: &str) -> Result<Self, Status> {
-        Self::checked(call, kind, Vec::new())
+        Self::checked(call, kind, Errors::new())
     }
 
     /// Reads and checks those of a patch: who applies must say who they are, and only an apply can be forced.
     pub(super) fn of_patch(call: &Call, is_apply: bool) -> Result<Self, Status> {
         let root = Path::Root;
-        let mut errors = Vec::new();
+        let mut errors = Errors::new();
         if is_apply && call.query.get("fieldManager").is_empty() {
             errors.push(Error::required(&root.field("fieldManager"), "is required for apply patch"));
         }
@@ -45,7 +45,7 @@ impl WriteOptions {
         Self::checked(call, "PatchOptions", errors)
     }
 
-    fn checked(call: &Call, kind: &str, mut errors: Vec<Error>) -> Result<Self, Status> {
+    fn checked(call: &Call, kind: &str, mut errors: Errors) -> Result<Self, Status> {
         let root = Path::Root;
         let manager = call.query.get("fieldManager");
         check_manager(manager, &mut errors);
@@ -75,7 +75,7 @@ impl WriteOptions {
     }
 }
 
-fn check_manager(manager: &str, errors: &mut Vec<Error>) {
+fn check_manager(manager: &str, errors: &mut Errors) {
     let root = Path::Root;
     let path = root.field("fieldManager");
     if manager.len() > FIELD_MANAGER_BYTES_MAX {

@@ -146,10 +146,11 @@ fn invalid_type(resource: &Resource, object: &Value) -> Option<Status> {
     let root = field::Path::Root;
     let expected = [("kind", resource.kind.to_string()), ("apiVersion", resource.api_version())];
     let wrong = expected.into_iter().filter(|(name, expected)| text(object, name) != expected);
-    let error = |(name, expected): (&str, String)| {
-        field::Error::invalid(&root.field(name), &object[name], &format!("must be {expected}"))
-    };
-    let errors = wrong.map(error).collect::<Vec<_>>();
+    let mut errors = field::Errors::new();
+    for (name, expected) in wrong {
+        let detail = format!("must be {expected}");
+        errors.push(field::Error::invalid(&root.field(name), &object[name], &detail));
+    }
     let (group, _) = text(object, "apiVersion").split_once('/').unwrap_or_default();
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     (!errors.is_empty()).then(|| Status::invalid(group, text(object, "kind"), name, &errors))
@@ -166,7 +167,12 @@ pub(super) fn is_other_version(resource: &Resource, object: &Value) -> bool {
 pub(super) fn drop_unknown(object: &mut Value) -> Vec<String> {
     let Some(fields) = object.as_object_mut() else { return Vec::new() };
     let is_known = |name: &str| matches!(name, "apiVersion" | "kind" | "metadata");
-    let unknown = fields.keys().filter(|name| !is_known(name)).cloned().collect::<Vec<_>>();
-    fields.retain(|name, _| is_known(name));
-    unknown.into_iter().map(|name| format!("unknown field {name:?}")).collect()
+    let mut unknown = field::Texts::new();
+    fields.retain(|name, _| {
+        if !is_known(name) {
+            unknown.push_with(|| format!("unknown field {name:?}"));
+        }
+        is_known(name)
+    });
+    unknown.into()
 }

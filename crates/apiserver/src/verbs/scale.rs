@@ -138,7 +138,7 @@ async fn set(
 
 /// Refuses a number that cannot be. That of a custom object is judged with the object.
 fn check_number(call: &Call, scale: &Value) -> Result<(), Status> {
-    let errors = if call.resource.is_custom() { Vec::new() } else { validate_scale(scale) };
+    let errors = if call.resource.is_custom() { Errors::new() } else { validate_scale(scale) };
     if errors.is_empty() {
         Ok(())
     } else {

@@ -20,7 +20,7 @@ use super::select::Selection;
 use super::{Answer, Call};
 use crate::body::{Body, PIECE_BYTES};
 use crate::convert;
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path};
 use crate::negotiate::{Form, Media};
 use crate::object::encode;
 use crate::protobuf;
@@ -139,7 +139,7 @@ impl Start {
 fn check_options(initial: Option<bool>, matching: &str, token: &str) -> Result<(), Status> {
     let root = Path::Root;
     let path = root.field("resourceVersionMatch");
-    let mut errors = Vec::new();
+    let mut errors = Errors::new();
     match initial {
         Some(_) if matching != "NotOlderThan" => {
             let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";

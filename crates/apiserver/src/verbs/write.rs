@@ -224,10 +224,10 @@ fn check_preconditions(call: &Call, new: &Value, old: &Value, entry: &Entry) -> 
         let path = field::Path::Root;
         let path = path.field("metadata");
         let path = path.field("resourceVersion");
-        let error = field::Error::invalid(&path, &0.into(), "must be specified for an update");
+        let errors = field::Error::invalid(&path, &0.into(), "must be specified for an update").into();
         // Kubernetes names the resource here, not the kind.
         let resource = &call.resource;
-        return Err(Status::invalid(&resource.group, &resource.plural, &call.path.name, &[error]));
+        return Err(Status::invalid(&resource.group, &resource.plural, &call.path.name, &errors));
     }
     match asked.parse::<homeostat_core::Revision>() {
         Ok(asked) if asked == entry.revision => Ok(()),
@@ -314,10 +314,10 @@ pub(super) fn allocate(
     object: &mut Value,
     old: Option<&Value>,
     is_dry_run: bool,
-) -> Vec<field::Error> {
+) -> field::Errors {
     let resource = &call.resource;
     if !resource.group.is_empty() || &*resource.plural != "services" || !call.path.subresource.is_empty() {
-        return Vec::new();
+        return field::Errors::new();
     }
     let mode = if is_dry_run { Mode::DryRun } else { Mode::Real };
     call.backend.services.allocate(object, old, mode, &call.backend.entropy).err().unwrap_or_default()
@@ -345,7 +345,7 @@ impl Call {
     }
 
     /// The refusal of an object whose fields are wrong. Events of both groups are judged as the core group's.
-    pub(super) fn invalid(&self, name: &str, errors: &[field::Error]) -> Status {
+    pub(super) fn invalid(&self, name: &str, errors: &field::Errors) -> Status {
         let group = storage_of(&self.resource).0;
         Status::invalid(group, &self.resource.kind, name, errors)
     }
@@ -369,7 +369,7 @@ impl Call {
     }
 }
 
-fn errors_of(call: &Call, new: &Value, old: &Value) -> Vec<field::Error> {
+fn errors_of(call: &Call, new: &Value, old: &Value) -> field::Errors {
     let resource = &call.resource;
     let path = field::Path::Root.field("metadata");
     let (new_meta, old_meta) = (&new["metadata"], &old["metadata"]);
@@ -377,7 +377,7 @@ fn errors_of(call: &Call, new: &Value, old: &Value) -> Vec<field::Error> {
     match resource.custom() {
         Some(custom) => {
             if let Some(schema) = &custom.schema {
-                errors.extend(match &*call.path.subresource {
+                errors.append(match &*call.path.subresource {
                     "status" => schema::validate_status(schema, new, old),
                     _ => schema::validate(schema, new, Some(old)),
                 });
@@ -389,8 +389,8 @@ fn errors_of(call: &Call, new: &Value, old: &Value) -> Vec<field::Error> {
         }
         // Whoever writes the status of a definition knows what was migrated.
         None if is_definition(resource) && call.path.subresource == "status" => {}
-        None if is_definition(resource) => errors.extend(definition_errors(new, Some(old))),
-        None => errors.extend(kinds::validate::validate_update(
+        None if is_definition(resource) => errors.append(definition_errors(new, Some(old))),
+        None => errors.append(kinds::validate::validate_update(
             &resource.group,
             &resource.kind,
             &call.path.subresource,
@@ -402,7 +402,7 @@ fn errors_of(call: &Call, new: &Value, old: &Value) -> Vec<field::Error> {
 }
 
 /// What is wrong with a definition; its rules are read only when the rest is right.
-pub(super) fn definition_errors(new: &Value, old: Option<&Value>) -> Vec<field::Error> {
+pub(super) fn definition_errors(new: &Value, old: Option<&Value>) -> field::Errors {
     let errors = schema::validate_definition(new, old);
     if errors.is_empty() { schema::cel_faults(new, old) } else { errors }
 }

@@ -13,7 +13,7 @@ use homeostat_core::Entropy;
 use serde_json::{Value, json};
 
 use super::SERVICE_NETWORK;
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path};
 use crate::kinds::fill::{Fields, at, each, inner, is_zero, items};
 
 const NODE_PORT_MIN: u16 = 30_000;
@@ -143,7 +143,7 @@ impl Allocator {
         old: Option<&Value>,
         mode: Mode,
         entropy: &Entropy,
-    ) -> Result<(), Vec<Error>> {
+    ) -> Result<(), Errors> {
         let held = old.map(Held::of).unwrap_or_default();
         let Some(spec) = service.as_object_mut().and_then(|service| inner(service, "spec")) else {
             return Ok(());
@@ -162,14 +162,14 @@ impl Allocator {
 }
 
 /// Two families cannot be had where only one is configured, unless nothing is allocated at all.
-fn check_families(spec: &Fields) -> Result<(), Vec<Error>> {
+fn check_families(spec: &Fields) -> Result<(), Errors> {
     let is_open =
         spec.get("clusterIP").and_then(Value::as_str) == Some("None") && is_zero(spec.get("selector"));
     if is_open || spec.get("type").and_then(Value::as_str) == Some("ExternalName") {
         return Ok(());
     }
     let root = Path::Root.field("spec");
-    let mut errors = Vec::new();
+    let mut errors = Errors::new();
     if let Some(policy) = spec.get("ipFamilyPolicy").filter(|policy| **policy == "RequireDualStack") {
         let detail = "this cluster is not configured for dual-stack services";
         errors.push(Error::invalid(&root.field("ipFamilyPolicy"), policy, detail));
@@ -193,7 +193,7 @@ struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    fn address(&mut self, spec: &mut Fields) -> Result<(), Vec<Error>> {
+    fn address(&mut self, spec: &mut Fields) -> Result<(), Errors> {
         let said = spec.get("clusterIP").and_then(Value::as_str).unwrap_or_default();
         if said == "None" || spec.get("type").and_then(Value::as_str) == Some("ExternalName") {
             return Ok(());
@@ -218,10 +218,10 @@ impl Claim<'_> {
         };
         let root = Path::Root.field("spec");
         let detail = format!("failed to allocate IP {said}: {detail}");
-        Err(vec![Error::invalid(&root.field("clusterIPs"), &json!([said]), &detail)])
+        Err(Error::invalid(&root.field("clusterIPs"), &json!([said]), &detail).into())
     }
 
-    fn free_address(&mut self) -> Result<Ipv4Addr, Vec<Error>> {
+    fn free_address(&mut self) -> Result<Ipv4Addr, Errors> {
         let (base, bits) = SERVICE_NETWORK;
         // Without the network itself, the address of this server and the broadcast address.
         let count = (1_u32 << (32 - bits)) - 3;
@@ -237,7 +237,7 @@ impl Claim<'_> {
         Ok(found)
     }
 
-    fn ports(&mut self, spec: &mut Fields) -> Result<(), Vec<Error>> {
+    fn ports(&mut self, spec: &mut Fields) -> Result<(), Errors> {
         let is = |name: &str| spec.get("type").and_then(Value::as_str) == Some(name);
         let is_balanced = is("LoadBalancer");
         let is_optional =
@@ -258,7 +258,7 @@ impl Claim<'_> {
         if needs_health { self.port(spec, "healthCheckNodePort", &root) } else { Ok(()) }
     }
 
-    fn port(&mut self, holder: &mut Fields, name: &str, place: &Path<'_>) -> Result<(), Vec<Error>> {
+    fn port(&mut self, holder: &mut Fields, name: &str, place: &Path<'_>) -> Result<(), Errors> {
         let said = holder.get(name).cloned().filter(|number| !is_zero(Some(number)));
         let Some(said) = said else {
             let number = self.free_port()?;
@@ -279,10 +279,10 @@ impl Claim<'_> {
             self.fresh.ports.insert(number);
             return Ok(());
         };
-        Err(vec![Error::invalid(&place.field(name), &said, &detail)])
+        Err(Error::invalid(&place.field(name), &said, &detail).into())
     }
 
-    fn free_port(&mut self) -> Result<u16, Vec<Error>> {
+    fn free_port(&mut self) -> Result<u16, Errors> {
         let next =
             |fresh: &Held| fresh.ports.last().map_or(DRY_RUN_PORT, |last| (*last + 1).max(DRY_RUN_PORT));
         if self.mode == Mode::DryRun {
@@ -301,9 +301,9 @@ impl Claim<'_> {
     }
 }
 
-fn full(name: &str, detail: &str) -> Vec<Error> {
+fn full(name: &str, detail: &str) -> Errors {
     let root = Path::Root.field("spec");
-    vec![Error::forbidden(&root.field(name), detail)]
+    Error::forbidden(&root.field(name), detail).into()
 }
 
 fn is_in_network(address: Ipv4Addr) -> bool {

@@ -3,6 +3,7 @@
 //!
 //! Nothing is allocated here: what is still missing afterwards is the allocator's.
 
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
@@ -107,12 +108,14 @@ fn take_over(spec: &mut Fields, old: &Fields, name: &str) {
 
 /// A port without a node port gets the one of the old port of its name, unless another port has it now.
 fn inherit_ports(spec: &mut Fields, old: &Fields) {
-    let said: Vec<Value> = node_ports(spec).flatten().cloned().collect();
+    let said: HashSet<Value> = node_ports(spec).flatten().cloned().collect();
+    let mut before = HashMap::new();
+    for port in ports(old) {
+        before.entry(port.get("name")).or_insert_with(|| port.get("nodePort"));
+    }
     for port in each(spec, "ports").filter(|port| is_zero(port.get("nodePort"))) {
-        let name = port.get("name").cloned();
-        let before =
-            ports(old).find(|one| one.get("name") == name.as_ref()).and_then(|one| one.get("nodePort"));
-        if let Some(number) = before.filter(|number| !is_zero(Some(number)) && !said.contains(number)) {
+        let number = before.get(&port.get("name")).copied().flatten();
+        if let Some(number) = number.filter(|number| !is_zero(Some(number)) && !said.contains(number)) {
             port.insert("nodePort".into(), number.clone());
         }
     }

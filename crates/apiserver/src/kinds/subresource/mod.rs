@@ -7,6 +7,8 @@ mod eviction;
 mod pod;
 mod scale;
 
+use std::collections::HashMap;
+
 use homeostat_core::Clock;
 use serde_json::{Value, json};
 
@@ -110,10 +112,13 @@ fn set_conditions(status: &mut Fields, old: &[Value], mut conditions: Vec<Value>
         status.remove("conditions");
         return;
     }
+    let identity = |one: &Value| (one["type"].clone(), one["status"].clone());
+    let before: HashMap<_, _> = old.iter().rev().map(|one| (identity(one), one)).collect();
     for condition in &mut conditions {
-        let same =
-            old.iter().find(|one| one["type"] == condition["type"] && one["status"] == condition["status"]);
-        let since = same.map(|one| one["lastTransitionTime"].clone()).filter(|time| !time.is_null());
+        let since = before
+            .get(&identity(condition))
+            .map(|one| one["lastTransitionTime"].clone())
+            .filter(|time| !time.is_null());
         if condition["lastUpdateTime"].is_null() {
             condition["lastUpdateTime"] = now(clock);
         }

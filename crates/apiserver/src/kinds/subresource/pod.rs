@@ -3,8 +3,8 @@
 use homeostat_core::Clock;
 use serde_json::{Value, json};
 
-use crate::field::{Error, Path};
-use crate::kinds::fill::{Fields, at, is_zero, items, made, text};
+use crate::field::{Error, Errors, Path};
+use crate::kinds::fill::{Fields, at, first_by_name, is_zero, items, made, text};
 use crate::kinds::prepare::{keep, now};
 use crate::status::{About, Status};
 
@@ -54,7 +54,7 @@ fn check_seen(stored: &Value, binding: &Value, name: &str) -> Result<(), Status>
 pub fn check_binding(binding: &Value) -> Result<(), Status> {
     let (root, target) = (Path::Root, at(binding, &["target"]));
     let place = root.field("target");
-    let mut errors = Vec::new();
+    let mut errors = Errors::new();
     if !matches!(text(target, "kind"), "" | "Node") {
         errors.push(Error::not_supported(&place.field("kind"), &target["kind"], &["Node", "<empty>"]));
     }
@@ -124,11 +124,11 @@ pub fn ephemeral_containers(stored: &Value, body: &Value) -> Value {
 pub fn resize(stored: &Value, body: &Value) -> Value {
     let mut pod = stored.clone();
     for list in ["containers", "initContainers"] {
-        let wanted = items(at(body, &["spec"]), list);
+        let wanted = first_by_name(items(at(body, &["spec"]), list));
         let present = pod["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
         for container in present.filter_map(Value::as_object_mut) {
-            let name = container.get("name").cloned().unwrap_or_default();
-            if let Some(source) = wanted.iter().find(|one| one["name"] == name) {
+            let name = container.get("name").and_then(Value::as_str).unwrap_or_default();
+            if let Some(source) = wanted.get(name) {
                 keep(container, source, "resources");
                 keep(container, source, "resizePolicy");
             }

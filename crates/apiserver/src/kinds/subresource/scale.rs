@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path};
 use crate::kinds::fill::{at, is_zero, items, made, text};
 use crate::resource::{Resource, Scale};
 use crate::status::Status;
@@ -49,20 +49,20 @@ fn scale_object(metadata: &Value, wanted: &Value, present: &Value, selector: &st
 }
 
 /// What is wrong with a Scale a client sent.
-pub fn validate_scale(scale: &Value) -> Vec<Error> {
+pub fn validate_scale(scale: &Value) -> Errors {
     let replicas = at(scale, &["spec", "replicas"]);
     if replicas.as_i64().unwrap_or(0) >= 0 {
-        return Vec::new();
+        return Errors::new();
     }
     let spec = Path::Root.field("spec");
-    vec![Error::invalid(&spec.field("replicas"), replicas, "must be greater than or equal to 0")]
+    Error::invalid(&spec.field("replicas"), replicas, "must be greater than or equal to 0").into()
 }
 
 /// What is wrong with the numbers and the selector of a custom object that has a Scale. A write of its status is judged by
 /// what belongs to the status.
 pub fn validate_scaled(resource: &Resource, object: &Value, is_status: bool) -> Vec<Error> {
     let Some(scale) = custom(resource) else { return Vec::new() };
-    let mut errors = Vec::new();
+    let mut errors = Errors::new();
     if !is_status {
         validate_count(object, &scale.spec_replicas, &mut errors);
     }
@@ -76,7 +76,7 @@ pub fn validate_scaled(resource: &Resource, object: &Value, is_status: bool) -> 
     errors
 }
 
-fn validate_count(object: &Value, path: &str, errors: &mut Vec<Error>) {
+fn validate_count(object: &Value, path: &str, errors: &mut Errors) {
     let value = at_path(object, path);
     let root = Path::Root;
     let place = root.field(path);

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::at::{At, Errors};
-use crate::field::{Error, Path};
+use super::at::At;
+use crate::field::{Error, Errors, Path};
 use crate::kinds::names;
 
 /// The complaints about the spec of an access review, but for those about its subject.
-pub(crate) fn access(spec: &Value) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub(crate) fn access(spec: &Value) -> Errors {
+    let mut errors = Errors::new();
     let root = Path::Root;
     let spec = At { value: spec, path: root.field("spec") };
     let (resource, other) = (spec.field("resourceAttributes"), spec.field("nonResourceAttributes"));

@@ -8,8 +8,7 @@ use crate::field::{Error, Path};
 use crate::kinds::fill::is_zero;
 use crate::kinds::names;
 
-/// The complaints collected so far.
-pub(super) type Errors = Vec<Error>;
+pub(super) use crate::field::Errors;
 
 /// The highest number a port can have.
 const PORT_MAX: i64 = 65_535;

@@ -1,6 +1,6 @@
 //! Claims of devices: a Pod names them, its containers say which of them they use.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -51,25 +51,23 @@ pub(super) fn of_pod(list: &At<'_>, errors: &mut Errors) {
 
 /// The claims a container uses, as a whole or one request of them; nothing twice.
 pub(super) fn of_container(list: &At<'_>, declared: &BTreeSet<&str>, errors: &mut Errors) {
-    let mut seen: BTreeSet<(String, String)> = BTreeSet::new();
-    for claim in list.items() {
-        let (name, request) = (claim.field("name").text(), claim.field("request"));
+    let mut seen: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (value, claim) in list.value.as_array().into_iter().flatten().zip(list.items()) {
+        let (name, request) = (text(value, "name"), claim.field("request"));
         if name.is_empty() {
             claim.required("", errors);
             continue;
         }
         request.must_pass(names::label, errors);
-        let clashes = |(other, part): &(String, String)| {
-            other == name && (part.is_empty() || request.is_zero() || part == request.text())
-        };
-        if seen.iter().any(clashes) {
-            let is_whole = request.is_zero() || seen.contains(&(name.to_owned(), String::new()));
+        let parts = seen.entry(name).or_default();
+        let is_whole = request.is_zero() && !parts.is_empty() || parts.contains("");
+        if is_whole || parts.contains(request.text()) {
             let shown = if is_whole { name.to_owned() } else { format!("{name}/{}", request.text()) };
             errors.push(Error::duplicate(&claim.path, &json!(shown)));
         }
-        seen.insert((name.to_owned(), request.text().to_owned()));
+        parts.insert(text(value, "request"));
         if !declared.contains(name) {
-            errors.push(undeclared(&claim, name, declared));
+            errors.push_with(|| undeclared(&claim, name, declared));
         }
     }
 }

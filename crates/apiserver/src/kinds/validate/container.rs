@@ -1,6 +1,6 @@
 //! Containers: names, images, ports, environment, mounts, probes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Value, json};
 
@@ -213,9 +213,10 @@ fn mounts(list: &At<'_>, pod: &Pod<'_>, errors: &mut Errors) {
 /// Volumes a container sees as devices: from claims, each once, and not mounted besides.
 fn devices(container: &At<'_>, pod: &Pod<'_>, errors: &mut Errors) {
     let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
-    let mounted = |field: &str, wanted: &str| {
-        items(container.value, "volumeMounts").iter().any(|mount| text(mount, field) == wanted)
+    let all_mounted = |field: &str| -> HashSet<&str> {
+        items(container.value, "volumeMounts").iter().map(|mount| text(mount, field)).collect()
     };
+    let (mounted_names, mounted_paths) = (all_mounted("name"), all_mounted("mountPath"));
     for device in container.field("volumeDevices").items() {
         let (name, path) = (device.field("name"), device.field("devicePath"));
         if name.must_be_set(errors) && !names.insert(name.text().to_owned()) {
@@ -234,10 +235,10 @@ fn devices(container: &At<'_>, pod: &Pod<'_>, errors: &mut Errors) {
         } else if !paths.insert(path.text().to_owned()) {
             path.invalid("must be unique", errors);
         }
-        if mounted("name", name.text()) {
+        if mounted_names.contains(name.text()) {
             name.invalid("must not already exist in volumeMounts", errors);
         }
-        if mounted("mountPath", path.text()) {
+        if mounted_paths.contains(path.text()) {
             path.invalid("must not already exist as a path in volumeMounts", errors);
         }
     }

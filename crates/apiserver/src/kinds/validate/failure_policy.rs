@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** a rule looks at exit codes or at conditions, never both.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use serde_json::json;
 
@@ -22,11 +22,12 @@ pub(super) fn check(spec: &At<'_>, errors: &mut Errors) {
     let policy = spec.field("podFailurePolicy");
     let rules = policy.field("rules");
     too_many(&rules, RULES_MAX, errors);
+    let containers = container_names(spec);
     for rule in rules.items() {
         action(spec, &rule.field("action"), errors);
         let (codes, conditions) = (rule.field("onExitCodes"), rule.field("onPodConditions"));
         if codes.is_set() {
-            exit_codes(spec, &codes, errors);
+            exit_codes(&containers, &codes, errors);
         }
         pod_conditions(&conditions, errors);
         match (codes.is_set(), conditions.len() > 0) {
@@ -66,11 +67,11 @@ fn choice(place: &At<'_>, supported: &[&str], errors: &mut Errors) {
     }
 }
 
-fn exit_codes(spec: &At<'_>, codes: &At<'_>, errors: &mut Errors) {
+fn exit_codes(containers: &HashSet<&str>, codes: &At<'_>, errors: &mut Errors) {
     let (operator, values) = (codes.field("operator"), codes.field("values"));
     choice(&operator, &["In", "NotIn"], errors);
     let name = codes.field("containerName");
-    if name.is_set() && !is_container(spec, name.text()) {
+    if name.is_set() && !containers.contains(name.text()) {
         name.invalid("must be one of the container or initContainer names in the pod template", errors);
     }
     if values.len() == 0 {
@@ -95,11 +96,10 @@ fn exit_codes(spec: &At<'_>, codes: &At<'_>, errors: &mut Errors) {
     }
 }
 
-fn is_container(spec: &At<'_>, name: &str) -> bool {
+fn container_names<'a>(spec: &At<'a>) -> HashSet<&'a str> {
     let pod = &spec.value["template"]["spec"];
-    ["containers", "initContainers"]
-        .iter()
-        .any(|list| items(pod, list).iter().any(|one| text(one, "name") == name))
+    let lists = ["containers", "initContainers"].into_iter();
+    lists.flat_map(|list| items(pod, list)).map(|one| text(one, "name")).collect()
 }
 
 fn pod_conditions(conditions: &At<'_>, errors: &mut Errors) {

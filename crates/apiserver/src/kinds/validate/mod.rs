@@ -42,9 +42,9 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 pub(crate) use self::access::access;
-use self::at::{At, Errors};
+use self::at::At;
 use super::events;
-use crate::field::Error;
+use crate::field::Errors;
 
 type Check = fn(&At<'_>, &mut Errors);
 type ChangeCheck = fn(&At<'_>, &Value, &mut Errors);
@@ -52,7 +52,7 @@ type ChangeCheck = fn(&At<'_>, &Value, &mut Errors);
 const RBAC: &str = crate::auth::RBAC_GROUP;
 
 /// The complaints about a new object, in the version its client speaks.
-pub fn validate_create(group: &str, kind: &str, object: &Value) -> Vec<Error> {
+pub fn validate_create(group: &str, kind: &str, object: &Value) -> Errors {
     let check = match (group, kind) {
         ("", "Pod") => Some(pod::pod_create as Check),
         ("batch", "CronJob") => Some(batch::cron_job_create as Check),
@@ -66,7 +66,7 @@ pub fn validate_create(group: &str, kind: &str, object: &Value) -> Vec<Error> {
         _ => always(group, kind),
     };
     let object = judged(group, object);
-    let mut errors = Vec::new();
+    let mut errors = Errors::new();
     if let Some(check) = check {
         check(&At::root(&object), &mut errors);
     }
@@ -74,8 +74,8 @@ pub fn validate_create(group: &str, kind: &str, object: &Value) -> Vec<Error> {
 }
 
 /// The complaints about an object changed through its main endpoint (an empty `subresource`) or one below.
-pub fn validate_update(group: &str, kind: &str, subresource: &str, new: &Value, old: &Value) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub fn validate_update(group: &str, kind: &str, subresource: &str, new: &Value, old: &Value) -> Errors {
+    let mut errors = Errors::new();
     let (new, old) = (judged(group, new), judged(group, old));
     let root = At::root(&new);
     match subresource {

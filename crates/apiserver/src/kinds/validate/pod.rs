@@ -1,13 +1,13 @@
 //! Pods and the templates they come from.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Value, json};
 
 use super::at::{At, Errors};
 use super::{affinity, claims, container, resources, security, volume};
 use crate::field::Error;
-use crate::kinds::fill::{items, same, text};
+use crate::kinds::fill::{first_by_name, items, same, text};
 use crate::kinds::names;
 use crate::kinds::prepare::quality_of_service;
 
@@ -333,19 +333,18 @@ fn tolerations_update(spec: &At<'_>, old: &Value, errors: &mut Errors) {
         }
         one
     };
-    let now: Vec<Value> = list.items().map(|one| unless_seconds(one.value)).collect();
+    let now: HashSet<Value> = list.items().map(|one| unless_seconds(one.value)).collect();
     if items(old, "tolerations").iter().any(|before| !now.contains(&unless_seconds(before))) {
         list.forbidden("existing toleration can not be modified except its tolerationSeconds", errors);
     }
 }
 
 fn gates_update(spec: &At<'_>, old: &Value, errors: &mut Errors) {
-    for gate in spec.field("schedulingGates").items() {
-        if !items(old, "schedulingGates").contains(gate.value) {
-            let name = gate.field("name");
-            let detail = format!("only deletion is allowed, but found new scheduling gate '{}'", name.text());
-            name.forbidden(&detail, errors);
-        }
+    let before: HashSet<&Value> = items(old, "schedulingGates").iter().collect();
+    for gate in spec.field("schedulingGates").items().filter(|gate| !before.contains(gate.value)) {
+        let name = gate.field("name");
+        let detail = format!("only deletion is allowed, but found new scheduling gate '{}'", name.text());
+        name.forbidden(&detail, errors);
     }
 }
 
@@ -354,13 +353,14 @@ pub(super) fn ephemeral_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     let spec = new.field("spec");
     let list = spec.field("ephemeralContainers");
     let before = items(&old["spec"], "ephemeralContainers");
+    let named = first_by_name(items(spec.value, "ephemeralContainers"));
     for one in before {
-        match list.items().find(|now| now.value["name"] == one["name"]) {
+        match named.get(text(one, "name")) {
             None => list.forbidden(
                 &format!("existing ephemeral containers {} may not be removed\n", one["name"]),
                 errors,
             ),
-            Some(now) if !same(now.value, one) => {
+            Some(now) if !same(now, one) => {
                 let detail = format!("existing ephemeral containers {} may not be changed\n", one["name"]);
                 list.forbidden(&detail, errors);
             }

@@ -3,13 +3,14 @@
 //!
 //! Statuses of claims, users and devices are deliberately not judged.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
 use super::at::{At, Errors};
 use crate::field::Error;
-use crate::kinds::fill::{items, text};
+use crate::kinds::fill::{first_by_name, items, text};
 use crate::kinds::names;
 
 /// Conditions every Pod has.
@@ -66,9 +67,10 @@ fn nomination(node: &At<'_>, old: &Value, errors: &mut Errors) {
 
 /// At most one address of each family; those that stood there before are not judged again.
 fn addresses(list: &At<'_>, before: &[Value], errors: &mut Errors) {
+    let known: HashSet<&str> = before.iter().map(|old| text(old, "ip")).collect();
     for one in list.items() {
         let address = one.field("ip");
-        if before.iter().all(|old| text(old, "ip") != address.text()) {
+        if !known.contains(address.text()) {
             At { value: address.value, path: one.path }.must_be_address(errors);
         }
     }
@@ -98,13 +100,15 @@ fn endings(list: &At<'_>, before: &[Value], spec: &Value, containers: &str, erro
     {
         return;
     }
+    let statuses = first_by_name(list.value.as_array().map(Vec::as_slice).unwrap_or_default());
+    let specs = first_by_name(items(spec, containers));
     for (at, old) in before.iter().enumerate() {
         let ended = &old["state"]["terminated"];
-        let now = list.items().find(|one| text(one.value, "name") == text(old, "name"));
-        if ended.is_null() || now.is_none_or(|now| !now.value["state"]["terminated"].is_null()) {
+        let now = statuses.get(text(old, "name"));
+        if ended.is_null() || now.is_none_or(|now| !now["state"]["terminated"].is_null()) {
             continue;
         }
-        let container = items(spec, containers).iter().find(|one| text(one, "name") == text(old, "name"));
+        let container = specs.get(text(old, "name"));
         let code = ended["exitCode"].as_i64().unwrap_or(0);
         if !container.is_some_and(|container| may_restart(container, spec, code)) {
             errors.push(Error::forbidden(&list.path.index(at).field("state"), ENDED));

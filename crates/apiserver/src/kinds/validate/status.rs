@@ -3,6 +3,7 @@
 //! **Invariant:** what stood there before and does not change is not judged again where Kubernetes tolerates it. Whether a
 //! status is true is deliberately nobody's business here.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
@@ -22,8 +23,9 @@ pub(super) fn check(group: &str, kind: &str, new: &At<'_>, old: &Value, errors: 
         ("", "Service") => service(new, old, errors),
         ("networking.k8s.io", "Ingress") => {
             let status = new.field("status");
+            let known = balanced(old).iter().map(|one| text(one, "ip")).collect();
             for ingress in status.field("loadBalancer").field("ingress").items() {
-                reachable(&ingress, balanced(old), errors);
+                reachable(&ingress, &known, errors);
             }
         }
         ("policy", "PodDisruptionBudget") => {
@@ -64,8 +66,9 @@ fn service(new: &At<'_>, old: &Value, errors: &mut Errors) {
         list.forbidden("may only be used when `spec.type` is 'LoadBalancer'", errors);
         return;
     }
+    let known = balanced(old).iter().map(|one| text(one, "ip")).collect();
     for ingress in list.items() {
-        reachable(&ingress, balanced(old), errors);
+        reachable(&ingress, &known, errors);
         let (mode, has_address) = (ingress.field("ipMode"), !ingress.field("ip").is_zero());
         match (mode.is_set(), has_address) {
             (false, true) => mode.required("must be specified when `ip` is set", errors),
@@ -76,9 +79,9 @@ fn service(new: &At<'_>, old: &Value, errors: &mut Errors) {
 }
 
 /// Where a load balancer is reached: by an address, by a name, or by both.
-fn reachable(ingress: &At<'_>, before: &[Value], errors: &mut Errors) {
+fn reachable(ingress: &At<'_>, known: &HashSet<&str>, errors: &mut Errors) {
     let (address, host) = (ingress.field("ip"), ingress.field("hostname"));
-    if !address.is_zero() && before.iter().all(|one| text(one, "ip") != address.text()) {
+    if !address.is_zero() && !known.contains(address.text()) {
         address.must_be_address(errors);
     }
     host.must_pass(names::subdomain, errors);

@@ -9,6 +9,7 @@ mod workloads;
 use serde_json::json;
 
 use super::*;
+use crate::field::Error;
 
 fn causes(errors: &[Error]) -> Vec<String> {
     let mut causes: Vec<String> = errors

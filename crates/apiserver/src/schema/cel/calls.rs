@@ -17,13 +17,13 @@ use super::eval::{Evaluation, Failure, Outcome, error};
 use super::program::Program;
 use super::size::{PATTERN, TRAVERSAL, scaled};
 use super::value::{as_key, as_optional, optional, size_of, type_of};
-use crate::schema::pattern;
+use crate::schema::pattern::{self, Compiled, Keep};
 
 /// Work of one call into the library beside its arguments: it makes a scope and an expression.
 const LIBRARY_WORK: u64 = 50;
 
-/// Work of compiling a pattern that is only known when the rule runs, some milliseconds at worst: two hundred of them
-/// use up the budget of an object.
+/// Work of compiling a pattern of the largest size, some milliseconds; smaller ones take less in proportion. Two hundred of
+/// the largest use up the budget of an object.
 const PATTERN_WORK: u64 = 100_000;
 
 /// Bytes whose letters are counted for one unit of work; the price of `size` does not depend on them.
@@ -162,14 +162,23 @@ impl<'a> Evaluation<'a> {
         Ok(Value::List(Arc::new(list)))
     }
 
-    /// A pattern the rule spells out is compiled already. It is lent: a copy would make its memory for matching anew.
+    /// A pattern the rule spells out is compiled once, if there is room to keep it. It is lent: a copy would make its memory
+    /// for matching anew.
     fn pattern(&mut self, text: &str) -> Result<Cow<'a, Regex>, Failure> {
         let program: &'a Program = self.program;
-        if let Some(known) = program.patterns.get(text) {
-            return Ok(Cow::Borrowed(known));
+        let place = program.patterns.get(text);
+        if let Some(kept) = place.and_then(Keep::get) {
+            return Ok(Cow::Borrowed(&kept.regex));
         }
-        self.labour(PATTERN_WORK)?;
-        pattern::compile_small(text).map(Cow::Owned).map_err(error)
+        let compiled = pattern::compile_small(text);
+        let size = compiled.as_ref().map_or(pattern::SMALL_BYTES_MAX, Compiled::bytes);
+        self.labour((PATTERN_WORK * size as u64).div_ceil(pattern::SMALL_BYTES_MAX as u64))?;
+        let compiled = compiled.map_err(error)?;
+        let Some(place) = place else { return Ok(Cow::Owned(compiled.regex.clone())) };
+        match place.put(compiled) {
+            Ok(kept) => Ok(Cow::Borrowed(&kept.regex)),
+            Err(unkept) => Ok(Cow::Owned(unkept.regex.clone())),
+        }
     }
 }
 

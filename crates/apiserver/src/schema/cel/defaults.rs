@@ -8,17 +8,17 @@ use serde_json::{Map, Value};
 
 use super::judge::{Budget, judge_default};
 use super::program::Node;
-use crate::field::{Error, Path};
+use crate::field::{Errors, Path};
 
 /// What the rules of the schema at `place` say about its defaults.
-pub(super) fn faults(schema: &Value, place: &str) -> Vec<Error> {
-    let mut walk = Walk { errors: Vec::new(), budget: Budget::default() };
+pub(super) fn faults(schema: &Value, place: &str) -> Errors {
+    let mut walk = Walk { errors: Errors::new(), budget: Budget::default() };
     walk.node(schema, &Node::read(schema), &Path::Root.field(place));
     walk.errors
 }
 
 struct Walk {
-    errors: Vec<Error>,
+    errors: Errors,
     budget: Budget,
 }
 
@@ -29,7 +29,7 @@ impl Walk {
             return;
         }
         if let Some(default) = schema.get("default").filter(|default| !default.is_null()) {
-            self.errors.extend(judge_default(node, default, &path.field("default"), &mut self.budget));
+            self.errors.append(judge_default(node, default, &path.field("default"), &mut self.budget));
         }
         if let Some(items) = &node.items {
             self.node(&schema["items"], items, &path.field("items"));

@@ -13,7 +13,7 @@ use super::defaults;
 use super::rule::{Findings, Rule};
 use super::source::on_deep_stack;
 use super::types::{Declared, Shape, bound};
-use crate::field::{Error, Kind};
+use crate::field::{Error, Errors, Kind};
 
 /// The most one rule may cost with all its occurrences, and all rules of a schema together.
 const RULE_COST_MAX: u64 = 10_000_000;
@@ -25,7 +25,7 @@ const EXPENSIVE_MIN: u64 = SCHEMA_COST_MAX / 100;
 
 /// What is wrong with the rules of a definition, given what it was before. A schema that was there before is not
 /// judged again: its objects are being served.
-pub fn faults(definition: &Value, before: Option<&Value>) -> Vec<Error> {
+pub fn faults(definition: &Value, before: Option<&Value>) -> Errors {
     let versions =
         |definition: &Value| definition["spec"]["versions"].as_array().cloned().unwrap_or_default();
     let known: Vec<Value> = before.map(versions).unwrap_or_default();
@@ -41,11 +41,15 @@ pub fn faults(definition: &Value, before: Option<&Value>) -> Vec<Error> {
         schemas.iter().enumerate().map(|(at, schema)| (place(at), *schema)).collect()
     };
     let judged = places.into_iter().filter(|(_, schema)| super::has_rules(schema) && is_new(schema));
-    judged.flat_map(|(place, schema)| on_deep_stack(|| schema_faults(schema, &place))).collect()
+    let mut errors = Errors::new();
+    for (place, schema) in judged {
+        errors.append(on_deep_stack(|| schema_faults(schema, &place)));
+    }
+    errors
 }
 
-fn schema_faults(schema: &Value, place: &str) -> Vec<Error> {
-    let mut judge = Judge { errors: Vec::new(), total: 0, expensive: Vec::new() };
+fn schema_faults(schema: &Value, place: &str) -> Errors {
+    let mut judge = Judge { errors: Errors::new(), total: 0, expensive: Vec::new() };
     let declared = Declared::read(schema, true);
     judge.node(&Node {
         schema,
@@ -128,7 +132,7 @@ fn elements_max(schema: &Value) -> Option<u64> {
 }
 
 struct Judge {
-    errors: Vec<Error>,
+    errors: Errors,
     total: u64,
     /// The rules behind the total, the most expensive first.
     expensive: Vec<(u64, String)>,

@@ -12,7 +12,7 @@ use super::eval::{CALL_COST_MAX, Evaluation, Failure};
 use super::lists::Lists;
 use super::program::{Compiled, Node, Program};
 use super::value::{convert, optional, part};
-use crate::field::{Error, Kind, Path};
+use crate::field::{Error, Errors, Kind, Path};
 
 /// What judging one object may cost, as in Kubernetes, and the work it may take. A unit of work takes 10 to 40 ns in an
 /// optimised build, whatever the rule does (loops, concatenation, calls of the library, comparison), so that no object
@@ -23,7 +23,7 @@ pub(super) const WORK_BUDGET: u64 = 20_000_000;
 /// The longest message an expression may make, in bytes.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
-/// Why judging ends before all rules were seen. The complaint is made already.
+/// Why judging ends before all rules were seen. The complaint is made already, or there is no room for more.
 struct Exhausted;
 
 /// A value with what it was before.
@@ -38,9 +38,9 @@ struct Place<'a> {
 }
 
 /// Judges an object against the rules of its schema.
-pub(super) fn judge(root: &Node, new: &Value, old: Option<&Value>) -> Vec<Error> {
+pub(super) fn judge(root: &Node, new: &Value, old: Option<&Value>) -> Errors {
     let mut judge = Judge {
-        errors: Vec::new(),
+        errors: Errors::new(),
         cost: COST_BUDGET,
         work: WORK_BUDGET,
         is_update: old.is_some(),
@@ -66,16 +66,11 @@ impl Default for Budget {
 }
 
 /// Judges a default, as its own successor and then as a new value. Of the two the dearer is paid.
-pub(super) fn judge_default(
-    node: &Node,
-    default: &Value,
-    path: &Path<'_>,
-    budget: &mut Budget,
-) -> Vec<Error> {
+pub(super) fn judge_default(node: &Node, default: &Value, path: &Path<'_>, budget: &mut Budget) -> Errors {
     let cost = budget.cost;
     for old in [Some(default), None] {
         let lists = Lists::default();
-        let mut judge = Judge { errors: Vec::new(), cost, work: budget.work, is_update: false, lists };
+        let mut judge = Judge { errors: Errors::new(), cost, work: budget.work, is_update: false, lists };
         let place = Place { path, new: default, old, unchanged_above: None };
         budget.is_spent = judge.node(node, place, None, None).is_err();
         (budget.cost, budget.work) = (budget.cost.min(judge.cost), judge.work);
@@ -83,11 +78,11 @@ pub(super) fn judge_default(
             return judge.errors;
         }
     }
-    Vec::new()
+    Errors::new()
 }
 
 struct Judge {
-    errors: Vec<Error>,
+    errors: Errors,
     /// What may still be spent.
     cost: u64,
     work: u64,
@@ -258,6 +253,9 @@ impl Judge {
         let uses_old_self = rule.program.as_ref().is_ok_and(|program| program.uses_old_self);
         if self.is_update && !uses_old_self && is_unchanged(place) {
             return Ok(());
+        }
+        if self.errors.is_full() {
+            return Err(Exhausted);
         }
         let said = match &rule.message {
             None => None,

@@ -29,7 +29,7 @@ use serde_json::Value;
 
 use self::program::Node;
 use self::source::on_deep_stack;
-use crate::field::{Error, Kind};
+use crate::field::{Error, Errors, Kind};
 
 /// The key rules stand under.
 const KEY: &str = "x-kubernetes-validations";
@@ -45,15 +45,15 @@ impl Cel {
     }
 
     /// What the rules say about a new object, or about one that replaces `old`.
-    pub fn judge(&self, new: &Value, old: Option<&Value>) -> Vec<Error> {
+    pub fn judge(&self, new: &Value, old: Option<&Value>) -> Errors {
         judge::judge(&self.0, new, old)
     }
 
     /// Judges an object about which something was found already. After errors that make the values other than the
     /// schema promises, rules are not evaluated, and that is said instead.
-    pub fn judge_after(&self, errors: &mut Vec<Error>, new: &Value, old: Option<&Value>) {
+    pub fn judge_after(&self, errors: &mut Errors, new: &Value, old: Option<&Value>) {
         if !errors.iter().any(|error| is_blocking(error.kind)) {
-            return errors.extend(self.judge(new, old));
+            return errors.append(self.judge(new, old));
         }
         let body = "Invalid value: null: some validation rules were not checked because the object was invalid; \
                     correct the existing errors to complete validation";

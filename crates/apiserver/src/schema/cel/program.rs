@@ -6,7 +6,6 @@ use std::sync::Arc;
 use cel::IdedExpr;
 use cel::common::ast::{EntryExpr, Expr, LiteralValue};
 use kube_cel::cel;
-use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::KEY;
@@ -15,7 +14,7 @@ use super::lists::Sort;
 use super::rule::Rule;
 use super::source::parse;
 use super::types::escape;
-use crate::schema::pattern;
+use crate::schema::pattern::Keep;
 
 /// A node of the schema.
 #[derive(Debug)]
@@ -61,7 +60,7 @@ pub(super) struct Compiled {
 #[derive(Debug)]
 pub(super) struct Program {
     pub(super) expr: IdedExpr,
-    pub(super) patterns: HashMap<String, Regex>,
+    pub(super) patterns: HashMap<String, Keep>,
     pub(super) uses_old_self: bool,
 }
 
@@ -144,10 +143,8 @@ impl Program {
             Expr::Ident(name) => uses_old_self |= name == "oldSelf",
             Expr::Call(call) if matches!(&*call.func_name, "matches" | "find" | "findAll") => {
                 for argument in &call.args {
-                    if let Expr::Literal(LiteralValue::String(text)) = &argument.expr
-                        && let Ok(compiled) = pattern::compile_small(text.inner())
-                    {
-                        patterns.insert(text.inner().to_owned(), compiled);
+                    if let Expr::Literal(LiteralValue::String(text)) = &argument.expr {
+                        patterns.insert(text.inner().to_owned(), Keep::default());
                     }
                 }
             }

@@ -3,20 +3,20 @@
 use serde_json::Value;
 
 use super::text;
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path};
 
 const COLUMN_TYPES: &str = "boolean,date,integer,number,string";
 const COLUMN_FORMATS: &str = "byte,date,date-time,double,float,int32,int64,password";
 
 /// Judges `additionalPrinterColumns` below `path`.
-pub(super) fn columns(columns: &[Value], path: &Path<'_>, errors: &mut Vec<Error>) {
+pub(super) fn columns(columns: &[Value], path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("additionalPrinterColumns");
     for (index, column) in columns.iter().enumerate() {
         one(column, &path.index(index), errors);
     }
 }
 
-fn one(column: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn one(column: &Value, path: &Path<'_>, errors: &mut Errors) {
     if text(column, "name").is_empty() {
         errors.push(Error::required(&path.field("name"), ""));
     }
@@ -41,7 +41,7 @@ fn one(column: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
 }
 
 /// Judges `subresources` at `path`: status asks for nothing, scale for its paths.
-pub(super) fn subresources(subresources: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+pub(super) fn subresources(subresources: &Value, path: &Path<'_>, errors: &mut Errors) {
     let scale = &subresources["scale"];
     if scale.is_null() {
         return;
@@ -71,7 +71,7 @@ fn is_below(path: &str, parent: &str) -> bool {
     path.strip_prefix(parent).is_some_and(|rest| rest.starts_with('.'))
 }
 
-fn simple_path(value: &str, path: &Path<'_>, errors: &mut Vec<Error>) -> bool {
+fn simple_path(value: &str, path: &Path<'_>, errors: &mut Errors) -> bool {
     if !value.starts_with('.') {
         errors.push(Error::invalid(path, &value.into(), "must be a simple json path starting with ."));
         return false;

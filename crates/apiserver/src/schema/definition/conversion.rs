@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::{list, text};
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path};
 use crate::kinds::names;
 
 /// Review versions this server speaks.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
-pub(super) fn validate(conversion: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+pub(super) fn validate(conversion: &Value, path: &Path<'_>, errors: &mut Errors) {
     let webhook = &conversion["webhook"];
     match text(conversion, "strategy") {
         "Webhook" => {
@@ -35,7 +35,7 @@ pub(super) fn validate(conversion: &Value, path: &Path<'_>, errors: &mut Vec<Err
     }
 }
 
-fn client_config(config: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn client_config(config: &Value, path: &Path<'_>, errors: &mut Errors) {
     let (url, service) = (&config["url"], &config["service"]);
     if config.is_null() {
         errors.push(Error::required(path, "required when strategy is set to Webhook"));
@@ -56,7 +56,7 @@ fn client_config(config: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     }
 }
 
-fn review_versions(webhook: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn review_versions(webhook: &Value, path: &Path<'_>, errors: &mut Errors) {
     let versions = list(webhook, "conversionReviewVersions");
     if versions.is_empty() {
         errors.push(Error::required(path, ""));

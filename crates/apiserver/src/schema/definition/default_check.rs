@@ -3,20 +3,20 @@
 
 use serde_json::{Map, Value};
 
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path};
 use crate::schema::rules::Rules;
 use crate::schema::validate::judge;
 use crate::schema::{custom, embedded, prune};
 
 /// Judges the defaults of a structural schema and of all below it.
-pub(super) fn validate(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+pub(super) fn validate(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     if let Some(default) = schema.get("default").filter(|default| !default.is_null()) {
         one(schema, default, &path.field("default"), errors);
     }
     validate_below(schema, path, errors);
 }
 
-fn validate_below(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn validate_below(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     if schema["items"].is_object() {
         validate(&schema["items"], &path.field("items"), errors);
     }
@@ -27,7 +27,7 @@ fn validate_below(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
 }
 
 /// What is wrong with the resources in it is told alone, as in Kubernetes.
-fn one(schema: &Value, default: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn one(schema: &Value, default: &Value, path: &Path<'_>, errors: &mut Errors) {
     let node = custom::node(schema);
     let mut pruned = default.clone();
     prune(&node, &mut pruned, None);
@@ -40,6 +40,6 @@ fn one(schema: &Value, default: &Value, path: &Path<'_>, errors: &mut Vec<Error>
     let before = errors.len();
     embedded::validate(&node, &pruned, path, errors);
     if errors.len() == before {
-        errors.extend(judge(&Rules::read(schema), default, None, &path.to_string()));
+        errors.append(judge(&Rules::read(schema), default, None, &path.to_string()));
     }
 }

@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use super::{list, text};
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path};
 use crate::kinds::names;
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
-pub(super) fn group(spec: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+pub(super) fn group(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let group = text(spec, "group");
     let at = path.field("group");
     let complaints = names::subdomain(group);
@@ -29,7 +29,7 @@ pub(super) fn group(spec: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     }
 }
 
-pub(super) fn all_names(names: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+pub(super) fn all_names(names: &Value, path: &Path<'_>, errors: &mut Errors) {
     for name in ["plural", "singular", "kind", "listKind"] {
         if text(names, name).is_empty() {
             errors.push(Error::required(&path.field(name), ""));
@@ -62,7 +62,7 @@ pub(super) fn all_names(names: &Value, path: &Path<'_>, errors: &mut Vec<Error>)
     }
 }
 
-fn label(value: &str, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn label(value: &str, path: &Path<'_>, errors: &mut Errors) {
     let complaints = names::dns1035_label(value).join(",");
     if !value.is_empty() && !complaints.is_empty() {
         errors.push(Error::invalid(path, &value.into(), &complaints));
@@ -70,7 +70,7 @@ fn label(value: &str, path: &Path<'_>, errors: &mut Vec<Error>) {
 }
 
 /// Groups of the Kubernetes community need its approval.
-pub(super) fn approval(new: &Value, old: Option<&Value>, errors: &mut Vec<Error>) {
+pub(super) fn approval(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let group = text(&new["spec"], "group");
     let is_below =
         |domain: &str| group == domain || group.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
@@ -97,7 +97,7 @@ pub(super) fn approval(new: &Value, old: Option<&Value>, errors: &mut Vec<Error>
     }
 }
 
-pub(super) fn immutable(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+pub(super) fn immutable(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut compare = |parents: &[&str], name: &str| {
         let at = |definition: &Value| {
             parents.iter().fold(definition["spec"].clone(), |value, parent| value[*parent].clone())[name]

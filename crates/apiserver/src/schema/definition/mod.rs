@@ -19,7 +19,7 @@ pub use warnings::definition_warnings;
 
 use serde_json::{Value, json};
 
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path};
 
 /// Where a conversion webhook is called when its service names no port.
 const HTTPS_PORT: u16 = 443;
@@ -65,8 +65,8 @@ pub fn store_version(definition: &mut Value) {
 }
 
 /// What is wrong with a definition, alone or as the successor of `old`. It is prepared: defaults are filled in.
-pub fn validate_definition(new: &Value, old: Option<&Value>) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub fn validate_definition(new: &Value, old: Option<&Value>) -> Errors {
+    let mut errors = Errors::new();
     let spec = &new["spec"];
     let name = text(&new["metadata"], "name");
     let is_named_after = name == format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group"));
@@ -92,7 +92,7 @@ pub fn validate_definition(new: &Value, old: Option<&Value>) -> Vec<Error> {
     errors
 }
 
-fn preserved(spec: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn preserved(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     if spec["preserveUnknownFields"] == true {
         let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
         errors.push(Error::invalid(&path.field("preserveUnknownFields"), &true.into(), detail));

@@ -7,11 +7,8 @@ use serde_json::{Map, Value};
 
 use super::selectable::find;
 use super::{list, text};
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path};
 use crate::schema::rules::Type;
-
-/// How often a list of keys is called wrong.
-const LIST_KEY_ERRORS_MAX: usize = 10;
 
 /// Keywords no node may use.
 const FORBIDDEN: [&str; 6] =
@@ -20,7 +17,7 @@ const META_FIELDS: [&str; 3] = ["metadata", "kind", "apiVersion"];
 const REASONS: [&str; 4] =
     ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
-pub(super) fn validate(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+pub(super) fn validate(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     let walk = Walk { is_root: true, defaults_forbidden: None, in_meta: false };
     walk.node(schema, path, errors);
 }
@@ -34,7 +31,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn node(self, schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    fn node(self, schema: &Value, path: &Path<'_>, errors: &mut Errors) {
         self.keywords(schema, path, errors);
         map_type(schema, path, errors);
         list_type(schema, path, errors);
@@ -43,7 +40,7 @@ impl Walk<'_> {
         self.below(schema, path, errors);
     }
 
-    fn below(self, schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    fn below(self, schema: &Value, path: &Path<'_>, errors: &mut Errors) {
         let inner = Walk { is_root: false, ..self };
         let additional = &schema["additionalProperties"];
         if additional.is_object() {
@@ -79,7 +76,7 @@ impl Walk<'_> {
         }
     }
 
-    fn keywords(self, schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+    fn keywords(self, schema: &Value, path: &Path<'_>, errors: &mut Errors) {
         let kind = text(schema, "type");
         let known = Type::ALL.map(Type::name);
         if !kind.is_empty() && !known.contains(&kind) {
@@ -113,7 +110,7 @@ impl Walk<'_> {
     }
 }
 
-fn odd_values(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn odd_values(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     if schema["uniqueItems"] == true {
         let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
         errors.push(Error::forbidden(&path.field("uniqueItems"), detail));
@@ -131,27 +128,21 @@ fn odd_values(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
 }
 
 /// An extension that fits one type only.
-fn fits_type(
-    schema: &Value,
-    extension: &str,
-    wanted: &str,
-    path: &Path<'_>,
-    errors: &mut Vec<Error>,
-) -> bool {
+fn fits_type(schema: &Value, extension: &str, wanted: &str, path: &Path<'_>, errors: &mut Errors) -> bool {
     let kind = text(schema, "type");
     if schema[extension].is_null() || kind == wanted {
         return true;
     }
     let at = path.field("type");
     let detail = format!("must be {wanted} if {extension} is specified");
-    errors.push(match kind {
-        "" => Error::required(&at, &detail),
-        _ => Error::invalid(&at, &kind.into(), &detail),
-    });
+    match kind {
+        "" => errors.push(Error::required(&at, &detail)),
+        _ => errors.push(Error::invalid(&at, &kind.into(), &detail)),
+    }
     false
 }
 
-fn map_type(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn map_type(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     const NAME: &str = "x-kubernetes-map-type";
     fits_type(schema, NAME, "object", path, errors);
     if !schema[NAME].is_null() && !matches!(text(schema, NAME), "atomic" | "granular") {
@@ -159,7 +150,7 @@ fn map_type(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     }
 }
 
-fn list_type(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn list_type(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     const NAME: &str = "x-kubernetes-list-type";
     let fits = fits_type(schema, NAME, "array", path, errors);
     let list_type = text(schema, NAME);
@@ -184,7 +175,7 @@ fn list_type(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     }
 }
 
-fn list_keys(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn list_keys(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     const NAME: &str = "x-kubernetes-list-map-keys";
     let keys = list(schema, NAME);
     let list_type = text(schema, "x-kubernetes-list-type");
@@ -192,10 +183,10 @@ fn list_keys(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
         if !keys.is_empty() {
             let at = path.field("x-kubernetes-list-type");
             let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
-            errors.push(match list_type {
-                "" => Error::required(&at, detail),
-                other => Error::invalid(&at, &other.into(), detail),
-            });
+            match list_type {
+                "" => errors.push(Error::required(&at, detail)),
+                other => errors.push(Error::invalid(&at, &other.into(), detail)),
+            }
         }
         return;
     }
@@ -215,18 +206,14 @@ fn list_keys(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
         return;
     }
     let mut seen = HashSet::new();
-    // Each of these shows the whole list: told of every key of a long one, they would be as large as its square.
-    let mut wrong = Vec::new();
     for key in keys.iter().map(|key| key.as_str().unwrap_or_default()) {
         if !seen.insert(key) {
-            wrong.push("must not contain duplicate entries");
+            errors.push(Error::invalid(&at, &schema[NAME], "must not contain duplicate entries"));
         }
         if !items["properties"][key].is_object() {
-            wrong.push("entries must all be names of item properties");
+            errors.push(Error::invalid(&at, &schema[NAME], "entries must all be names of item properties"));
         }
     }
-    let told = wrong.into_iter().take(LIST_KEY_ERRORS_MAX);
-    errors.extend(told.map(|detail| Error::invalid(&at, &schema[NAME], detail)));
     let properties = items_at.field("properties");
     let required = list(items, "required").iter().filter_map(Value::as_str).collect::<HashSet<_>>();
     for key in keys.iter().filter_map(Value::as_str) {
@@ -234,7 +221,7 @@ fn list_keys(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     }
 }
 
-fn list_key(items: &Value, key: &str, is_required: bool, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn list_key(items: &Value, key: &str, is_required: bool, path: &Path<'_>, errors: &mut Errors) {
     let declared = &items["properties"][key];
     if !declared.is_object() {
         return;
@@ -254,7 +241,7 @@ fn list_key(items: &Value, key: &str, is_required: bool, path: &Path<'_>, errors
 }
 
 /// Judges `x-kubernetes-validations` but for the expressions themselves.
-fn rules(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn rules(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     const NAME: &str = "x-kubernetes-validations";
     let at = path.field(NAME);
     for (index, rule) in list(schema, NAME).iter().enumerate() {
@@ -262,7 +249,7 @@ fn rules(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     }
 }
 
-fn one_rule(schema: &Value, rule: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn one_rule(schema: &Value, rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     let has_breaks = |text: &str| text.contains(['\n', '\r']);
     let (expression, message) = (text(rule, "rule").trim(), text(rule, "message"));
     let at = path.field("message");
@@ -286,7 +273,7 @@ fn one_rule(schema: &Value, rule: &Value, path: &Path<'_>, errors: &mut Vec<Erro
     field_path(schema, text(rule, "fieldPath"), &path.field("fieldPath"), errors);
 }
 
-fn field_path(schema: &Value, given: &str, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn field_path(schema: &Value, given: &str, path: &Path<'_>, errors: &mut Errors) {
     if given.is_empty() {
         return;
     }

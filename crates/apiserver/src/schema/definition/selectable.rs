@@ -6,12 +6,12 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::text;
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path};
 
 /// As many as Kubernetes indexes per version.
 const FIELDS_MAX: usize = 8;
 
-pub(super) fn validate(fields: &[Value], schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+pub(super) fn validate(fields: &[Value], schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for (index, field) in fields.iter().enumerate() {
         let at = path.index(index);

@@ -5,8 +5,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{list, text};
-use crate::field::{Error, Path};
-use crate::schema::pattern;
+use crate::field::{Error, Errors, Path};
+use crate::schema::pattern::Patterns;
 
 /// Keywords no schema may use.
 const UNSUPPORTED: [(&str, &str); 7] = [
@@ -71,24 +71,25 @@ pub(super) fn below(schema: &Value) -> impl Iterator<Item = &Value> {
     single.chain(lists).chain(properties).filter(|one| one.is_object())
 }
 
-pub(super) fn validate(schema: &Value, path: &Path<'_>) -> Vec<Error> {
-    let mut errors = Vec::new();
-    invariants(schema, Level::Root, path, &mut errors);
+/// Judges the schema of one version; `patterns` are those of the whole definition.
+pub(super) fn validate(schema: &Value, path: &Path<'_>, patterns: &mut Patterns) -> Errors {
+    let mut errors = Errors::new();
+    invariants(schema, Level::Root, path, &mut errors, patterns);
     complete(schema, schema, path, path, &mut errors);
     errors
 }
 
-fn invariants(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn invariants(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors, patterns: &mut Patterns) {
     let kind = text(schema, "type");
     if kind == "array" && !schema["items"].is_object() {
         errors.push(Error::required(&path.field("items"), "must be specified"));
     }
     if schema["items"].is_object() {
-        invariants(&schema["items"], Level::Item, &path.field("items"), errors);
+        invariants(&schema["items"], Level::Item, &path.field("items"), errors, patterns);
     }
     let properties = path.field("properties");
     for (name, below) in schema["properties"].as_object().into_iter().flat_map(Map::iter) {
-        invariants(below, Level::Field, &properties.key(name), errors);
+        invariants(below, Level::Field, &properties.key(name), errors, patterns);
     }
     let additional = &schema["additionalProperties"];
     let at = path.field("additionalProperties");
@@ -96,15 +97,15 @@ fn invariants(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Vec<Er
         errors.push(Error::forbidden(&at, "must not be used at the root"));
     }
     if additional.is_object() {
-        invariants(additional, Level::Field, &at, errors);
+        invariants(additional, Level::Field, &at, errors, patterns);
     }
     extensions(schema, path, errors);
-    alternatives(schema, true, path, errors);
+    alternatives(schema, true, path, errors, patterns);
     typed(schema, level, path, errors);
     metadata(schema, level, path, errors);
 }
 
-fn extensions(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn extensions(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     if schema["x-kubernetes-int-or-string"] != true {
         return;
     }
@@ -117,16 +118,16 @@ fn extensions(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
 }
 
 /// Every declared value has a type, or says why not.
-fn typed(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn typed(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors) {
     let kind = text(schema, "type");
     let at = path.field("type");
     let is = |name: &str| schema[name] == true;
     if is("x-kubernetes-embedded-resource") && kind != "object" {
         let detail = "must be object if x-kubernetes-embedded-resource is true";
-        errors.push(match kind {
-            "" => Error::required(&at, detail),
-            _ => Error::invalid(&at, &kind.into(), detail),
-        });
+        match kind {
+            "" => errors.push(Error::required(&at, detail)),
+            _ => errors.push(Error::invalid(&at, &kind.into(), detail)),
+        }
     } else if kind.is_empty()
         && !is("x-kubernetes-int-or-string")
         && !is("x-kubernetes-preserve-unknown-fields")
@@ -146,7 +147,7 @@ fn typed(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Vec<Error>)
     }
 }
 
-fn embedded(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn embedded(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     if !schema["additionalProperties"].is_null() {
         let detail = "must not be used if x-kubernetes-embedded-resource is set";
         errors.push(Error::forbidden(&path.field("additionalProperties"), detail));
@@ -159,7 +160,7 @@ fn embedded(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
 }
 
 /// What a whole object says of itself may be repeated but not changed.
-fn metadata(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn metadata(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors) {
     let is_whole = level == Level::Root || schema["x-kubernetes-embedded-resource"] == true;
     let properties = path.field("properties");
     for name in ["kind", "apiVersion"] {
@@ -197,39 +198,51 @@ fn is_int_or_string(any_of: &Value) -> bool {
 }
 
 /// Judges alternatives; `may_name_types`: here they may be the well-known integer or string.
-fn alternatives(schema: &Value, may_name_types: bool, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn alternatives(
+    schema: &Value,
+    may_name_types: bool,
+    path: &Path<'_>,
+    errors: &mut Errors,
+    patterns: &mut Patterns,
+) {
     if !(may_name_types && is_int_or_string(&schema["anyOf"])) {
         let at = path.field("anyOf");
         for (index, one) in list(schema, "anyOf").iter().enumerate() {
-            nested(one, false, &at.index(index), errors);
+            nested(one, false, &at.index(index), errors, patterns);
         }
     }
     let at = path.field("allOf");
     for (index, one) in list(schema, "allOf").iter().enumerate() {
-        nested(one, may_name_types && index == 0, &at.index(index), errors);
+        nested(one, may_name_types && index == 0, &at.index(index), errors, patterns);
     }
     let at = path.field("oneOf");
     for (index, one) in list(schema, "oneOf").iter().enumerate() {
-        nested(one, false, &at.index(index), errors);
+        nested(one, false, &at.index(index), errors, patterns);
     }
     if schema["not"].is_object() {
-        nested(&schema["not"], false, &path.field("not"), errors);
+        nested(&schema["not"], false, &path.field("not"), errors, patterns);
     }
     let source = text(schema, "pattern");
-    if let Err(why) = pattern::compile(source) {
+    if let Some(why) = patterns.complaint(source) {
         let detail = format!("must be a valid regular expression, but isn't: {why}");
         errors.push(Error::invalid(&path.field("pattern"), &source.into(), &detail));
     }
 }
 
-fn nested(schema: &Value, may_name_types: bool, path: &Path<'_>, errors: &mut Vec<Error>) {
-    alternatives(schema, may_name_types, path, errors);
+fn nested(
+    schema: &Value,
+    may_name_types: bool,
+    path: &Path<'_>,
+    errors: &mut Errors,
+    patterns: &mut Patterns,
+) {
+    alternatives(schema, may_name_types, path, errors, patterns);
     if schema["items"].is_object() {
-        nested(&schema["items"], false, &path.field("items"), errors);
+        nested(&schema["items"], false, &path.field("items"), errors, patterns);
     }
     let properties = path.field("properties");
     for (name, below) in schema["properties"].as_object().into_iter().flat_map(Map::iter) {
-        nested(below, false, &properties.key(name), errors);
+        nested(below, false, &properties.key(name), errors, patterns);
     }
     for (keyword, detail) in FORBIDDEN_NESTED {
         if !schema[keyword].is_null() && schema[keyword] != false && schema[keyword] != "" {
@@ -248,7 +261,7 @@ fn nested(schema: &Value, may_name_types: bool, path: &Path<'_>, errors: &mut Ve
 }
 
 /// What alternatives at the root speak of is declared beside them. Kubernetes asks this of the root only.
-fn complete(schema: &Value, from: &Value, path: &Path<'_>, from_path: &Path<'_>, errors: &mut Vec<Error>) {
+fn complete(schema: &Value, from: &Value, path: &Path<'_>, from_path: &Path<'_>, errors: &mut Errors) {
     if from["not"].is_object() {
         complete_nested(schema, &from["not"], path, &from_path.field("not"), errors);
     }
@@ -260,13 +273,7 @@ fn complete(schema: &Value, from: &Value, path: &Path<'_>, from_path: &Path<'_>,
     }
 }
 
-fn complete_nested(
-    schema: &Value,
-    from: &Value,
-    path: &Path<'_>,
-    from_path: &Path<'_>,
-    errors: &mut Vec<Error>,
-) {
+fn complete_nested(schema: &Value, from: &Value, path: &Path<'_>, from_path: &Path<'_>, errors: &mut Errors) {
     complete(schema, from, path, from_path, errors);
     let mut descend = |declared: &Value, from: &Value, path: &Path<'_>, from_path: &Path<'_>| {
         if declared.is_object() {

@@ -1,12 +1,16 @@
 //! The versions of a definition: their names, which one is stored, and what each of them serves.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
 use super::{columns, default_check, list, open_api, selectable, structural, text};
-use crate::field::{Error, Path};
+use crate::field::{Error, Errors, Path};
 use crate::kinds::names;
+use crate::schema::pattern::Patterns;
+
+/// What versions may share.
+const SHARED: [&str; 4] = ["schema", "subresources", "additionalPrinterColumns", "selectableFields"];
 
 /// As long as a warning may be.
 const DEPRECATION_WARNING_BYTES_MAX: usize = 256;
@@ -37,7 +41,7 @@ const ROOT_KEYWORDS: [&str; 22] = [
     "x-kubernetes-validations",
 ];
 
-pub(super) fn versions(spec: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+pub(super) fn versions(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let at = path.field("versions");
     let versions = list(spec, "versions");
     let names: Vec<_> = versions.iter().map(|version| text(version, "name")).collect();
@@ -62,7 +66,7 @@ pub(super) fn versions(spec: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     }
 }
 
-fn deprecation(version: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn deprecation(version: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(warning) = version["deprecationWarning"].as_str() else { return };
     let unprintable = warning.char_indices().find(|(_, letter)| letter.is_control()).map(|(at, _)| at);
     let mut complaints = Vec::new();
@@ -82,18 +86,28 @@ fn deprecation(version: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
         complaints.push("can only be set for deprecated versions".into());
     }
     let at = path.field("deprecationWarning");
-    errors.extend(complaints.iter().map(|detail| Error::invalid(&at, &warning.into(), detail)));
+    for detail in &complaints {
+        errors.push(Error::invalid(&at, &warning.into(), detail));
+    }
 }
 
 /// Judges what versions may share: once at the top if they do, else in each of them.
-pub(super) fn shared_and_own(spec: &Value, old: Option<&Value>, path: &Path<'_>, errors: &mut Vec<Error>) {
+pub(super) fn shared_and_own(spec: &Value, old: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
     let versions = list(spec, "versions");
     let Some(first) = versions.first() else { return };
-    let is_shared = |name: &str| versions.iter().all(|version| is_same(&version[name], &first[name]));
-    let unchanged = |version: &Value| {
-        let before = old.into_iter().flat_map(|old| list(old, "versions"));
-        before.into_iter().any(|one| one["name"] == version["name"] && one["schema"] == version["schema"])
-    };
+    // Asked of every version, answered once: definitions may have thousands.
+    let shared: HashSet<&str> = SHARED
+        .into_iter()
+        .filter(|name| versions.iter().all(|version| is_same(&version[*name], &first[*name])))
+        .collect();
+    let is_shared = |name: &str| shared.contains(name);
+    let before = old.into_iter().flat_map(|old| list(old, "versions"));
+    let before: HashMap<&str, &Value> =
+        before.map(|version| (text(version, "name"), &version["schema"])).collect();
+    let unchanged =
+        |version: &Value| before.get(text(version, "name")).is_some_and(|old| **old == version["schema"]);
+    let any_status = versions.iter().any(|version| !version["subresources"]["status"].is_null());
+    let mut patterns = Patterns::default();
     let has_status = |version: &Value| !version["subresources"]["status"].is_null();
     for (index, version) in versions.iter().enumerate() {
         let own = path.field("versions");
@@ -104,9 +118,9 @@ pub(super) fn shared_and_own(spec: &Value, old: Option<&Value>, path: &Path<'_>,
             errors.push(Error::required(&at.field("openAPIV3Schema"), ""));
         } else if let (Some(at), false) = (place("schema"), unchanged(version)) {
             let name = if is_shared("schema") { "validation" } else { "schema" };
-            let any_status = versions.iter().any(has_status);
             let status = if is_shared("schema") { any_status } else { has_status(version) };
-            schema(&version["schema"]["openAPIV3Schema"], status, &at.field(name), errors);
+            let node = &version["schema"]["openAPIV3Schema"];
+            schema(node, status, &at.field(name), errors, &mut patterns);
         }
         if let Some(at) = place("subresources") {
             columns::subresources(&version["subresources"], &at.field("subresources"), errors);
@@ -132,7 +146,7 @@ fn is_same(one: &Value, other: &Value) -> bool {
     one == other || is_empty(one) && is_empty(other)
 }
 
-fn schema(schema: &Value, has_status: bool, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn schema(schema: &Value, has_status: bool, path: &Path<'_>, errors: &mut Errors, patterns: &mut Patterns) {
     let at = path.field("openAPIV3Schema");
     let before = errors.len();
     if has_status {
@@ -143,9 +157,9 @@ fn schema(schema: &Value, has_status: bool, path: &Path<'_>, errors: &mut Vec<Er
     }
     match structural::unsupported(schema) {
         None => {
-            let shape = structural::validate(schema, &at);
+            let shape = structural::validate(schema, &at, patterns);
             let is_structural = shape.is_empty();
-            errors.extend(shape);
+            errors.append(shape);
             if is_structural {
                 default_check::validate(schema, &at, errors);
             }
@@ -160,7 +174,7 @@ fn schema(schema: &Value, has_status: bool, path: &Path<'_>, errors: &mut Vec<Er
     }
 }
 
-fn root_keywords(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
+fn root_keywords(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     let kind = text(schema, "type");
     if !kind.is_empty() && kind != "object" {
         let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
@@ -173,7 +187,7 @@ fn root_keywords(schema: &Value, path: &Path<'_>, errors: &mut Vec<Error>) {
     }
 }
 
-pub(super) fn stored_versions(definition: &Value, errors: &mut Vec<Error>) {
+pub(super) fn stored_versions(definition: &Value, errors: &mut Errors) {
     let path = Path::Root;
     let path = path.field("status");
     let path = path.field("storedVersions");
@@ -183,14 +197,16 @@ pub(super) fn stored_versions(definition: &Value, errors: &mut Vec<Error>) {
         return;
     }
     let versions = list(&definition["spec"], "versions");
+    let known: HashSet<&Value> = stored.iter().collect();
     for version in versions.iter().filter(|version| version["storage"] == true) {
-        if !stored.contains(&version["name"]) {
+        if !known.contains(&version["name"]) {
             let detail = format!("must have the storage version {}", text(version, "name"));
             errors.push(Error::invalid(&path, &definition["status"]["storedVersions"], &detail));
         }
     }
+    let named: HashSet<&Value> = versions.iter().map(|version| &version["name"]).collect();
     for (index, name) in stored.iter().enumerate() {
-        if !versions.iter().any(|version| &version["name"] == name) {
+        if !named.contains(name) {
             let shown = name.as_str().unwrap_or_default();
             let detail = format!(
                 "missing from spec.versions; {shown} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {shown} and removes {shown} from status.storedVersions"
