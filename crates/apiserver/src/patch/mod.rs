@@ -8,6 +8,7 @@ pub mod go;
 pub mod json;
 pub mod merge;
 pub mod strategic;
+mod work;
 
 use serde_json::Value;
 

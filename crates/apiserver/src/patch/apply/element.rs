@@ -150,16 +150,30 @@ fn shown_value(value: &Value) -> String {
     }
 }
 
-/// The order of steps: fields, keys, values, indexes; numbers inside keys by their value.
-pub(super) fn order(left: &str, right: &str) -> Ordering {
-    let rank = |step: &str| "fkvi".find(step.chars().next().unwrap_or(' '));
-    rank(left).cmp(&rank(right)).then_with(|| match (left.split_at_checked(2), right.split_at_checked(2)) {
-        (Some(("k:" | "v:" | "i:", left)), Some((_, right))) => order_values(
-            &serde_json::from_str(left).unwrap_or_default(),
-            &serde_json::from_str(right).unwrap_or_default(),
-        ),
-        _ => left.cmp(right),
-    })
+/// Where a step stands among others: fields, keys, values, indexes; numbers inside keys by their value. Read once, so that
+/// sorting many steps does not read them again and again.
+pub(super) struct Rank<'s> {
+    sort: Option<usize>,
+    text: &'s str,
+    value: Option<Value>,
+}
+
+impl<'s> Rank<'s> {
+    pub(super) fn of(step: &'s str) -> Self {
+        let sort = "fkvi".find(step.chars().next().unwrap_or(' '));
+        let value = match step.split_at_checked(2) {
+            Some(("k:" | "v:" | "i:", rest)) => Some(serde_json::from_str(rest).unwrap_or_default()),
+            _ => None,
+        };
+        Self { sort, text: step, value }
+    }
+
+    pub(super) fn cmp(&self, other: &Self) -> Ordering {
+        self.sort.cmp(&other.sort).then_with(|| match (&self.value, &other.value) {
+            (Some(left), Some(right)) => order_values(left, right),
+            _ => self.text.cmp(other.text),
+        })
+    }
 }
 
 fn order_values(left: &Value, right: &Value) -> Ordering {
@@ -240,7 +254,7 @@ mod tests {
     #[test]
     fn numbers_in_keys_order_by_value() {
         let mut steps = [r#"v:"a""#, r#"k:{"port":443}"#, "f:b", "i:10", r#"k:{"port":80}"#, "f:a", "i:9"];
-        steps.sort_by(|left, right| order(left, right));
+        steps.sort_by(|left, right| Rank::of(left).cmp(&Rank::of(right)));
         assert_eq!(steps, ["f:a", "f:b", r#"k:{"port":80}"#, r#"k:{"port":443}"#, r#"v:"a""#, "i:9", "i:10"]);
     }
 }

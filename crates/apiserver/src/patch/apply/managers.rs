@@ -3,6 +3,8 @@
 //! **Invariant:** entries we wrote are taken as they are; what a client sends is checked and spelled anew. An applier is
 //! known by name and subresource, an updater by its API version too. No entry is empty.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 use super::set::{self, Fields};
@@ -193,9 +195,11 @@ pub(super) fn cap(entries: &mut Vec<Entry>) {
     }
     entries.sort_by(|left, right| (&left.time, left.identity()).cmp(&(&right.time, right.identity())));
     let mut kept: Vec<Entry> = Vec::with_capacity(entries.len());
+    // Where the oldest updater of each API version stands: a client may send thousands of versions.
+    let mut oldest: HashMap<String, usize> = HashMap::new();
     for entry in entries.drain(..) {
-        let oldest = kept.iter_mut().find(|old| is_updater(old) && old.api_version == entry.api_version);
-        match oldest {
+        let bucket = oldest.get(&entry.api_version).and_then(|at| kept.get_mut(*at));
+        match bucket {
             Some(bucket) if excess > 0 && is_updater(&entry) => {
                 ANCIENT.clone_into(&mut bucket.manager);
                 bucket.subresource.clear();
@@ -203,7 +207,12 @@ pub(super) fn cap(entries: &mut Vec<Entry>) {
                 set::add(&mut bucket.fields, &entry.fields);
                 excess -= 1;
             }
-            _ => kept.push(entry),
+            _ => {
+                if is_updater(&entry) {
+                    oldest.entry(entry.api_version.clone()).or_insert(kept.len());
+                }
+                kept.push(entry);
+            }
         }
     }
     *entries = kept;

@@ -3,7 +3,7 @@
 //! **Invariant:** an apply that changes neither object nor ownership returns what is stored, times included.
 //! Defaulting, validation and the check of names are the verbs'.
 
-use std::rc::Rc;
+use std::ops::ControlFlow;
 
 use serde_json::Value;
 
@@ -13,6 +13,7 @@ use super::place::Place;
 use super::set::{self, Fields};
 use super::update::{is_same_object, release};
 use super::{Manager, ResetFields, element, last_applied, merge, remove, typed, validate};
+use crate::field::cut_text;
 use crate::schema::Schema;
 use crate::status::{Cause, Status};
 
@@ -68,11 +69,16 @@ fn check_config(config: &Value, manager: &Manager<'_>, root: Place<'_>) -> Resul
     })
 }
 
-/// A field that another manager holds.
+/// Conflicts told one by one: more than anybody reads.
+const CONFLICTS_SHOWN_MAX: usize = 1000;
+/// Bytes of the paths told: each repeats the names above its field, so a long name above many would make gigabytes.
+const CONFLICTS_BYTES_MAX: usize = 128 * 1024;
+
+/// Fields that another manager holds.
 struct Conflict {
     /// Without its fields.
-    holder: Rc<Entry>,
-    path: Vec<String>,
+    holder: Entry,
+    fields: Fields,
 }
 
 struct Request<'a> {
@@ -169,7 +175,10 @@ impl Request<'_> {
         let transferable =
             self.live.and_then(|live| last_applied::transferable(live, self.manager.api_version, self.root));
         if let Some(transferable) = transferable {
-            conflicts.retain(|conflict| !set::has(&transferable, &conflict.path));
+            for conflict in &mut conflicts {
+                set::subtract(&mut conflict.fields, &transferable);
+            }
+            conflicts.retain(|conflict| !conflict.fields.is_empty());
         }
         conflicts
     }
@@ -179,38 +188,63 @@ impl Request<'_> {
 fn conflicts(entries: &[Entry], difference: &Difference) -> Vec<Conflict> {
     let mut found = Vec::new();
     for entry in entries {
-        let touched = set::intersection(&entry.fields, &difference.changed);
-        if touched.is_empty() {
-            continue;
+        let fields = set::intersection(&entry.fields, &difference.changed);
+        if !fields.is_empty() {
+            found.push(Conflict { holder: entry.without_fields(), fields });
         }
-        let holder = Rc::new(entry.without_fields());
-        let paths = set::paths(&touched).into_iter();
-        found.extend(paths.map(|path| Conflict { holder: Rc::clone(&holder), path }));
     }
     found.sort_by(|left, right| left.holder.identity().cmp(&right.holder.identity()));
     found
 }
 
 fn refusal(conflicts: &[Conflict]) -> Status {
-    let shown = |path: &[String]| path.iter().map(|step| element::shown(step)).collect::<String>();
-    let causes = conflicts.iter().map(|conflict| Cause {
-        reason: "FieldManagerConflict".to_owned(),
-        message: format!("conflict with {}", conflict.holder.shown()),
-        field: shown(&conflict.path),
-    });
-    let message = if let [one] = conflicts {
-        format!("Apply failed with 1 conflict: conflict with {}: {}", one.holder.shown(), shown(&one.path))
-    } else {
-        let lines =
-            conflicts.chunk_by(|left, right| left.holder.is_same_manager(&right.holder)).flat_map(|held| {
-                let head = format!("conflicts with {}:", held[0].holder.shown());
-                std::iter::once(head)
-                    .chain(held.iter().map(|conflict| format!("- {}", shown(&conflict.path))))
-            });
-        let lines = lines.collect::<Vec<_>>().join("\n");
-        format!("Apply failed with {} conflicts: {lines}", conflicts.len())
+    let count = conflicts.iter().map(|conflict| set::count(&conflict.fields)).sum::<usize>();
+    let mut told = Told::default();
+    for held in conflicts.chunk_by(|left, right| left.holder.is_same_manager(&right.holder)) {
+        told.tell(held, count);
+    }
+    if count > told.causes.len() {
+        told.lines.push(format!("and {} more", count - told.causes.len()));
+    }
+    let message = match &*told.causes {
+        [one] if count == 1 => format!("Apply failed with 1 conflict: {}: {}", one.message, one.field),
+        _ => format!("Apply failed with {count} conflicts: {}", told.lines.join("\n")),
     };
-    Status::apply_conflict(message, causes.collect())
+    Status::apply_conflict(message, told.causes)
+}
+
+/// The conflicts that are told, up to a limit.
+#[derive(Default)]
+struct Told {
+    lines: Vec<String>,
+    causes: Vec<Cause>,
+    bytes: usize,
+}
+
+impl Told {
+    /// Tells of the conflicts with one manager.
+    fn tell(&mut self, held: &[Conflict], count: usize) {
+        let Some(first) = held.first() else { return };
+        let holder = first.holder.shown();
+        if count > 1 {
+            self.lines.push(format!("conflicts with {holder}:"));
+        }
+        for conflict in held {
+            let _ = set::visit_paths(&conflict.fields, &mut |path| {
+                if self.causes.len() >= CONFLICTS_SHOWN_MAX || self.bytes >= CONFLICTS_BYTES_MAX {
+                    return ControlFlow::Break(());
+                }
+                let mut field = path.iter().map(|step| element::shown(step)).collect::<String>();
+                cut_text(&mut field, CONFLICTS_BYTES_MAX);
+                self.bytes += field.len();
+                self.lines.push(format!("- {field}"));
+                let (reason, message) =
+                    ("FieldManagerConflict".to_owned(), format!("conflict with {holder}"));
+                self.causes.push(Cause { reason, message, field });
+                ControlFlow::Continue(())
+            });
+        }
+    }
 }
 
 #[cfg(test)]

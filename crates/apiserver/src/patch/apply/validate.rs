@@ -10,12 +10,13 @@ use serde_json::Value;
 
 use super::element;
 use super::place::Place;
+use crate::field::Texts;
 use crate::patch::go::{self, Printed};
 use crate::schema::{Kind, ListType};
 
 /// Everything that does not fit, one text per place, as one text.
 pub(super) fn validate(object: &Value, root: Place<'_>) -> Result<(), String> {
-    let mut errors = Vec::new();
+    let mut errors = Texts::new();
     if object.is_object() {
         check_fields(object, root, &mut String::new(), &mut errors);
     }
@@ -26,9 +27,9 @@ pub(super) fn validate(object: &Value, root: Place<'_>) -> Result<(), String> {
     }
 }
 
-fn check(value: &Value, place: Place<'_>, path: &mut String, errors: &mut Vec<String>) {
+fn check(value: &Value, place: Place<'_>, path: &mut String, errors: &mut Texts) {
     let Some(schema) = place.schema else { return };
-    if value.is_null() {
+    if value.is_null() || errors.is_full() {
         return;
     }
     let wrong = match (&schema.kind, value) {
@@ -42,7 +43,7 @@ fn check(value: &Value, place: Place<'_>, path: &mut String, errors: &mut Vec<St
             None => return,
         },
     };
-    errors.push(located(path, &wrong));
+    errors.push_with(|| located(path, &wrong));
 }
 
 fn located(path: &str, wrong: &str) -> String {
@@ -73,14 +74,14 @@ fn scalar_mismatch(kind: &Kind, value: &Value) -> Option<String> {
 }
 
 /// The first undeclared field ends the look at this map, as in the library.
-fn check_fields(value: &Value, place: Place<'_>, path: &mut String, errors: &mut Vec<String>) {
+fn check_fields(value: &Value, place: Place<'_>, path: &mut String, errors: &mut Texts) {
     for (name, value) in value.as_object().into_iter().flatten() {
         let length = path.len();
         write!(path, ".{name}").expect("writing to a string");
         let declared = place.declared_field(name);
         match declared {
             Some(below) => check(value, below, path, errors),
-            None => errors.push(located(path, "field not declared in schema")),
+            None => errors.push_with(|| located(path, "field not declared in schema")),
         }
         path.truncate(length);
         if declared.is_none() {
@@ -89,18 +90,18 @@ fn check_fields(value: &Value, place: Place<'_>, path: &mut String, errors: &mut
     }
 }
 
-fn check_items(items: &[Value], place: Place<'_>, path: &mut String, errors: &mut Vec<String>) {
+fn check_items(items: &[Value], place: Place<'_>, path: &mut String, errors: &mut Texts) {
     let mut seen = HashSet::new();
     for (at, item) in items.iter().enumerate() {
         let step =
             if place.list_type() == &ListType::Atomic { Ok(format!("i:{at}")) } else { place.step(item) };
         let step = match step {
             Ok(step) => step,
-            Err(why) => return errors.push(located(path, &format!("element {at}: {why}"))),
+            Err(why) => return errors.push_with(|| located(path, &format!("element {at}: {why}"))),
         };
         let shown = element::shown(&step);
         if !seen.insert(step) {
-            errors.push(located(path, &format!("duplicate entries for key {shown}")));
+            errors.push_with(|| located(path, &format!("duplicate entries for key {shown}")));
         }
         let length = path.len();
         path.push_str(&shown);

@@ -10,39 +10,48 @@ use serde_json::Value;
 use super::order::{Order, key_text, weave};
 use super::{DIRECTIVE, Place, merge_map, missing_key, unknown_directive};
 use crate::patch::go::{self, Printed};
+use crate::patch::work::Work;
 use crate::status::Status;
 
 pub(super) fn merge_or_replace(
     target: &mut Vec<Value>,
     patch: &[Value],
     place: &Place<'_>,
+    work: &Work,
 ) -> Result<(), Status> {
     if place.merge.patch.merge {
-        return merge(target, patch, place);
+        return merge(target, patch, place, work);
     }
     *target = patch.to_vec();
     Ok(())
 }
 
-pub(super) fn delete(target: &mut Vec<Value>, items: &[Value], place: &Place<'_>) -> Result<(), Status> {
+pub(super) fn delete(
+    target: &mut Vec<Value>,
+    items: &[Value],
+    place: &Place<'_>,
+    work: &Work,
+) -> Result<(), Status> {
     if target.is_empty() && items.is_empty() {
         return Ok(());
     }
     if are_maps(target, items)? {
-        return merge_maps(target, items, place);
+        return merge_maps(target, items, place, work);
     }
+    work.spend(target.len() + items.len())?;
     let unwanted = items.iter().map(ToString::to_string).collect::<HashSet<_>>();
     target.retain(|item| !unwanted.contains(&item.to_string()));
     Ok(())
 }
 
-fn merge(target: &mut Vec<Value>, patch: &[Value], place: &Place<'_>) -> Result<(), Status> {
+fn merge(target: &mut Vec<Value>, patch: &[Value], place: &Place<'_>, work: &Work) -> Result<(), Status> {
     if target.is_empty() && patch.is_empty() {
         return Ok(());
     }
     if are_maps(target, patch)? {
-        return merge_maps(target, patch, place);
+        return merge_maps(target, patch, place, work);
     }
+    work.spend(2 * (target.len() + patch.len()))?;
     let before = Order::of(&*target, None)?;
     let wanted = Order::of(patch, None)?;
     let mut seen = HashSet::new();
@@ -51,7 +60,13 @@ fn merge(target: &mut Vec<Value>, patch: &[Value], place: &Place<'_>) -> Result<
     weave(target, &wanted, &before)
 }
 
-fn merge_maps(target: &mut Vec<Value>, patch: &[Value], place: &Place<'_>) -> Result<(), Status> {
+fn merge_maps(
+    target: &mut Vec<Value>,
+    patch: &[Value],
+    place: &Place<'_>,
+    work: &Work,
+) -> Result<(), Status> {
+    work.spend(2 * (target.len() + patch.len()))?;
     let Some(key) = place.key() else {
         return Err(Status::unclassified("cannot merge lists without merge key for struct"));
     };
@@ -68,7 +83,7 @@ fn merge_maps(target: &mut Vec<Value>, patch: &[Value], place: &Place<'_>) -> Re
         let found = before.position(element).or_else(|| added.get(&text).copied());
         let found = found.and_then(|at| target.get_mut(at));
         if let (Some(Value::Object(present)), Value::Object(change)) = (found, element) {
-            merge_map(present, change, place.items())?;
+            merge_map(present, change, place.items(), work)?;
         } else {
             added.insert(text, target.len());
             target.push(element.clone());

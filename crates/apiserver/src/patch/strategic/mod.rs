@@ -8,10 +8,13 @@
 mod list;
 mod order;
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::UNDECLARED;
 use super::go::{self, Printed};
+use super::work::Work;
 use crate::schema::{Kind, Merge, Property, Schema};
 use crate::status::Status;
 
@@ -34,25 +37,30 @@ pub fn apply(target: &mut Value, patch: &Value, schema: &Schema) -> Result<(), S
         other => return Err(super::not_an_object("", other)),
     };
     match target {
-        Value::Object(present) => merge_map(present, fields, Some(schema)),
+        Value::Object(present) => merge_map(present, fields, Some(schema), &Work::default()),
         other => Err(wrong_type(&Value::Object(Fields::new()), other)),
     }
 }
 
-fn merge_map(target: &mut Fields, patch: &Fields, schema: Option<&Schema>) -> Result<(), Status> {
+fn merge_map(
+    target: &mut Fields,
+    patch: &Fields,
+    schema: Option<&Schema>,
+    work: &Work,
+) -> Result<(), Status> {
     if let Some(directive) = patch.get(DIRECTIVE) {
         return follow_directive(target, patch, directive);
     }
-    retain_keys(target, patch)?;
-    let ordered = order::merge_ordered_lists(target, patch, schema)?;
+    retain_keys(target, patch, work)?;
+    let ordered = order::merge_ordered_lists(target, patch, schema, work)?;
     for (name, change) in patch {
         if name == RETAIN_KEYS || name.starts_with(SET_ORDER) || ordered.contains(&name.as_str()) {
             continue;
         }
         if let Some(list) = directed_list(name, DELETE_FROM_LIST) {
-            delete_from_list(target, list?, change, schema)?;
+            delete_from_list(target, list?, change, schema, work)?;
         } else {
-            merge_field(target, name, change, schema)?;
+            merge_field(target, name, change, schema, work)?;
         }
     }
     Ok(())
@@ -72,11 +80,13 @@ fn follow_directive(target: &mut Fields, patch: &Fields, directive: &Value) -> R
 }
 
 /// `$retainKeys`: drops the fields it does not list. The patch may not set others.
-fn retain_keys(target: &mut Fields, patch: &Fields) -> Result<(), Status> {
+fn retain_keys(target: &mut Fields, patch: &Fields, work: &Work) -> Result<(), Status> {
     let Some(list) = patch.get(RETAIN_KEYS) else { return Ok(()) };
     let malformed = || Status::bad_request("invalid patch format of retainKeys");
     let kept = list.as_array().ok_or_else(malformed)?;
-    let is_kept = |name: &String| kept.iter().any(|one| one.as_str() == Some(name));
+    work.spend(kept.len() + patch.len() + target.len())?;
+    let kept: HashSet<&str> = kept.iter().filter_map(Value::as_str).collect();
+    let is_kept = |name: &String| kept.contains(name.as_str());
     let is_directive = |name: &String| {
         name == RETAIN_KEYS || name.starts_with(DELETE_FROM_LIST) || name.starts_with(SET_ORDER)
     };
@@ -92,6 +102,7 @@ fn delete_from_list(
     name: &str,
     items: &Value,
     schema: Option<&Schema>,
+    work: &Work,
 ) -> Result<(), Status> {
     if items.is_null() {
         target.remove(name);
@@ -101,7 +112,7 @@ fn delete_from_list(
         return Ok(());
     };
     let place = Place::of(schema, name);
-    list::delete(present, items, &place)
+    list::delete(present, items, &place, work)
 }
 
 fn merge_field(
@@ -109,6 +120,7 @@ fn merge_field(
     name: &str,
     change: &Value,
     schema: Option<&Schema>,
+    work: &Work,
 ) -> Result<(), Status> {
     let place = Place::of(schema, name);
     match (target.get_mut(name), change) {
@@ -118,8 +130,12 @@ fn merge_field(
         (Some(Value::Object(present)), Value::Object(fields)) if place.merge.patch.replace => {
             present.clone_from(fields);
         }
-        (Some(Value::Object(present)), Value::Object(fields)) => merge_map(present, fields, place.schema)?,
-        (Some(Value::Array(present)), Value::Array(items)) => list::merge_or_replace(present, items, &place)?,
+        (Some(Value::Object(present)), Value::Object(fields)) => {
+            merge_map(present, fields, place.schema, work)?;
+        }
+        (Some(Value::Array(present)), Value::Array(items)) => {
+            list::merge_or_replace(present, items, &place, work)?;
+        }
         _ => match without_directives(change) {
             Some(value) => drop(target.insert(name.to_owned(), value)),
             None => drop(target.remove(name)),

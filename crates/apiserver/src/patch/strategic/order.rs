@@ -3,7 +3,7 @@
 //! **Invariant:** elements named by the wanted order follow it; the others keep their old order and go before the first
 //! named one that stood behind them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -11,6 +11,7 @@ use super::{
     DIRECTIVE, Fields, Place, SET_ORDER, directed_list, list, missing_key, without_directives, wrong_type,
 };
 use crate::patch::go::Printed;
+use crate::patch::work::Work;
 use crate::schema::Schema;
 use crate::status::Status;
 
@@ -81,29 +82,41 @@ pub(super) fn merge_ordered_lists<'p>(
     target: &mut Fields,
     patch: &'p Fields,
     schema: Option<&Schema>,
-) -> Result<Vec<&'p str>, Status> {
-    let mut merged = Vec::new();
+    work: &Work,
+) -> Result<HashSet<&'p str>, Status> {
+    let mut merged = HashSet::new();
     for (directive, order) in patch {
         let Some(name) = directed_list(directive, SET_ORDER) else { continue };
         let order = as_list(order)?;
         let name = name?;
         let place = Place::of(schema, name);
-        if merge_ordered(target, name, patch.get(name), order, &place)? {
-            merged.push(name);
+        let ordered = Ordered { name, change: patch.get(name), order };
+        if merge_ordered(target, &ordered, &place, work)? {
+            merged.insert(name);
         }
     }
     Ok(merged)
 }
 
+/// A list with the order that the patch sets for it.
+struct Ordered<'p> {
+    name: &'p str,
+    /// What the patch says of the list itself.
+    change: Option<&'p Value>,
+    order: &'p [Value],
+}
+
 fn merge_ordered(
     target: &mut Fields,
-    name: &str,
-    patch: Option<&Value>,
-    order: &[Value],
+    ordered: &Ordered<'_>,
     place: &Place<'_>,
+    work: &Work,
 ) -> Result<bool, Status> {
+    let Ordered { name, change: patch, order } = *ordered;
     let change = patch.map(as_list).transpose()?;
     let original = target.get(name).map(as_list).transpose()?;
+    let counts = [change, original, Some(order)].map(|list| list.unwrap_or_default().len());
+    work.spend(2 * counts.iter().sum::<usize>())?;
     check_agreement(change.unwrap_or_default(), order, place.key())?;
     if original.is_none() && change.is_none() {
         return Ok(false);
@@ -114,7 +127,7 @@ fn merge_ordered(
     match (target.get_mut(name), patch) {
         (Some(Value::Array(present)), change) => {
             if let Some(Value::Array(change)) = change {
-                list::merge_or_replace(present, change, place)?;
+                list::merge_or_replace(present, change, place, work)?;
             }
             weave(present, &wanted, &before)?;
         }
