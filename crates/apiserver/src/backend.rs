@@ -4,11 +4,12 @@
 //! the client that asked for it is gone before it is answered.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use homeostat_core::{Clock, Entropy, Key};
-use homeostat_store::{Committed, Entry, Error, Expect, Op, SharedStore, Txn};
+use homeostat_store::{Committed, Entry, Error, Expect, Op, SharedStore, Snapshot, Txn};
 
 use crate::auth::Authorizer;
 use crate::keeper::{Abandoned, Notices};
@@ -22,6 +23,43 @@ use crate::status::Status;
 /// The largest object stored. Kubernetes' own limit is that of etcd's requests, and clients know it.
 const OBJECT_BYTES_MAX: usize = 1536 * 1024;
 
+/// What all stored objects may take together: etcd's default. All of it is in memory, and its history besides.
+pub(crate) const STORE_BYTES_MAX: usize = 2 * 1024 * 1024 * 1024;
+
+/// How much all stored objects take together.
+///
+/// **Invariant:** it is the sum of the sizes of all entries; every commit of the server changes it.
+pub(crate) struct Space {
+    bytes: AtomicI64,
+    bytes_max: usize,
+}
+
+impl Space {
+    /// So many bytes.
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { bytes: AtomicI64::new(0), bytes_max }
+    }
+
+    /// Learns what is in the store.
+    pub(crate) fn observe(&self, snapshot: &Snapshot) {
+        let bytes = snapshot.iter().map(|entry| entry.bytes.len() as u64).sum::<u64>();
+        self.bytes.store(bytes.cast_signed(), Ordering::Relaxed);
+    }
+
+    /// Is there room for a value in place of the old one? What grows nothing is always taken, and so is every deletion.
+    fn fits(&self, value: &[u8], old: Option<&Arc<Entry>>) -> bool {
+        let growth = value.len().saturating_sub(old.map_or(0, |old| old.bytes.len()));
+        let held = usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or_default();
+        growth == 0 || held.saturating_add(growth) <= self.bytes_max
+    }
+
+    fn settle(&self, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
+        let bytes =
+            |entry: Option<&Arc<Entry>>| entry.map_or(0, |entry| entry.bytes.len() as u64).cast_signed();
+        self.bytes.fetch_add(bytes(new) - bytes(old), Ordering::Relaxed);
+    }
+}
+
 /// The shared state of a server.
 pub(crate) struct Backend {
     pub(crate) store: SharedStore,
@@ -32,6 +70,8 @@ pub(crate) struct Backend {
     pub(crate) notices: Notices,
     /// Addresses and ports of Services.
     pub(crate) services: Allocator,
+    /// How much is stored, and may be.
+    pub(crate) space: Space,
     /// Whoever runs Pods, once somebody does.
     pub(crate) logs: OnceLock<Arc<dyn LogSource>>,
 }
@@ -70,6 +110,11 @@ impl Backend {
         {
             return Err(Error::TooLarge);
         }
+        if let Op::Put(value) = &op
+            && !self.space.fits(&value.bytes, old)
+        {
+            return Err(Error::Full);
+        }
         let mut txn = Txn::one(key.clone(), expect, op);
         if let Some((key, expect)) = condition {
             txn.steps.push((key, expect, Op::Check));
@@ -90,6 +135,7 @@ impl Backend {
 
     fn settle(&self, key: &Key, old: Option<&Arc<Entry>>, committed: &Committed) {
         let new = committed.entries.first().and_then(Option::as_ref);
+        self.space.settle(old, new);
         self.settle_addresses(key, old, new);
         self.notices.observe(key, old, new, || self.store.snapshot().get(key).cloned());
     }
@@ -163,6 +209,7 @@ pub(crate) fn refusal(error: &Error) -> Status {
         Error::Busy => Status::too_many_requests("too many writes are waiting, please try again later", 1),
         Error::ReadOnly { .. } | Error::Closed => Status::unavailable(error.to_string()),
         Error::TooLarge => Status::unclassified("etcdserver: request is too large"),
+        Error::Full => Status::unclassified("etcdserver: mvcc: database space exceeded"),
         other => Status::internal(&other.to_string()),
     }
 }

@@ -22,7 +22,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::Instant;
 
 use crate::auth::{Attributes, Authenticator, Authorizer, Identity, Reviewer, impersonate};
-use crate::backend::Backend;
+use crate::backend::{Backend, STORE_BYTES_MAX, Space};
 use crate::body::Body;
 use crate::bootstrap;
 use crate::discovery::{self, Documents};
@@ -77,6 +77,7 @@ pub struct Builder {
     authenticator: Option<Arc<Authenticator>>,
     root_ca: String,
     address: Option<SocketAddr>,
+    store_bytes_max: usize,
 }
 
 impl Builder {
@@ -115,6 +116,14 @@ impl Builder {
         self
     }
 
+    /// How many bytes all objects may take together, 2 GiB by default, as in etcd. Beyond it nothing can be added; what makes
+    /// nothing larger still can be written, and everything can be deleted.
+    #[must_use]
+    pub fn store_bytes_max(mut self, bytes: usize) -> Self {
+        self.store_bytes_max = bytes;
+        self
+    }
+
     /// Where the server listens, for programs that look it up; none by default.
     #[must_use]
     pub fn address(mut self, address: SocketAddr) -> Self {
@@ -137,11 +146,13 @@ impl Builder {
             registry,
             notices: Notices::default(),
             services: crate::kinds::service::Allocator::default(),
+            space: Space::new(self.store_bytes_max),
             logs: std::sync::OnceLock::new(),
         });
         let born = bootstrap::objects::Config { address: self.address, ca_pem: self.root_ca };
         bootstrap::write(&backend, &born).await?;
         observe_services(&backend);
+        backend.space.observe(&backend.store.snapshot());
         let keeper = Keeper::new(Arc::clone(&backend), born);
         let metrics = Metrics::new(backend.clock.now());
         let shared = Arc::new(Shared {
@@ -166,6 +177,7 @@ impl ApiServer {
             authenticator: None,
             root_ca: String::new(),
             address: None,
+            store_bytes_max: STORE_BYTES_MAX,
         }
     }
 
@@ -238,7 +250,8 @@ impl ApiServer {
         backend.authorizer.check(&who, &path.attributes(verb, &name))?;
         let resource = resource?;
         served::check(&resource, &path, &parts.method, verb)?;
-        let body = collect(body).await?;
+        // As in Kubernetes, what comes with a request to read is not looked at; nor is it kept.
+        let body = if parts.method == Method::GET { Bytes::new() } else { collect(body).await? };
         let call = self.call(parts, resource, path, query, who)?;
         let reviewer = Reviewer {
             who: &call.who.clone(),
@@ -249,8 +262,10 @@ impl ApiServer {
             return Ok(answer.into_response());
         }
         let deprecation = call.resource.deprecation_warning().map(ToOwned::to_owned);
-        let weight = call.weight(&body);
-        let mut response = match self.shared.heavy.run(weight, call.run(&parts.method, body)).await {
+        let weight = call.weight(&parts.method, &body);
+        let call = Call { is_heavy: weight.is_heavy(), ..call };
+        let user = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
+        let mut response = match self.shared.heavy.run(weight, user, call.run(&parts.method, body)).await {
             Ok(answer) => answer.into_response(),
             Err(status) => failure(&status, refusal_representation(parts)),
         };
@@ -288,6 +303,7 @@ impl ApiServer {
             headers: parts.headers.clone(),
             accepted,
             is_patch: parts.method == Method::PATCH,
+            is_heavy: false,
         })
     }
 
@@ -405,7 +421,9 @@ where
             Err(Status::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}")))
         }
         Err(error) => Err(match error.downcast_ref() {
-            Some(BodyError::GaveWay) => Status::too_many_requests(error.to_string(), RETRY_AFTER_S),
+            Some(BodyError::GaveWay | BodyError::NoRoom) => {
+                Status::too_many_requests(error.to_string(), RETRY_AFTER_S)
+            }
             Some(BodyError::TooSlow) => Status::timeout(error.to_string()),
             _ => Status::bad_request(format!("the body could not be read: {error}")),
         }),

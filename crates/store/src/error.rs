@@ -42,6 +42,9 @@ pub enum Error {
     /// The value is larger than the store takes; make it smaller.
     #[error("the value is too large")]
     TooLarge,
+    /// There is no room for more; delete something.
+    #[error("the store is full")]
+    Full,
     /// The store was closed.
     #[error("the store is closed")]
     Closed,

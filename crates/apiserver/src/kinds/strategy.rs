@@ -268,14 +268,39 @@ pub(crate) fn check_delete(resource: &Resource, name: &str) -> Result<(), Status
     Ok(())
 }
 
-/// Kinds that tell an API server what to refuse or to change, and that this one only keeps. Their writers are warned.
-/// Webhook configurations are not among them: their recorded answers carry no warning, and tools install them by the dozen.
-pub(crate) fn is_unenforced(resource: &Resource) -> bool {
-    match (&*resource.group, &*resource.kind) {
-        ("", kind) => matches!(kind, "ResourceQuota" | "LimitRange"),
-        ("admissionregistration.k8s.io", kind) => kind.contains("Policy"),
+/// Labels of a namespace that ask an API server to refuse Pods.
+const POD_SECURITY_LABELS: [&str; 2] =
+    ["pod-security.kubernetes.io/enforce", "pod-security.kubernetes.io/enforce-version"];
+
+/// What to warn the writer of an object of: what tells an API server or a network to refuse, change or forward something, and
+/// is only kept here. Whoever relies on it must know.
+pub(crate) fn unenforced(resource: &Resource, new: &Value, old: Option<&Value>) -> Option<String> {
+    let kind = &*resource.kind;
+    let is_kept_only = match (&*resource.group, kind) {
+        ("", "Namespace") => return unenforced_labels(new, old),
+        ("", "ResourceQuota" | "LimitRange")
+        | ("networking.k8s.io", "NetworkPolicy")
+        | ("flowcontrol.apiserver.k8s.io", "FlowSchema" | "PriorityLevelConfiguration") => true,
+        ("admissionregistration.k8s.io", kind) => {
+            kind.contains("Policy") || kind.ends_with("WebhookConfiguration")
+        }
+        // One without a service is served by this server itself.
+        ("apiregistration.k8s.io", "APIService") => !new["spec"]["service"].is_null(),
         _ => false,
-    }
+    };
+    is_kept_only.then(|| format!("{kind} is stored, but this server does not enforce it"))
+}
+
+fn unenforced_labels(new: &Value, old: Option<&Value>) -> Option<String> {
+    let label = |object: &Value, name: &str| object["metadata"]["labels"].get(name).cloned();
+    let is_news = |name: &&str| {
+        let given = label(new, name);
+        given.is_some() && given != old.and_then(|old| label(old, name))
+    };
+    let named = POD_SECURITY_LABELS.into_iter().find(is_news)?;
+    Some(format!(
+        "the label {named} is stored, but this server does not enforce it: Pods of any sort can be created"
+    ))
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::connections::{Connection, Connections};
 use super::gate::{Gate, Handler};
 use super::limits;
 use super::progress::Progress;
@@ -35,6 +36,13 @@ const PLAIN_ANSWER: &[u8] =
 /// More than the headers of any client; larger bodies are not waited for.
 const PLAIN_BYTES: usize = 8 * 1024;
 
+/// Who is at the other end of a connection, and what is known of it.
+pub(crate) struct Client {
+    pub(super) peer: Peer,
+    pub(super) progress: Arc<Progress>,
+    pub(super) place: Arc<Connection>,
+}
+
 /// What all connections share.
 pub(crate) struct Shared<H> {
     pub(crate) acceptor: TlsAcceptor,
@@ -44,25 +52,31 @@ pub(crate) struct Shared<H> {
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
     pub(super) strangers: Strangers,
+    pub(super) connections: Connections,
 }
 
 impl<H: Handler> Shared<H> {
     /// Serves the connection until either side ends it.
-    pub(crate) async fn serve(self: Arc<Self>, stream: TcpStream) {
+    pub(crate) async fn serve(self: Arc<Self>, stream: TcpStream, place: Connection) {
         // Answers are written whole; waiting to fill packets would only delay them.
         if stream.set_nodelay(true).is_err() {
             return;
         }
         let Some(stream) = self.greet(stream).await else { return };
         let (_, session) = stream.get_ref();
-        let peer = Arc::new(self.trust.peer(session.peer_certificates()));
         let progress = Arc::new(Progress::default());
+        let place = Arc::new(place);
+        let client = Arc::new(Client {
+            peer: self.trust.peer(session.peer_certificates()),
+            progress: Arc::clone(&progress),
+            place: Arc::clone(&place),
+        });
         let is_http2 = session.alpn_protocol() == Some(HTTP2);
         let served = async {
             if is_http2 {
-                self.serve_http2(stream, peer, &progress).await
+                self.serve_http2(stream, client).await
             } else {
-                self.serve_http1(stream, peer, &progress).await
+                self.serve_http1(stream, client).await
             }
         };
         tokio::select! {
@@ -71,6 +85,7 @@ impl<H: Handler> Shared<H> {
                     tracing::debug!(%error, "a connection broke");
                 }
             }
+            () = place.told_to_leave() => tracing::debug!("an idle connection makes room"),
             () = progress.stalled() => tracing::debug!("a client takes nothing of its answer; the connection is cut"),
         }
     }
@@ -93,15 +108,10 @@ impl<H: Handler> Shared<H> {
         self.acceptor.accept(stream).await
     }
 
-    async fn serve_http1(
-        &self,
-        stream: TlsStream<TcpStream>,
-        peer: Arc<Peer>,
-        progress: &Arc<Progress>,
-    ) -> hyper::Result<()> {
+    async fn serve_http1(&self, stream: TlsStream<TcpStream>, client: Arc<Client>) -> hyper::Result<()> {
         let service = service_fn(|request: Request<Incoming>| {
-            let (gate, peer, progress) = (self.gate.clone(), peer.clone(), Arc::clone(progress));
-            async move { Ok::<_, std::convert::Infallible>(gate.answer(request, &peer, &progress).await) }
+            let (gate, client) = (self.gate.clone(), Arc::clone(&client));
+            async move { Ok::<_, std::convert::Infallible>(gate.answer(request, &client).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -118,16 +128,11 @@ impl<H: Handler> Shared<H> {
         connection.await
     }
 
-    async fn serve_http2(
-        &self,
-        stream: TlsStream<TcpStream>,
-        peer: Arc<Peer>,
-        progress: &Arc<Progress>,
-    ) -> hyper::Result<()> {
-        let (gate, progress) = (self.gate.clone(), Arc::clone(progress));
+    async fn serve_http2(&self, stream: TlsStream<TcpStream>, client: Arc<Client>) -> hyper::Result<()> {
+        let gate = self.gate.clone();
         let service = service_fn(move |request: Request<Incoming>| {
-            let (gate, peer, progress) = (gate.clone(), peer.clone(), Arc::clone(&progress));
-            async move { Ok::<_, std::convert::Infallible>(gate.answer(request, &peer, &progress).await) }
+            let (gate, client) = (gate.clone(), Arc::clone(&client));
+            async move { Ok::<_, std::convert::Infallible>(gate.answer(request, &client).await) }
         });
         let connection = http2::Builder::new(Tracked(self.tasks.clone()))
             .timer(TokioTimer::new())

@@ -1,7 +1,7 @@
 //! What every request passes before the API sees it: who asks, is there room, does it end in time.
 //!
-//! **Invariant:** a panic in the API is that request's 500; long-running requests (watches, logs, exec) take no room
-//! from short ones.
+//! **Invariant:** a panic in the API is that request's 500; long-running requests (watches, logs that are followed, exec) take
+//! their room from each other and none from short ones.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -14,17 +14,21 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
+use super::bodies::Bodies;
+use super::connection::Client;
 use super::held::Room;
 use super::limits::{
-    ANSWER_TIME, BODY_BYTES_MAX, READS_MAX, RETRY_AFTER_S, USER_READS_MAX, USER_WRITES_MAX, WRITES_MAX,
+    ANSWER_TIME, BODY_BYTES_MAX, READS_MAX, RETRY_AFTER_S, USER_READS_MAX, USER_WATCHES_MAX, USER_WRITES_MAX,
+    WATCHES_MAX, WRITES_MAX,
 };
-use super::progress::Progress;
 use super::request::RequestBody;
 use super::response::{Counted, ResponseBody};
 use super::seats::{Seat, Seats};
-use crate::auth::{Authenticator, Identity, Peer};
+use crate::auth::{Authenticator, Identity, MASTERS};
 use crate::body::Body;
+use crate::request::{Query, Target};
 use crate::status::Status;
+use crate::verbs::verb;
 
 /// What is served: the API, or anything that answers requests like it. Finds an [`Identity`](crate::auth::Identity)
 /// in the extensions of each request.
@@ -46,12 +50,39 @@ impl<S> Handler for S where
 {
 }
 
+/// Room for requests, by their sort.
+struct Pools {
+    reads: Arc<Seats>,
+    writes: Arc<Seats>,
+    watches: Arc<Seats>,
+}
+
+impl Pools {
+    fn new() -> Self {
+        Self {
+            reads: Seats::new(USER_READS_MAX, READS_MAX),
+            writes: Seats::new(USER_WRITES_MAX, WRITES_MAX),
+            watches: Seats::new(USER_WATCHES_MAX, WATCHES_MAX),
+        }
+    }
+
+    fn of(&self, sort: Sort) -> &Arc<Seats> {
+        match sort {
+            Sort::Read => &self.reads,
+            Sort::Write => &self.writes,
+            Sort::Watch | Sort::Connection => &self.watches,
+        }
+    }
+}
+
 /// Stands before the handler.
 pub(crate) struct Gate<H> {
     handler: H,
     authenticator: Arc<Authenticator>,
-    reads: Arc<Seats>,
-    writes: Arc<Seats>,
+    users: Pools,
+    /// Administrators have seats of their own: nobody can keep them out.
+    administrators: Pools,
+    bodies: Bodies,
     room: Room,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -65,55 +96,61 @@ impl<H: Handler> Gate<H> {
         tasks: TaskTracker,
         stop: CancellationToken,
     ) -> Self {
-        let (reads, writes) =
-            (Seats::new(USER_READS_MAX, READS_MAX), Seats::new(USER_WRITES_MAX, WRITES_MAX));
-        Self { handler, authenticator, reads, writes, room: Room::default(), tasks, stop }
+        let (users, administrators) = (Pools::new(), Pools::new());
+        let (bodies, room) = (Bodies::default(), Room::default());
+        Self { handler, authenticator, users, administrators, bodies, room, tasks, stop }
     }
 
-    /// Answers one request of a connection with this peer.
-    pub(crate) async fn answer(
-        &self,
-        request: Request<Incoming>,
-        peer: &Peer,
-        progress: &Arc<Progress>,
-    ) -> Response<ResponseBody> {
+    /// Answers one request of a connection with this client.
+    pub(crate) async fn answer(&self, request: Request<Incoming>, client: &Client) -> Response<ResponseBody> {
+        let in_use = client.place.begin();
         let mut request = RequestBody::new(request, &self.tasks);
-        let (response, seat) = match self.admit(&request, peer) {
+        let sort = Sort::of(request.method(), request.uri().path(), request.uri().query());
+        let mut events = None;
+        let (response, seat) = match self.admit(&request, client, sort) {
             Ok((identity, seat)) => {
+                events = sort.is_long_running().then(|| self.room.of(&identity.name));
+                // Kept until the answer is there: so long the handler may keep the body.
+                let room = Arc::new(self.bodies.open(&identity));
                 let user = identity.name.clone();
-                request.body_mut().sit(seat.as_ref());
+                request.body_mut().sit(Some(&seat));
+                request.body_mut().count_in(Arc::clone(&room));
                 request.extensions_mut().insert(identity);
-                let response = self.handle(request, seat.is_none()).await;
-                (self.hold(response, &user), seat)
+                let response = self.handle(request, sort.is_long_running()).await;
+                drop(room);
+                (self.hold(response, &user), Some(seat))
             }
             Err(refusal) => (self.refused(*refusal), None),
         };
-        let counted = seat.map(|seat| Counted { under_way: progress.begin(), _seat: seat });
-        response.map(|body| ResponseBody::new(body, &self.stop, counted))
+        let is_short = seat.is_some() && !sort.is_long_running();
+        let under_way = is_short.then(|| client.progress.begin());
+        let counted = Counted { under_way, _seat: seat, _in_use: in_use, events };
+        response.map(|body| ResponseBody::new(body, &self.stop, Some(counted)))
     }
 
-    /// Who asks, and the room the request takes: none for long-running ones. Or the refusal.
+    /// Who asks, and the room the request takes. Or the refusal.
     fn admit(
         &self,
         request: &Request<RequestBody>,
-        peer: &Peer,
-    ) -> Result<(Identity, Option<Seat>), Box<Response<Body>>> {
+        client: &Client,
+        sort: Sort,
+    ) -> Result<(Identity, Seat), Box<Response<Body>>> {
         let identity = self
             .authenticator
-            .authenticate(peer, request.headers())
+            .authenticate(&client.peer, request.headers())
             .map_err(|status| Box::new(refusal(&status)))?;
+        if client.place.known_as(&identity).is_err() {
+            let mut response = too_many();
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            return Err(Box::new(response));
+        }
         if request.body().size_hint().lower() > BODY_BYTES_MAX {
             let text = format!("Request entity too large: limit is {BODY_BYTES_MAX}");
             return Err(Box::new(refusal(&Status::too_large(text))));
         }
-        if is_long_running(request.method(), request.uri().path(), request.uri().query().unwrap_or_default())
-        {
-            return Ok((identity, None));
-        }
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-        let room = if is_read { &self.reads } else { &self.writes };
-        match room.take(&identity.name) {
-            Some(seat) => Ok((identity, Some(seat))),
+        let pools = if identity.is_in(MASTERS) { &self.administrators } else { &self.users };
+        match pools.of(sort).take(&identity.name) {
+            Some(seat) => Ok((identity, seat)),
             None => Err(Box::new(too_many())),
         }
     }
@@ -153,23 +190,38 @@ impl<H: Handler> Gate<H> {
     }
 }
 
-/// Watches, and connections to a Pod: they last as long as the client wants.
-fn is_long_running(method: &Method, path: &str, query: &str) -> bool {
-    const SUBRESOURCES: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
-    let is_watch = query.split('&').any(|pair| match pair.split_once('=') {
-        None => pair == "watch",
-        Some(("watch", value)) => !matches!(value, "false" | "0"),
-        Some(("follow", value)) => matches!(value, "true" | "1"),
-        Some(_) => false,
-    });
-    if method == Method::GET && (is_watch || path.starts_with("/api/v1/watch/")) {
-        return true;
+/// What a request is to those who watch over the room: told from the same parse that its answer uses, so that nobody passes for
+/// what they are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Read,
+    Write,
+    /// Lasts as long as the client wants, and takes its room from other watches.
+    Watch,
+    /// A connection to a Pod, or its log followed: likewise.
+    Connection,
+}
+
+impl Sort {
+    fn of(method: &Method, path: &str, query: Option<&str>) -> Self {
+        let Ok(Target::Resource(path)) = Target::parse(path) else { return Self::of_method(method) };
+        let query = Query::parse(query);
+        if verb(method, &path, &query) == "watch" && path.subresource.is_empty() {
+            return Self::Watch;
+        }
+        let is_followed = path.subresource == "log" && *method == Method::GET && query.flag("follow");
+        let is_connection = matches!(&*path.subresource, "attach" | "exec" | "portforward" | "proxy");
+        if is_followed || is_connection { Self::Connection } else { Self::of_method(method) }
     }
-    // /api/v1/namespaces/NAMESPACE/RESOURCE/NAME/SUBRESOURCE[/…]
-    let mut segments = path.split('/').skip(1);
-    segments.next() == Some("api")
-        && segments.nth(1) == Some("namespaces")
-        && segments.nth(3).is_some_and(|subresource| SUBRESOURCES.contains(&subresource))
+
+    fn of_method(method: &Method) -> Self {
+        let is_read = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
+        if is_read { Self::Read } else { Self::Write }
+    }
+
+    fn is_long_running(self) -> bool {
+        matches!(self, Self::Watch | Self::Connection)
+    }
 }
 
 fn refusal(status: &Status) -> Response<Body> {
@@ -197,24 +249,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn watches_and_pod_connections_are_long_running() {
-        let check = |uri: &str, expected: bool| {
-            let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
-            assert_eq!(is_long_running(&Method::GET, path, query), expected, "{uri}");
+    fn requests_are_what_their_verb_says() {
+        let check = |uri: &str, expected: Sort| {
+            let (path, query) = uri.split_once('?').map_or((uri, None), |(path, query)| (path, Some(query)));
+            assert_eq!(Sort::of(&Method::GET, path, query), expected, "{uri}");
         };
-        assert!(!is_long_running(&Method::POST, "/api/v1/namespaces/a/pods", "watch=1"));
-        assert!(is_long_running(&Method::POST, "/api/v1/namespaces/a/pods/x/exec", ""));
-        check("/api/v1/pods", false);
-        check("/api/v1/pods?watch=1", true);
-        check("/api/v1/pods?limit=1&watch=maybe", true);
-        check("/api/v1/pods?watch", true);
-        check("/api/v1/pods?watch=false", false);
-        check("/api/v1/pods?watching=true", false);
-        check("/api/v1/watch/pods", true);
-        check("/api/v1/namespaces/a/pods/x/log", true);
-        check("/api/v1/namespaces/a/pods/x/exec", true);
-        check("/api/v1/namespaces/a/services/x/proxy/a/b", true);
-        check("/api/v1/namespaces/a/pods/log", false);
-        check("/apis/apps/v1/namespaces/a/deployments/x/scale", false);
+        assert_eq!(Sort::of(&Method::POST, "/api/v1/namespaces/a/pods", Some("watch=1")), Sort::Write);
+        assert_eq!(Sort::of(&Method::POST, "/api/v1/namespaces/a/pods/x/exec", None), Sort::Connection);
+        check("/api/v1/pods", Sort::Read);
+        check("/api/v1/pods?watch=1", Sort::Watch);
+        check("/api/v1/pods?limit=1&watch=maybe", Sort::Watch);
+        check("/api/v1/pods?watch", Sort::Watch);
+        check("/api/v1/pods?%77atch=1", Sort::Watch);
+        check("/api/v1/pods?watch=false", Sort::Read);
+        check("/api/v1/pods?watching=true", Sort::Read);
+        check("/api/v1/watch/pods", Sort::Watch);
+        check("/apis/apps/v1/watch/namespaces/a/deployments", Sort::Watch);
+        check("/api/v1/namespaces/a/pods/x?watch=1", Sort::Read);
+        check("/api/v1/namespaces/a/pods/x/status?watch=1", Sort::Read);
+        check("/version?watch=1", Sort::Read);
+        check("/api/v1/namespaces/a/pods/x/log", Sort::Read);
+        check("/api/v1/namespaces/a/pods/x/log?follow=true", Sort::Connection);
+        check("/api/v1/namespaces/a/pods/x/exec", Sort::Connection);
+        check("/api/v1/namespaces/a/pods/log", Sort::Read);
+        check("/apis/apps/v1/namespaces/a/deployments/x/scale", Sort::Read);
     }
 }

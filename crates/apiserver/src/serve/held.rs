@@ -18,6 +18,20 @@ use crate::body::{Body, PIECE_BYTES};
 #[derive(Clone, Default)]
 pub(super) struct Room(Arc<Mutex<Waiting>>);
 
+/// The room of one user.
+pub(crate) struct UserRoom {
+    room: Room,
+    user: Box<str>,
+}
+
+impl UserRoom {
+    /// The same bytes, which take up room until they are sent or dropped; none if there is no room for them.
+    pub(super) fn hold(&self, bytes: Bytes) -> Option<Bytes> {
+        let place = self.room.take(bytes.len(), &self.user)?;
+        Some(Bytes::from_owner(Held { bytes, _place: place }))
+    }
+}
+
 /// Bytes that wait.
 #[derive(Default)]
 struct Waiting {
@@ -36,6 +50,11 @@ impl Room {
         // A buffer that grew is up to twice as large as what is in it.
         let bytes = Vec::from(bytes).into_boxed_slice();
         Some(Body::Pieces(pieces(&Bytes::from_owner(Held { bytes, _place: place }))))
+    }
+
+    /// The room of this user, for what comes in pieces.
+    pub(super) fn of(&self, user: &str) -> UserRoom {
+        UserRoom { room: self.clone(), user: user.into() }
     }
 
     fn take(&self, bytes: usize, user: &str) -> Option<Place> {
@@ -80,14 +99,14 @@ fn pieces(bytes: &Bytes) -> VecDeque<Bytes> {
 }
 
 /// Bytes and the room they take.
-struct Held {
-    bytes: Box<[u8]>,
+struct Held<B> {
+    bytes: B,
     _place: Place,
 }
 
-impl AsRef<[u8]> for Held {
+impl<B: AsRef<[u8]>> AsRef<[u8]> for Held<B> {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        self.bytes.as_ref()
     }
 }
 

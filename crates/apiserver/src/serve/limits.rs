@@ -2,6 +2,20 @@
 
 use std::time::Duration;
 
+/// A part of something.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    of: usize,
+    part: usize,
+}
+
+impl Share {
+    /// That part of so many, at least one.
+    pub fn of(self, all: usize) -> usize {
+        (all * self.part / self.of).max(1)
+    }
+}
+
 /// Largest request body: kube-apiserver's.
 pub const BODY_BYTES_MAX: u64 = 3 * 1024 * 1024;
 
@@ -13,12 +27,35 @@ pub const USER_WRITES_MAX: usize = 200;
 pub const READS_MAX: usize = 2 * USER_READS_MAX;
 /// Writes answered at once: nobody can fill it alone.
 pub const WRITES_MAX: usize = 2 * USER_WRITES_MAX;
+/// Watches and connections to Pods of one user at the same time: an operator has one for each kind it watches, a node some dozen,
+/// and a controller manager some hundred. An idle one costs some ten kilobytes.
+pub const USER_WATCHES_MAX: usize = 1000;
+/// Watches of all users at the same time. Administrators have room of their own, here and above.
+pub const WATCHES_MAX: usize = 8 * USER_WATCHES_MAX;
 /// When a refused request may come again.
 pub const RETRY_AFTER_S: u32 = 1;
 
-/// Open connections. An idle one costs some 40 KB (TLS and HTTP buffers), so this many cost 160 MB at worst; beyond
-/// it the newest is closed at once, and those being served notice nothing.
+/// Bytes of request bodies of one user held at once: five of the largest, or two hundred writes of 80 kB. Who sends more is
+/// told to come again.
+pub const USER_BODIES_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes of request bodies of all users held at once: nobody can fill it alone. Administrators have as much of their own.
+pub const BODIES_BYTES_MAX: usize = 3 * USER_BODIES_BYTES_MAX;
+
+/// Open connections. An idle one costs some 40 KB (TLS and HTTP buffers), so this many cost 160 MB at worst; for one more an
+/// idle one is closed, and if there is none, the newest. Those being served notice nothing.
 pub const CONNECTIONS_MAX: usize = 4096;
+/// What part of all connections one peer may have: many programs of one machine share its address, so it is a large one; it
+/// only keeps a single machine from having all.
+pub const PEER_SHARE: Share = Share { of: 4, part: 3 };
+/// What part of all connections one user may have.
+pub const USER_SHARE: Share = Share { of: 2, part: 1 };
+/// What part of all connections users may have together: the others are for administrators, and for those yet to say who
+/// they are.
+pub const USERS_SHARE: Share = Share { of: 8, part: 7 };
+/// Connections that were told to leave and have not yet, at most; their descriptors are among those reserved.
+pub const LEAVING_MAX: usize = 64;
+/// From the handshake to the first request of somebody known. Clients connect to ask; an anonymous probe connects again.
+pub const STRANGER_TIME: Duration = Duration::from_secs(10);
 /// Of so many open connections one may be without a finished TLS handshake, so that silent ones never fill the house. One
 /// more, and the oldest of them is closed. A handshake takes some milliseconds.
 pub const CONNECTIONS_PER_STRANGER: usize = 4;
@@ -80,9 +117,10 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Connections that wait to be accepted: 64 clients that start at once must not lose a packet.
 pub const BACKLOG: u32 = 1024;
 
-/// Bytes of answers made whole (Tables, protobuf lists) that wait for their clients to read them: three lists of 50 000 objects.
+/// Bytes of answers made whole (protobuf lists) and of events that wait for their clients to read them: a list of 50 000 objects.
+/// One answer alone may be larger.
 /// Who comes when it is full is told to come again.
-pub const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
+pub const HELD_BYTES_MAX: usize = 96 * 1024 * 1024;
 /// … that wait for one user: nobody can fill the room alone.
 pub const USER_HELD_BYTES_MAX: usize = HELD_BYTES_MAX / 2;
 /// Answers smaller than this are not counted: as many as there are streams on a connection are as large as one list.

@@ -34,17 +34,18 @@ pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
 /// latest after [`limits::DRAIN_TIME`]. Dropping the future cuts all connections.
 pub(crate) async fn run<H: Handler>(listener: TcpListener, shared: Arc<Shared<H>>) {
     let mut connections = JoinSet::new();
-    let connections_max = connections_max();
     loop {
         tokio::select! {
             biased;
             () = shared.stop.cancelled() => break,
             Some(ended) = connections.join_next() => report(ended),
             accepted = listener.accept() => match accepted {
-                Ok(_) if connections.len() >= connections_max => {
-                    tracing::warn!("{} connections are open, the newest is refused", connections.len());
-                }
-                Ok((stream, _)) => drop(connections.spawn(shared.clone().serve(stream))),
+                Ok((stream, peer)) => match shared.connections.admit(peer.ip()) {
+                    Some(place) => drop(connections.spawn(shared.clone().serve(stream, place))),
+                    None => {
+                        tracing::warn!("{} connections are open and busy, the newest is refused", connections.len());
+                    }
+                },
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(limits::ACCEPT_PAUSE).await;

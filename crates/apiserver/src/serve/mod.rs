@@ -1,8 +1,9 @@
 //! Serving the API over TLS: credentials, sockets, limits, shutdown.
 //!
 //! Reading order: [`limits`] (how much one client may take), [`tls`](self) and [`kubeconfig`] (how clients trust us
-//! and we them), `gate` (what each request passes: `seats` for those under way, `held` for whole answers that wait), `connection`
-//! and `listener` (moving bytes; `strangers` before the handshake, `progress` of what the client takes, `sliced` for its speed).
+//! and we them), `gate` (what each request passes: `seats` for those under way, `bodies` for what they bring, `held` for whole
+//! answers that wait), `connection` and `listener` (moving bytes; `strangers` before the handshake, `connections` after it,
+//! `progress` of what the client takes, `sliced` for its speed).
 //!
 //! **Invariant:** nothing here knows what a request asks for; nothing in the API knows how it arrived.
 
@@ -21,7 +22,9 @@ use crate::auth::{Authenticator, Identity, Issuer};
 use crate::bootstrap::{Credentials, Keep, Names};
 use crate::kinds::service::API_SERVER_ADDRESS;
 
+mod bodies;
 mod connection;
+mod connections;
 mod error;
 pub(crate) mod files;
 mod gate;
@@ -132,10 +135,10 @@ impl Server {
         stop: CancellationToken,
     ) -> Result<(), Error> {
         let tasks = TaskTracker::new();
-        let strangers =
-            strangers::Strangers::new(listener::connections_max() / limits::CONNECTIONS_PER_STRANGER);
+        let connections_max = listener::connections_max();
         let shared = connection::Shared {
-            strangers,
+            strangers: strangers::Strangers::new(connections_max / limits::CONNECTIONS_PER_STRANGER),
+            connections: connections::Connections::new(connections_max),
             acceptor: TlsAcceptor::from(tls::server_config(&self.credentials)?),
             trust: tls::Trust::new(&self.credentials, self.clock)?,
             gate: Arc::new(gate::Gate::new(handler, authenticator, tasks.clone(), stop.clone())),

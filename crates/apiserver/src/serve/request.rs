@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -19,6 +20,7 @@ use hyper::body::Incoming;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use super::bodies::BodyRoom;
 use super::limits::{BODY_LATE_TIME, BODY_TIME, LEFTOVER_BYTES_MAX, LEFTOVER_TIME};
 use super::seats::{Place, Seat};
 
@@ -32,6 +34,9 @@ pub enum BodyError {
     /// It was late when there was no room for others.
     #[error("the request body did not arrive within {} s, and others needed its room", BODY_LATE_TIME.as_secs())]
     GaveWay,
+    /// The user's bodies, or all, hold as much as they may.
+    #[error("too many bytes of request bodies are held, please try again later")]
+    NoRoom,
     /// The connection broke, or what came is not HTTP.
     #[error("the request body did not arrive: {0}")]
     Broken(#[source] hyper::Error),
@@ -43,6 +48,8 @@ pub struct RequestBody {
     incoming: Option<Incoming>,
     /// Where its request sits.
     place: Option<Place>,
+    /// Where its bytes are counted.
+    room: Option<Arc<BodyRoom>>,
     /// Runs from the first time we had to wait.
     patience: Option<BoxFuture<'static, BodyError>>,
     /// Where leftovers are read to their end; `None`: they need not be.
@@ -57,7 +64,18 @@ impl RequestBody {
             && !request.body().is_end_stream()
             && !request.headers().contains_key(header::EXPECT);
         let leftovers = is_at_risk.then(|| leftovers.clone());
-        request.map(|incoming| Self { incoming: Some(incoming), place: None, patience: None, leftovers })
+        request.map(|incoming| Self {
+            incoming: Some(incoming),
+            place: None,
+            room: None,
+            patience: None,
+            leftovers,
+        })
+    }
+
+    /// Notes where its bytes are counted.
+    pub(crate) fn count_in(&mut self, room: Arc<BodyRoom>) {
+        self.room = Some(room);
     }
 
     /// Notes which seat it gives up when it is late.
@@ -117,7 +135,11 @@ impl Body for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some(incoming) = &mut self.incoming else { return Poll::Ready(None) };
         match Pin::new(incoming).poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(frame))),
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                let fits = self.room.as_ref().is_none_or(|room| room.grow(bytes));
+                Poll::Ready(Some(if fits { Ok(frame) } else { Err(BodyError::NoRoom) }))
+            }
             Poll::Ready(Some(Err(error))) => {
                 self.incoming = None;
                 Poll::Ready(Some(Err(BodyError::Broken(error))))

@@ -13,6 +13,8 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame, SizeHint};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use super::connections::InUse;
+use super::held::UserRoom;
 use super::limits::{JOINT_BYTES, PIECE_BYTES_SMALL};
 use super::progress::UnderWay;
 use super::seats::Seat;
@@ -28,8 +30,12 @@ pub(crate) struct ResponseBody {
 
 /// What an answer takes up until the connection has taken the last piece of it, or nobody wants it any more.
 pub(crate) struct Counted {
-    pub(crate) under_way: UnderWay,
-    pub(crate) _seat: Seat,
+    /// None for what has nothing to send most of the time.
+    pub(crate) under_way: Option<UnderWay>,
+    pub(crate) _seat: Option<Seat>,
+    pub(crate) _in_use: InUse,
+    /// Where the events of a watch are counted while they wait to be read.
+    pub(crate) events: Option<UserRoom>,
 }
 
 impl ResponseBody {
@@ -51,6 +57,18 @@ impl ResponseBody {
         let is_stopped = self.stop.as_mut().is_some_and(|stop| stop.as_mut().poll(cx).is_ready());
         self.is_done = is_stopped;
         if is_stopped { Poll::Ready(None) } else { Poll::Pending }
+    }
+
+    /// The same piece, counted until it is sent. A watch whose client does not read ends when there is no room for more: it
+    /// can be opened again.
+    fn held(&mut self, piece: Bytes) -> Option<Bytes> {
+        let events = self.counted.as_ref().and_then(|counted| counted.events.as_ref());
+        let held = match events {
+            Some(room) if piece.len() >= PIECE_BYTES_SMALL => room.hold(piece),
+            _ => Some(piece),
+        };
+        self.is_done |= held.is_none();
+        held
     }
 
     /// Joins `first` with what else is ready.
@@ -84,11 +102,14 @@ impl http_body::Body for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let body = self.get_mut();
-        if let Some(counted) = &body.counted {
-            counted.under_way.moved();
+        if let Some(under_way) = body.counted.as_ref().and_then(|counted| counted.under_way.as_ref()) {
+            under_way.moved();
         }
         match body.poll_piece(cx) {
-            Poll::Ready(Some(first)) => Poll::Ready(Some(Ok(Frame::data(body.join(first, cx))))),
+            Poll::Ready(Some(first)) => {
+                let piece = body.join(first, cx);
+                Poll::Ready(body.held(piece).map(|piece| Ok(Frame::data(piece))))
+            }
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }

@@ -102,6 +102,7 @@ async fn create_named(
         return Answer::object(call, 201, &object).map(Some);
     }
     let value = convert::encode(resource, &object);
+    drop(object);
     match call.backend.create(key, Op::Put(value), condition).await {
         Ok(committed) => {
             let entry = committed.entries.first().and_then(Option::as_ref).expect("a put leaves an entry");

@@ -37,11 +37,18 @@ pub(crate) use write::stamp_new;
 
 use crate::auth::Identity;
 use crate::backend::{Backend, key_of, storage_of};
+use crate::heavy::{HEAVY_BYTES, Weight};
 use crate::kinds::strategy::{Strategy, strategy};
-use crate::negotiate::Representation;
+use crate::negotiate::{Media, Representation};
+use crate::object::memory::memory_of_json;
 use crate::request::{Query, ResourcePath};
 use crate::resource::Resource;
 use crate::status::Status;
+
+/// Texts smaller than this take no more memory than is worth finding out: a hundred times themselves at worst.
+const SMALL_BYTES: usize = 4 * 1024;
+/// Lists longer than this are heavy if each object is looked into: some milliseconds' work.
+const LIST_LENGTH_HEAVY: usize = 1000;
 
 /// An authorised request for one resource.
 pub(crate) struct Call {
@@ -54,6 +61,8 @@ pub(crate) struct Call {
     pub(crate) accepted: Representation,
     /// Does a patch make the change? Patches need not name the version they change.
     pub(crate) is_patch: bool,
+    /// Is each attempt much work? Then there are few.
+    pub(crate) is_heavy: bool,
 }
 
 impl Call {
@@ -76,10 +85,29 @@ impl Call {
         strategy(&self.resource)
     }
 
-    /// How much there is to think about: the body, and the object it is a change of.
-    pub(crate) fn weight(&self, body: &Bytes) -> usize {
-        let stored = |key: &Key| self.backend.store.snapshot().get(key).map_or(0, |entry| entry.bytes.len());
-        if self.is_patch { body.len().max(stored(&self.key())) } else { body.len() }
+    /// How much there is to think about: the body, and the object it is a change of; or the objects of a list.
+    pub(crate) fn weight(&self, method: &Method, body: &Bytes) -> Weight {
+        if *method == Method::GET {
+            return self.list_weight(method);
+        }
+        let own = text_weight(body);
+        let is_change = !self.path.name.is_empty() && matches!(*method, Method::PATCH | Method::PUT);
+        let stored = is_change.then(|| self.backend.store.snapshot().get(&self.key()).cloned()).flatten();
+        let stored = stored.map(|entry| text_weight(&entry.bytes)).unwrap_or_default();
+        Weight { bytes: own.bytes.max(stored.bytes), memory: own.memory + stored.memory }
+    }
+
+    /// Lists whose objects are looked into, or that are made whole before they are sent.
+    fn list_weight(&self, method: &Method) -> Weight {
+        let is_list = verb(method, &self.path, &self.query) == "list";
+        let is_whole = self.accepted.media != Media::Json || self.accepted.pretty;
+        let is_selected = self.query.has("labelSelector") || self.query.has("fieldSelector");
+        if !is_list || !(is_whole || is_selected) {
+            return Weight::default();
+        }
+        let snapshot = self.backend.store.snapshot();
+        let is_long = snapshot.range(&self.prefix(), "").nth(LIST_LENGTH_HEAVY).is_some();
+        Weight { bytes: if is_long { HEAVY_BYTES } else { 0 }, memory: 0 }
     }
 
     /// Is this a server-side apply? Its objects carry their managed fields already.
@@ -117,6 +145,11 @@ impl Call {
             _ => Err(Status::method_not_allowed()),
         }
     }
+}
+
+fn text_weight(text: &[u8]) -> Weight {
+    let memory = if text.len() < SMALL_BYTES { 0 } else { memory_of_json(text) };
+    Weight { bytes: text.len(), memory }
 }
 
 /// What the request is called in rules and discovery.

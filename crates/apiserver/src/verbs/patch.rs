@@ -6,7 +6,7 @@ use super::admit::{self, Admitted, Applied, Origin};
 use super::answer::warned;
 use super::options::WriteOptions;
 use super::update::{OTHER_NAMESPACE, check_names};
-use super::write::{Changed, change, schema_of};
+use super::write::{Changed, change, schema_of, warnings_of};
 use super::{Answer, Call, create};
 use crate::decode;
 use crate::negotiate::{self, PatchType};
@@ -179,7 +179,9 @@ async fn create_applied(call: &Call, options: &WriteOptions, config: &Applied) -
     let admitted = admit::patched(call, object, options.strictness, APPLIED)?;
     warnings.extend(admitted.warnings);
     call.check_may_create()?;
-    warned(create::create_object(call, options, admitted.object).await, warnings)
+    let about_kind = warnings_of(call, &admitted.object, None);
+    let answer = create::create_object(call, options, admitted.object).await;
+    warned(answer.map(|answer| answer.warned(about_kind)), warnings)
 }
 
 /// The object with the configuration applied to it.

@@ -28,6 +28,10 @@ use crate::resource::{Resource, Source};
 use crate::schema;
 use crate::status::Status;
 
+/// How often a change that is much work is tried again after another write came between: Kubernetes' limit for patches. Light
+/// ones are tried until they succeed: whoever loses has seen somebody else win.
+const HEAVY_RETRIES_MAX: usize = 5;
+
 /// What a change made of the stored object.
 pub(super) struct Changed {
     /// The new object, before metadata is preserved and checks are made.
@@ -51,7 +55,10 @@ pub(super) async fn change(
     make: impl Fn(&Value) -> Result<Changed, Status> + Send + Sync,
 ) -> Result<Answer, Status> {
     let key = call.key();
-    loop {
+    for attempt in 0_usize.. {
+        if call.is_heavy && attempt > HEAVY_RETRIES_MAX {
+            break;
+        }
         let snapshot = call.backend.store.snapshot();
         let entry = snapshot.get(&key).ok_or_else(|| call.not_found())?;
         let old = convert::decode(&call.resource, entry);
@@ -78,11 +85,12 @@ pub(super) async fn change(
         complete(&call.resource, &mut object);
         keep_times(&old, &mut object);
         check_depth(&object)?;
-        match store(call, entry, &old, object, options.is_dry_run).await? {
+        match store(call, entry, old, object, options.is_dry_run).await? {
             Some(answer) => return Ok(answer.warned(warnings).warned(about_kind)),
             None => tokio::task::yield_now().await,
         }
     }
+    Err(Status::modified(&call.resource.about(&call.path.name)))
 }
 
 /// What to tell the writer of an object that is stored all the same.
@@ -94,9 +102,9 @@ pub(super) fn warnings_of(call: &Call, object: &Value, old: Option<&Value>) -> V
     if !call.resource.is_custom() && call.path.subresource.is_empty() {
         warnings.extend(kinds::warnings::warnings(&call.resource, object, old));
     }
-    if kinds::strategy::is_unenforced(&call.resource) {
-        let kind = &call.resource.kind;
-        warnings.push(format!("{kind} is stored, but this server does not enforce it"));
+    // What is only tried is not stored, and nobody relies on it.
+    if call.path.subresource.is_empty() && !call.query.has("dryRun") {
+        warnings.extend(kinds::strategy::unenforced(&call.resource, object, old));
     }
     warnings
 }
@@ -105,11 +113,11 @@ pub(super) fn warnings_of(call: &Call, object: &Value, old: Option<&Value>) -> V
 async fn store(
     call: &Call,
     entry: &Arc<Entry>,
-    old: &Value,
+    old: Value,
     mut object: Value,
     is_dry_run: bool,
 ) -> Result<Option<Answer>, Status> {
-    if is_complete(call, old, &object) {
+    if is_complete(call, &old, &object) {
         return release(call, entry, object, is_dry_run).await;
     }
     let value = convert::encode(&call.resource, &object);
@@ -120,6 +128,8 @@ async fn store(
         meta::set(&mut object, "resourceVersion", Some(entry.revision.to_string().into()));
         return answer_object(call, &object).map(Some);
     }
+    // While the commit waits for the disk, hundreds of others may; their objects need not.
+    drop((old, object));
     match call.backend.commit(entry.key.clone(), Some(entry), Op::Put(value)).await {
         Ok(committed) => {
             let entry = committed.entries.first().and_then(Option::as_ref).expect("a put leaves an entry");

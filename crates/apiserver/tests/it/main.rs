@@ -8,6 +8,7 @@ mod definitions;
 mod forms;
 mod keeping;
 mod kinds;
+mod limits;
 mod lists;
 mod objects;
 mod patched_types;

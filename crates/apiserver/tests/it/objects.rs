@@ -301,16 +301,6 @@ async fn a_collection_is_deleted_no_further_than_its_limit() {
 }
 
 #[tokio::test]
-async fn what_is_not_enforced_is_said() {
-    let plane = Plane::start().await;
-    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}});
-    let made = plane.post("/api/v1/namespaces/default/resourcequotas", quota).await;
-    let expected = "299 - \"ResourceQuota is stored, but this server does not enforce it\"";
-    assert_eq!(made.headers["warning"], expected);
-    made.expect(201);
-}
-
-#[tokio::test]
 async fn no_grace_period_is_too_long_to_count() {
     let plane = Plane::start().await;
     let pods = "/api/v1/namespaces/default/pods";

@@ -1,0 +1,176 @@
+//! How much there may be, what is refused for being too much work, and what is kept without being enforced.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_apiserver::ApiServer;
+use homeostat_store::Memory;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::plane::{APPLY, JSON_PATCH, Plane, STRATEGIC};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+/// What a refusal may take on two busy cores, without optimisation. Optimised it is a tenth.
+const SOON: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn what_is_not_enforced_is_said() {
+    let plane = Plane::start().await;
+    let named = |spec: Value| json!({"metadata": {"name": "x"}, "spec": spec});
+    let webhooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let policies = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
+    for (path, object, what) in [
+        (
+            "/api/v1/namespaces/default/resourcequotas",
+            named(json!({"hard": {"pods": "1"}})),
+            "ResourceQuota is",
+        ),
+        (policies, named(json!({"podSelector": {}})), "NetworkPolicy is"),
+        (webhooks, json!({"metadata": {"name": "x"}}), "ValidatingWebhookConfiguration is"),
+        (
+            "/api/v1/namespaces",
+            json!({"metadata": {"name": "x", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}),
+            "the label pod-security.kubernetes.io/enforce is",
+        ),
+    ] {
+        let tried = plane.post(&format!("{path}?dryRun=All"), object.clone()).await;
+        assert!(!tried.headers.contains_key("warning"), "nothing is stored: {:?}", tried.headers);
+        let made = plane.post(path, object).await;
+        let told = made.headers.get("warning").and_then(|told| told.to_str().ok()).unwrap_or_default();
+        assert!(
+            told.starts_with(&format!("299 - \"{what} stored, but this server does not enforce it")),
+            "{told}"
+        );
+        made.expect(201);
+    }
+    let applied = json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "y"},
+        "spec": {"podSelector": {}}});
+    let applied =
+        plane.raw("PATCH", &format!("{policies}/y?fieldManager=me"), APPLY, &applied.to_string()).await;
+    assert!(applied.headers.contains_key("warning"));
+    let plain = plane.post("/api/v1/namespaces", json!({"metadata": {"name": "y"}})).await;
+    assert!(!plain.headers.contains_key("warning"));
+}
+
+#[tokio::test]
+async fn a_full_store_takes_no_more_and_lets_everything_go() {
+    let builder = ApiServer::builder(Arc::new(Memory::new())).store_bytes_max(1024 * 1024);
+    let plane = Plane::start_with(builder).await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let map = |at: usize, bytes: usize| json!({"metadata": {"name": format!("m{at}")}, "data": {"a": "x".repeat(bytes)}});
+    let mut made = 0;
+    let refused = loop {
+        let answer = plane.post(maps, map(made, 100_000)).await;
+        if answer.code != 201 {
+            break answer;
+        }
+        made += 1;
+        assert!(made < 20, "the store is never full");
+    };
+    assert_eq!(
+        (refused.code, &refused.body["message"]),
+        (500, &json!("etcdserver: mvcc: database space exceeded"))
+    );
+    plane.put(&format!("{maps}/m0"), map(0, 90_000)).await.expect(200);
+    assert_eq!(plane.put(&format!("{maps}/m0"), map(0, 500_000)).await.code, 500);
+    plane.delete(&format!("{maps}/m1")).await.expect(200);
+    plane.post(maps, map(made, 50_000)).await.expect(201);
+}
+
+/// A ConfigMap with many small entries, which a strategic patch can name.
+async fn large_map(plane: &Plane) {
+    let data: serde_json::Map<_, _> = (0..60_000).map(|at| (format!("k{at}"), json!("v"))).collect();
+    plane.post(MAPS, json!({"metadata": {"name": "large"}, "data": data})).await.expect(201);
+}
+
+#[tokio::test]
+async fn patches_that_ask_for_too_much_are_refused_soon() {
+    let plane = Plane::start().await;
+    large_map(&plane).await;
+    let path = format!("{MAPS}/large");
+    let started = Instant::now();
+    let keys: Vec<_> = (0..150_000).map(|at| format!("x{at}")).collect();
+    let retained = json!({"data": {"$retainKeys": keys}});
+    plane.patch(&path, STRATEGIC, retained).await.expect(200);
+    large_again(&plane, &path).await;
+    let places = [("/data", "/binaryData"), ("/binaryData", "/data")];
+    let operation = |at: usize| json!({"op": "move", "from": places[at % 2].0, "path": places[at % 2].1});
+    let moves: Value = (0..10_000).map(operation).collect();
+    plane.patch(&path, JSON_PATCH, moves).await.expect(422);
+    assert!(started.elapsed() < 4 * SOON, "{:?}", started.elapsed());
+}
+
+async fn large_again(plane: &Plane, path: &str) {
+    plane.delete(path).await.expect(200);
+    large_map(plane).await;
+}
+
+#[tokio::test]
+async fn conflicts_below_a_long_name_are_told_up_to_a_limit() {
+    let plane = Plane::start().await;
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "wides.t.io"}, "spec": {"group": "t.io", "scope": "Namespaced",
+        "names": {"plural": "wides", "singular": "wide", "kind": "Wide", "listKind": "WideList"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object",
+            "x-kubernetes-preserve-unknown-fields": true}}}]}});
+    plane.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await.expect(201);
+    let path = "/apis/t.io/v1/namespaces/default/wides/w";
+    let long = "n".repeat(200_000);
+    let config = |value: u32| {
+        let below: serde_json::Map<_, _> = (0..10_000).map(|at| (format!("f{at}"), json!(value))).collect();
+        json!({"apiVersion": "t.io/v1", "kind": "Wide", "metadata": {"name": "w"}, "spec": {&*long: below}})
+            .to_string()
+    };
+    plane.until("/apis/t.io/v1/namespaces/default/wides", |answer| answer.code == 200).await;
+    let apply = async |manager: &str, value| {
+        plane.raw("PATCH", &format!("{path}?fieldManager={manager}"), APPLY, &config(value)).await
+    };
+    apply("one", 1).await.expect(201);
+    let refused = apply("two", 2).await.expect(409);
+    let message = refused["message"].as_str().unwrap_or_default();
+    assert!(message.starts_with("Apply failed with 10000 conflicts") && message.len() < 1024 * 1024);
+}
+
+#[tokio::test]
+async fn small_texts_that_take_much_memory_are_refused() {
+    let plane = Plane::start().await;
+    let many = format!(r#"{{"metadata":{{"name":"a"}},"data":[{}0]}}"#, r#"{"":0},"#.repeat(300_000));
+    for media in ["application/json", "application/yaml"] {
+        plane.raw("POST", MAPS, media, &many).await.expect(413);
+    }
+}
+
+#[tokio::test]
+async fn errors_about_one_object_stay_small() {
+    let plane = Plane::start().await;
+    let owner = |at: usize| json!({"apiVersion": "v1", "kind": "Pod", "name": format!("p{at}"), "uid": at.to_string(), "controller": true});
+    let owners: Vec<_> = (0..9_000).map(owner).collect();
+    let started = Instant::now();
+    let refused =
+        plane.post(MAPS, json!({"metadata": {"name": "a", "ownerReferences": owners}})).await.expect(422);
+    assert!(
+        refused.to_string().len() < 2 * 1024 * 1024 && started.elapsed() < SOON,
+        "{:?}",
+        started.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn large_patterns_are_refused() {
+    let plane = Plane::start().await;
+    let property = |at: usize| {
+        (format!("p{at}"), json!({"type": "string", "pattern": format!("^\\pL{{{}}}$", 150 + at)}))
+    };
+    let properties: serde_json::Map<_, _> = (0..200).map(property).collect();
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "wides.t.io"}, "spec": {"group": "t.io", "scope": "Namespaced",
+        "names": {"plural": "wides", "singular": "wide", "kind": "Wide", "listKind": "WideList"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object",
+            "properties": {"spec": {"type": "object", "properties": properties}}}}}]}});
+    let started = Instant::now();
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let refused = plane.post(path, definition).await.expect(422);
+    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+    assert!(refused["message"].as_str().unwrap_or_default().contains("expression too large"), "{refused}");
+}
