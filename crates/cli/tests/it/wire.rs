@@ -20,6 +20,7 @@ use tokio_rustls::client::TlsStream;
 use crate::server::{PATIENCE, Server};
 
 /// Where and as whom to connect.
+#[derive(Clone)]
 pub(crate) struct Wire {
     pub(crate) address: String,
     tls: TlsConnector,
@@ -97,11 +98,22 @@ impl Wire {
         }
     }
 
+    /// The same as somebody else, who shows this token.
+    pub(crate) fn with_token(&self, token: &str) -> Self {
+        let authorization = Some(format!("Authorization: Bearer {token}"));
+        Self { address: self.address.clone(), tls: self.tls.clone(), authorization }
+    }
+
     /// A connection with its handshake done.
     pub(crate) async fn connect(&self) -> TlsStream<TcpStream> {
-        let stream = TcpStream::connect(&self.address).await.expect("the server listens");
+        self.try_connect().await.expect("the handshake succeeds")
+    }
+
+    /// A connection with its handshake done, or why there is none.
+    pub(crate) async fn try_connect(&self) -> std::io::Result<TlsStream<TcpStream>> {
+        let stream = TcpStream::connect(&self.address).await?;
         let name = ServerName::try_from("127.0.0.1").expect("an address is a name");
-        self.tls.connect(name, stream).await.expect("the handshake succeeds")
+        self.tls.connect(name, stream).await
     }
 
     /// A whole request, with whatever stands in its parts.
