@@ -264,7 +264,8 @@ mod tests {
         drop((own, newest));
         let all: Vec<_> = (0..16).map(|at| connections.admit(peer(at)).expect("there is room")).collect();
         let known = |name: &str| all.iter().filter(|one| one.known_as(&user(name)).is_ok()).count();
-        assert!(known("jane") == 16, "those that are known are asked no more");
+        assert_eq!(known("jane"), 8, "one user has half");
+        assert_eq!(known("joe"), 14, "those that are known are asked no more, and users leave an eighth");
     }
 
     #[tokio::test]
