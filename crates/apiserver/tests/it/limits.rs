@@ -80,7 +80,7 @@ async fn a_full_store_takes_no_more_and_lets_everything_go() {
 
 /// A ConfigMap with many small entries, which a strategic patch can name.
 async fn large_map(plane: &Plane) {
-    let data: serde_json::Map<_, _> = (0..60_000).map(|at| (format!("k{at}"), json!("v"))).collect();
+    let data: serde_json::Map<_, _> = (0..30_000).map(|at| (format!("k{at}"), json!("v"))).collect();
     plane.post(MAPS, json!({"metadata": {"name": "large"}, "data": data})).await.expect(201);
 }
 

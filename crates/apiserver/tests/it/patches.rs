@@ -127,7 +127,12 @@ async fn many_conflicts_take_time_in_proportion() {
     plane.patch(&path("one"), APPLY, body("1")).await.expect(201);
     let once = start.elapsed();
     let refused = plane.patch(&path("two"), APPLY, body("2")).await.expect(409);
-    assert_eq!(refused["details"]["causes"].as_array().unwrap().len(), KEYS);
+    let message = refused["message"].as_str().unwrap_or_default();
+    assert!(message.starts_with(&format!("Apply failed with {KEYS} conflicts: ")), "{message:.100}");
+    assert!(
+        (100..KEYS).contains(&refused["details"]["causes"].as_array().unwrap().len()),
+        "not all are told"
+    );
     plane.patch(&format!("{}&force=true", path("two")), APPLY, body("2")).await.expect(200);
     let all = start.elapsed();
     assert!(all < once * 40, "the first apply took {once:?}, three {all:?}");

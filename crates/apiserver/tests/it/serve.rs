@@ -74,7 +74,7 @@ async fn answer(request: Request<RequestBody>) -> Result<Response<Body>, Infalli
     let body = match request.uri().path() {
         "/panic" => panic!("asked to"),
         "/hold" => std::future::pending().await,
-        "/watch" => {
+        "/api/v1/pods" => {
             let first = futures::stream::iter([name.into_bytes().into()]);
             Body::stream(first.chain(futures::stream::pending()))
         }
@@ -246,7 +246,7 @@ async fn http2_serves_many_streams_and_a_panic_costs_one_request() {
     };
     let mut watches = Vec::new();
     for _ in 0..200 {
-        watches.push(sender.send_request(request("/watch?watch=1")).await.unwrap());
+        watches.push(sender.send_request(request("/api/v1/pods?watch=1")).await.unwrap());
     }
     let answer = sender.send_request(request("/panic")).await.unwrap();
     assert_eq!(answer.status(), 500);
@@ -269,7 +269,7 @@ async fn http2_serves_many_streams_and_a_panic_costs_one_request() {
 async fn shutdown_ends_watches_cleanly_and_soon() {
     let server = start();
     let mut stream = server.tls("http/1.1", None).await.unwrap();
-    stream.write_all(b"GET /watch?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    stream.write_all(b"GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     let mut answer = vec![0; 16 * 1024];
     let length = stream.read(&mut answer).await.unwrap();
     assert!(String::from_utf8_lossy(&answer[..length]).starts_with("HTTP/1.1 200"));
@@ -406,6 +406,34 @@ async fn bodies_that_do_not_come_keep_nobody_out_for_long() {
 }
 
 #[tokio::test]
+async fn a_user_has_so_many_watches() {
+    let server = start();
+    let mut watches = Vec::new();
+    let mut refused = None;
+    // A connection has only so many streams.
+    for _ in 0..2 {
+        let stream = server.tls("h2", None).await.unwrap();
+        let (mut sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        for _ in 0..limits::USER_WATCHES_MAX * 3 / 5 {
+            let request = Request::get("https://localhost/api/v1/pods?watch=1");
+            let request = request.body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap();
+            let answer = sender.send_request(request).await.unwrap();
+            match answer.status().as_u16() {
+                200 => watches.push((answer, sender.clone())),
+                _ => refused = Some(answer),
+            }
+        }
+    }
+    assert_eq!(watches.len(), limits::USER_WATCHES_MAX);
+    let refused = refused.expect("there is a limit");
+    assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &"1".parse().unwrap()));
+    drop(watches);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn requests_beyond_the_limit_are_told_to_come_back_and_watches_take_no_room() {
     let server = start();
     let stream = server.tls("h2", None).await.unwrap();
@@ -431,7 +459,7 @@ async fn requests_beyond_the_limit_are_told_to_come_back_and_watches_take_no_roo
     };
     assert_eq!(refused.status(), 429);
     assert_eq!(refused.headers()["retry-after"], "1");
-    assert_eq!(send("/watch?watch=1").await.status(), 200);
+    assert_eq!(send("/api/v1/pods?watch=1").await.status(), 200);
     drop(held);
     while send("/who").await.status() != 200 {}
     server.stop.cancel();
