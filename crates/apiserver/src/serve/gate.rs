@@ -204,7 +204,7 @@ enum Sort {
 
 impl Sort {
     fn of(method: &Method, path: &str, query: Option<&str>) -> Self {
-        let Ok(Target::Resource(path)) = Target::parse(path) else { return Self::of_method(method) };
+        let Target::Resource(path) = Target::parse(path) else { return Self::of_method(method) };
         let query = Query::parse(query);
         if verb(method, &path, &query) == "watch" && path.subresource.is_empty() {
             return Self::Watch;

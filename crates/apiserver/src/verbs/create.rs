@@ -204,7 +204,7 @@ fn errors_of(call: &Call, object: &Value) -> field::Errors {
             if let Some(schema) = &custom.schema {
                 errors.append(schema::validate(schema, object, None));
             }
-            errors.extend(validate_scaled(resource, object, false));
+            errors.append(validate_scaled(resource, object, false));
             if let Some(cel) = &custom.cel {
                 cel.judge_after(&mut errors, object, None);
             }

@@ -11,6 +11,7 @@ use super::write::{Changed, change};
 use super::{Answer, Call};
 use crate::convert;
 use crate::decode;
+use crate::field::Errors;
 use crate::kinds::subresource::{apply_scale, scale_of, validate_scale};
 use crate::negotiate::{self, PatchType};
 use crate::object::meta;

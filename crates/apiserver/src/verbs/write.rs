@@ -392,7 +392,7 @@ fn errors_of(call: &Call, new: &Value, old: &Value) -> field::Errors {
                     _ => schema::validate(schema, new, Some(old)),
                 });
             }
-            errors.extend(subresource::validate_scaled(resource, new, call.path.subresource == "status"));
+            errors.append(subresource::validate_scaled(resource, new, call.path.subresource == "status"));
             if let Some(cel) = &custom.cel {
                 cel.judge_after(&mut errors, new, Some(old));
             }

@@ -61,7 +61,7 @@ pub fn validate_scale(scale: &Value) -> Errors {
 /// What is wrong with the numbers and the selector of a custom object that has a Scale. A write of its status is judged by
 /// what belongs to the status.
 pub fn validate_scaled(resource: &Resource, object: &Value, is_status: bool) -> Errors {
-    let Some(scale) = custom(resource) else { return Vec::new() };
+    let Some(scale) = custom(resource) else { return Errors::new() };
     let mut errors = Errors::new();
     if !is_status {
         validate_count(object, &scale.spec_replicas, &mut errors);
