@@ -3,12 +3,13 @@
 //!
 //! Pods are looked at when they are created, templates of Pods also when the spec around them changes, as in Kubernetes.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
 use super::fill::{at, items, text};
 use super::{names, quantity};
+use crate::field::Texts;
 use crate::resource::Resource;
 
 /// Labels of nodes that have other names now.
@@ -61,11 +62,13 @@ const OLD_VOLUMES: [(&str, &str); 9] = [
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
+/// Ports that each later one is compared with: more than any Pod has, and few enough for a hostile one.
+const PORTS_COMPARED_MAX: usize = 200;
 const NO_SELECTOR: &str = "a null labelSelector results in matching no pod";
 
 /// The warnings an object of a built-in kind deserves, new or as the successor of `old`.
 pub(crate) fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut told = Texts::new();
     let (path, used_in) = match (&*resource.group, &*resource.kind) {
         ("", "Pod") if old.is_none() => ("", "the Pod's hostname"),
         ("", "PodTemplate") => ("template", ""),
@@ -74,30 +77,32 @@ pub(crate) fn warnings(resource: &Resource, object: &Value, old: Option<&Value>)
             ("spec.template", "Pod names and hostnames")
         }
         ("batch", "CronJob") => ("spec.jobTemplate.spec.template", "Pod names and hostnames"),
-        _ => return told,
+        _ => return told.into(),
     };
     let is_unchanged = |old: &Value| old["spec"] == object["spec"] && old["template"] == object["template"];
     if old.is_some_and(is_unchanged) {
-        return told;
+        return told.into();
     }
     let complaints = names::label(text(&object["metadata"], "name"));
     if old.is_none() && !used_in.is_empty() && !complaints.is_empty() {
-        told.push(format!(
-            "metadata.name: this is used in {used_in}, which can result in surprising behavior; a DNS label is \
-             recommended: [{}]",
-            complaints.join(" ")
-        ));
+        let listed = complaints.join(" ");
+        told.push_with(|| {
+            format!(
+                "metadata.name: this is used in {used_in}, which can result in surprising behavior; a DNS label is \
+                 recommended: [{listed}]"
+            )
+        });
     }
     let template = path.split('.').filter(|part| !part.is_empty()).fold(object, |value, part| &value[part]);
     Pod { template, path, told: &mut told }.look();
-    told
+    told.into()
 }
 
 /// A Pod, or the template of one, and where it is.
 struct Pod<'a> {
     template: &'a Value,
     path: &'a str,
-    told: &'a mut Vec<String>,
+    told: &'a mut Texts,
 }
 
 impl Pod<'_> {
@@ -118,7 +123,8 @@ impl Pod<'_> {
 
     fn tell(&mut self, place: &str, why: &str) {
         let dot = if self.path.is_empty() { "" } else { "." };
-        self.told.push(format!("{}{dot}{place}: {why}", self.path));
+        let path = self.path;
+        self.told.push_with(|| format!("{path}{dot}{place}: {why}"));
     }
 
     fn spec(&self, name: &str) -> Vec<Value> {
@@ -253,21 +259,22 @@ impl Pod<'_> {
         for (place, container) in self.all_containers() {
             for (at, port) in items(&container, "ports").iter().enumerate() {
                 let place = format!("{place}.ports[{at}]");
-                for (other_place, other) in ports.clone() {
-                    if let Some(how) = overlap(port, &other) {
-                        let other = self.absolute(&other_place);
+                for (other_place, other) in ports.iter().take(PORTS_COMPARED_MAX) {
+                    if let Some(how) = overlap(port, other) {
+                        let other = self.absolute(other_place);
                         self.tell(&place, &format!("{how} port definition with {other}"));
                     }
                 }
                 ports.push((place, port.clone()));
             }
         }
-        let mut names: Vec<(String, String)> = Vec::new();
+        let mut names: HashMap<&str, &str> = HashMap::new();
         for (place, port) in &ports {
-            let name = text(port, "name").to_owned();
-            match names.iter().find(|(one, _)| *one == name && !name.is_empty()) {
-                None => names.push((name, place.clone())),
-                Some((_, other)) => {
+            let name = text(port, "name");
+            match names.get(name) {
+                None if name.is_empty() => {}
+                None => drop(names.insert(name, place)),
+                Some(other) => {
                     let other = self.absolute(other);
                     let why = format!(
                         "duplicate port name {name:?} with {other}, services and probes that select ports by name will \

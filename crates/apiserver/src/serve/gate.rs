@@ -26,7 +26,7 @@ use super::response::{Counted, ResponseBody};
 use super::seats::{Seat, Seats};
 use crate::auth::{Authenticator, Identity, MASTERS};
 use crate::body::Body;
-use crate::request::{Query, Target};
+use crate::request::{Query, Target, decode_path};
 use crate::status::Status;
 use crate::verbs::verb;
 
@@ -204,7 +204,8 @@ enum Sort {
 
 impl Sort {
     fn of(method: &Method, path: &str, query: Option<&str>) -> Self {
-        let Target::Resource(path) = Target::parse(path) else { return Self::of_method(method) };
+        let Ok(decoded) = decode_path(path) else { return Self::of_method(method) };
+        let Target::Resource(path) = Target::parse(&decoded) else { return Self::of_method(method) };
         let query = Query::parse(query);
         if verb(method, &path, &query) == "watch" && path.subresource.is_empty() {
             return Self::Watch;
