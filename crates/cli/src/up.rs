@@ -49,6 +49,11 @@ pub(crate) struct Up {
     #[arg(long)]
     node: bool,
 
+    /// Run all Pods as this user of the machine, with its rights, instead of each as a user of its own (as root) or apart from
+    /// this server (as anybody else)
+    #[arg(long, value_name = "USER")]
+    node_as: Option<String>,
+
     /// What runs for containers of this image that have no command; words are split at spaces
     #[arg(long, value_name = "NAME=COMMAND", value_parser = parse_image)]
     image: Vec<(String, Vec<String>)>,
@@ -73,9 +78,18 @@ fn parse_image(text: &str) -> Result<(String, Vec<String>), String> {
 impl Up {
     /// Runs until told to stop.
     pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
-        if !self.image.is_empty() && !self.node {
-            let why = "--image says what a node runs for an image, and there is none: add --node\n";
-            clap::Error::raw(ErrorKind::MissingRequiredArgument, why).exit();
+        let idle = [
+            (
+                !self.image.is_empty(),
+                "--image says what a node runs for an image, and there is none: add --node\n",
+            ),
+            (
+                self.node_as.is_some(),
+                "--node-as says whom a node runs Pods as, and there is none: add --node\n",
+            ),
+        ];
+        if let Some((_, why)) = idle.iter().find(|(is_given, _)| *is_given && !self.node) {
+            clap::Error::raw(ErrorKind::MissingRequiredArgument, *why).exit();
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(self.serve())
@@ -100,6 +114,10 @@ impl Up {
             builder = builder.node(self.node_options(&place));
         }
         let mut control = builder.start().await?;
+        if let Some(meaning) = self.meaning_of_node() {
+            // Nobody reading it is no reason to stop.
+            let _ = writeln!(std::io::stderr(), "{meaning}");
+        }
         announce(&control)?;
         let outcome = tokio::select! {
             () = stop.cancelled() => Ok(()),
@@ -116,8 +134,25 @@ impl Up {
             Place::Memory(folder) => NodeOptions::new().folder(folder.node()).ephemeral(),
             Place::Folder(_) => NodeOptions::new(),
         };
+        let options = match &self.node_as {
+            Some(user) => options.run_as(user),
+            None => options,
+        };
         let images = self.image.iter().cloned();
         images.fold(options, |options, (name, command)| options.image(name, command))
+    }
+
+    /// What it means that root runs Pods, if root does.
+    fn meaning_of_node(&self) -> Option<String> {
+        let is_root = rustix::process::geteuid().is_root();
+        let who = match &self.node_as {
+            _ if !self.node || !is_root => return None,
+            None => "a user of its own without rights on this machine; --node-as USER runs them all as one user of it".to_owned(),
+            Some(user) => format!("{user}, with all the rights that {user} has on this machine"),
+        };
+        Some(format!(
+            "note: whoever may create Pods on this server runs programs on this machine, each Pod as {who}"
+        ))
     }
 
     async fn place(&self, entropy: &Entropy) -> Result<Place, Box<dyn Error>> {

@@ -14,6 +14,7 @@ use homeostat_example_at::At;
 use homeostat_example_database::{Database, Settings};
 use homeostat_example_shapes::server::{self, Running};
 use homeostat_example_shapes::{Options, Shape};
+use rustix::process::getuid;
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -49,7 +50,8 @@ impl Stage {
         let plane = ControlPlane::builder()
             .listen(anywhere, home.path().join("kubeconfig"))
             .workloads(true)
-            .node(NodeOptions::new().folder(home.node()).ephemeral())
+            // Only the demo makes Pods here, and its databases outlive them in a folder of this user's.
+            .node(NodeOptions::new().folder(home.node()).run_as(getuid().as_raw().to_string()).ephemeral())
             .start()
             .await?;
         board.line(Mark::Healed, "control plane", plane.url().unwrap_or_default());

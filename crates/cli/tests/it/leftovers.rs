@@ -1,5 +1,6 @@
 //! What a killed server or demo left in the system's temporary folder: the next one removes it, and ends what still runs.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -38,6 +39,8 @@ async fn told(file: &Path) -> u32 {
 #[tokio::test]
 async fn the_next_server_removes_what_a_killed_one_left_and_nothing_else() {
     let (temporary, aside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    // Where the Pod writes, which is another user where the server is root.
+    std::fs::set_permissions(aside.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let lives = ephemeral(temporary.path()).await;
     let dies = ephemeral(temporary.path()).await;
     assert_eq!(folders(temporary.path()).len(), 2);

@@ -8,6 +8,7 @@
 mod demo;
 mod exploits;
 mod hostile;
+mod isolation;
 mod kill;
 mod ledger;
 mod leftovers;

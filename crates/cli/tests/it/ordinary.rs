@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
 
+use crate::isolation::curious;
 use crate::pods::{kubectl, told};
 use crate::server::{Server, eventually};
 
@@ -72,11 +73,13 @@ async fn a_node_works_for_an_ordinary_user() {
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "disk"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
     told(&server, &["create", "configmap", "files", "--from-literal=a=A"]).await;
+    let data = place.own().join(".homeostat").display().to_string();
     for (name, object) in [
         ("claim", claim.to_string()),
         ("plain", pod("plain", &json!({"fsGroup": 1234}))),
         ("other", pod("other", &json!({"runAsUser": 1}))),
         ("grouped", pod("grouped", &json!({"runAsGroup": 1}))),
+        ("curious", curious("curious", &data, server.pid(), &json!({})).to_string()),
     ] {
         let file = place.folder.path().join(name);
         std::fs::write(&file, object).unwrap();
@@ -95,6 +98,10 @@ async fn a_node_works_for_an_ordinary_user() {
         })
         .await;
     }
+    // The Pod is the same user as the server, and still does not read what the server keeps.
+    told(&server, &["wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/curious", "--timeout=60s"])
+        .await;
+    assert_eq!(told(&server, &["logs", "curious"]).await, "done\n");
     let pods = place.own().join(".homeostat/node/pods");
     assert!(pods.read_dir().unwrap().next().is_some(), "the Pods have folders");
     told(&server, &["delete", "pod", "--all"]).await;

@@ -1,6 +1,7 @@
 //! `homeostat up --node` with stock kubectl: Pods run as processes, say what they do, are found again after a kill, and leave
 //! nothing behind.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -44,6 +45,13 @@ async fn field(server: &Server, name: &str, path: &str) -> String {
 
 pub(crate) async fn pid(server: &Server, name: &str) -> u32 {
     field(server, name, "containerID").await.strip_prefix("process://").unwrap().parse().unwrap()
+}
+
+/// A folder in which Pods, which are other users where the server is root, find what the test puts there.
+pub(crate) fn passable_folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    folder
 }
 
 pub(crate) fn is_alive(pid: u32) -> bool {
@@ -130,7 +138,7 @@ async fn kubectl_runs_reads_and_deletes_pods() {
 /// Killing the server loses nothing: processes are found again, what ended in the meantime is told, nothing is left over.
 #[tokio::test]
 async fn a_killed_server_finds_its_pods_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = passable_folder();
     let root = folder.path().canonicalize().unwrap();
     let server = Server::start(&root, &["--node"]).await;
     let go = root.join("go");
@@ -189,7 +197,7 @@ async fn a_token_without_an_account_is_of_the_default_one() {
 /// A Job counts restarts as failures, but not that its node was stopped and came back.
 #[tokio::test]
 async fn a_job_without_retries_survives_its_node() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = passable_folder();
     let root = folder.path().canonicalize().unwrap();
     let (go, manifest) = (root.join("go"), root.join("job.json"));
     let script = format!("while ! test -e {}; do sleep 0.05; done", go.display());

@@ -140,7 +140,9 @@ async fn a_database_is_made_changed_repaired_and_deleted() {
     // PostgreSQL is another user where the server is root, and must pass through to its data.
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
     let data = folder.path().join("databases");
-    let server = Server::start(folder.path(), &["--ephemeral", "--node"]).await;
+    // The data lies in a folder of the machine, where every Pod finds what the one before wrote: all are the same user.
+    let own = rustix::process::getuid().as_raw().to_string();
+    let server = Server::start(folder.path(), &["--ephemeral", "--node", "--node-as", &own]).await;
     let _operator = operator(&server, "database", "databases", &data).await;
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/database/sample.yaml");
     told(&server, &["apply", "-f", sample]).await;

@@ -154,7 +154,14 @@ impl Builder {
     fn node_options(&self) -> Option<NodeOptions> {
         /// Letters of a temporary name: nobody guesses it.
         const SUFFIX_LETTERS: usize = 10;
-        let options = self.node.clone()?;
+        let mut options = self.node.clone()?;
+        // Pods shall not read what the server keeps: it holds everybody's secrets.
+        if let Some(folder) = &self.data_dir {
+            options = options.hide(std::path::absolute(folder).unwrap_or_else(|_| folder.clone()));
+        }
+        if let Some((_, kubeconfig)) = &self.listen {
+            options = options.hide(std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.clone()));
+        }
         Some(match (options.given_folder(), &self.data_dir) {
             (Some(_), _) => options,
             (None, Some(folder)) => options.folder(folder.join("node")),

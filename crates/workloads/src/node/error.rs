@@ -18,6 +18,14 @@ pub enum Error {
     /// There is no keeper and none can be started.
     #[error("cannot start the keeper of the node's processes: {0}")]
     Keeper(String),
+    /// Pods cannot run as the user that was named.
+    #[error("cannot run Pods as {name}: {why}")]
+    Account {
+        /// Who was named.
+        name: String,
+        /// Why not.
+        why: String,
+    },
     /// The controllers ended with an error.
     #[error(transparent)]
     Runtime(#[from] homeostat_runtime::Error),

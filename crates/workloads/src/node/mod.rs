@@ -7,6 +7,8 @@
 //!
 //! **Invariant:** a process runs only for a Pod that is bound to this node; who may not create Pods cannot run commands.
 
+mod accounts;
+mod blocks;
 mod error;
 mod farewell;
 mod grpc;
@@ -27,8 +29,8 @@ mod sweep;
 mod tokens;
 
 use std::fs;
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,9 +46,13 @@ pub use logs::Logs;
 pub use options::{NodeOptions, RestartBackoff};
 pub use remove::remove_folder;
 
+use accounts::Account;
+use blocks::Blocks;
 use farewell::Farewell;
 use keeper::layout::Layout;
 use link::{Link, Recipe, Wire};
+use namespaces::Namespaces;
+use pod::Giver;
 use probe::Prober;
 use register::Registration;
 use tokens::Tokens;
@@ -65,7 +71,25 @@ struct Ground {
     link: Arc<Link>,
     prober: Prober,
     tokens: Tokens,
+    /// Does a container have a view of the files of its own?
     has_namespaces: bool,
+    /// Whom it makes of a process.
+    giver: Giver,
+    /// Users for Pods; none if this node has only one.
+    blocks: Option<Blocks>,
+}
+
+impl Ground {
+    /// What no container sees, in a view of its own.
+    fn hidden(&self) -> Vec<PathBuf> {
+        let named =
+            self.options.hidden.iter().map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
+        let mut hidden: Vec<PathBuf> = named.chain([self.layout.root().to_owned()]).collect();
+        hidden.sort();
+        // What is in a folder is hidden with it, and not found any more.
+        hidden.dedup_by(|path, folder| path.starts_with(folder));
+        hidden
+    }
 }
 
 /// A node, connected to its keeper and ready to run.
@@ -79,6 +103,7 @@ pub struct Node {
     triggers: mpsc::Receiver<Target>,
     prober: Prober,
     registration: Registration,
+    account: Option<Account>,
 }
 
 impl Node {
@@ -86,8 +111,9 @@ impl Node {
     /// are found again.
     ///
     /// # Errors
-    /// When the folder cannot be used or no keeper can be started.
+    /// When the folder cannot be used, no keeper can be started or Pods cannot run as the user that was named.
     pub async fn connect(client: Client, options: NodeOptions, clock: Clock) -> Result<Self, Error> {
+        let account = options.account.as_deref().map(account).transpose()?;
         let folder = options.folder.clone().unwrap_or_else(|| Path::new(".homeostat").join("node"));
         let layout = prepare(&folder).map_err(|source| Error::Folder { folder, source })?;
         let program = match &options.keeper {
@@ -106,7 +132,7 @@ impl Node {
         let registration = Registration { client: client.clone(), name: options.name.clone(), clock };
         registration.begin().await;
         storage::offer(&client).await;
-        Ok(Self { client, options, layout, link, wire, triggers, prober, registration })
+        Ok(Self { client, options, layout, link, wire, triggers, prober, registration, account })
     }
 
     /// What its containers said.
@@ -121,11 +147,14 @@ impl Node {
     /// When the controllers cannot run.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
         let mut wire = self.wire;
-        let has_namespaces = self.options.uses_namespaces
-            && tokio::select! {
-                is_possible = namespaces::are_possible(&self.link, &self.layout) => is_possible,
-                () = wire.run() => false,
-            };
+        let namespaces = tokio::select! {
+            found = namespaces::find(&self.link, &self.layout), if self.options.uses_namespaces => found,
+            () = wire.run(), if self.options.uses_namespaces => Namespaces::default(),
+            else => Namespaces::default(),
+        };
+        let is_root = rustix::process::geteuid().is_root();
+        set_modes(&self.layout, is_root && !namespaces.has_mounts)
+            .map_err(|source| Error::Folder { folder: self.layout.root().to_owned(), source })?;
         let farewell = Farewell {
             client: self.client.clone(),
             node: self.options.name.clone(),
@@ -134,7 +163,9 @@ impl Node {
             clock: self.registration.clock,
         };
         let ground = Ground {
-            has_namespaces,
+            has_namespaces: namespaces.has_mounts,
+            giver: Giver::new(self.account, namespaces.has_users),
+            blocks: is_root.then(|| Blocks::open(&self.layout)),
             options: self.options,
             layout: self.layout,
             link: self.link,
@@ -165,6 +196,30 @@ fn prepare(folder: &Path) -> std::io::Result<Layout> {
     let layout = Layout::new(fs::canonicalize(folder)?);
     fs::create_dir_all(layout.pods())?;
     Ok(layout)
+}
+
+/// Others pass the node's folders only where containers of other users have no other way to theirs.
+fn set_modes(layout: &Layout, is_passable: bool) -> std::io::Result<()> {
+    let mode = if is_passable { 0o711 } else { 0o700 };
+    fs::create_dir_all(layout.claims())?;
+    for folder in [layout.root().to_owned(), layout.pods(), layout.claims()] {
+        fs::set_permissions(folder, fs::Permissions::from_mode(mode))?;
+    }
+    Ok(())
+}
+
+/// The account Pods shall run as, if this process can make them run so.
+fn account(name: &str) -> Result<Account, Error> {
+    let refused = |why: String| Error::Account { name: name.to_owned(), why };
+    let own = Account::of_this_process();
+    if own.user == 0 || own.name != name && own.user.to_string() != name {
+        let found = Account::find(name).map_err(|error| refused(error.to_string()))?;
+        if own.user != 0 && found.user != own.user {
+            return Err(refused(format!("only root runs Pods as others, and this is {}", own.name)));
+        }
+        return Ok(found);
+    }
+    Ok(own)
 }
 
 fn stream_of(receiver: mpsc::Receiver<Target>) -> impl Stream<Item = Target> + Send + 'static {

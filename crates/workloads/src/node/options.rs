@@ -39,6 +39,8 @@ pub struct NodeOptions {
     pub(super) is_ephemeral: bool,
     pub(super) uses_namespaces: bool,
     pub(super) server: Option<SocketAddr>,
+    pub(super) account: Option<String>,
+    pub(super) hidden: Vec<PathBuf>,
 }
 
 /// How long Pods go on after a server that was killed: enough to start it again, short enough to forget it.
@@ -56,6 +58,8 @@ impl Default for NodeOptions {
             is_ephemeral: false,
             uses_namespaces: true,
             server: None,
+            account: None,
+            hidden: Vec::new(),
         }
     }
 }
@@ -110,7 +114,23 @@ impl NodeOptions {
         Self { is_ephemeral: true, outlives_server: Duration::ZERO, ..self }
     }
 
-    /// Never uses mount namespaces: volumes are reached by links and variables only.
+    /// Runs all Pods as this user of the machine, by name or number, with the rights it has here. Without it a node that is
+    /// root gives each Pod a user of its own, and one that is not runs Pods only where they are kept away from what the
+    /// server keeps. Only root can name another user than its own.
+    #[must_use]
+    pub fn run_as(self, user: impl Into<String>) -> Self {
+        Self { account: Some(user.into()), ..self }
+    }
+
+    /// A folder or file that Pods shall not see, besides the node's own folder: what the server keeps, and its kubeconfig.
+    #[must_use]
+    pub fn hide(mut self, path: impl Into<PathBuf>) -> Self {
+        self.hidden.push(path.into());
+        self
+    }
+
+    /// Never uses namespaces: volumes are reached by links and variables only, and no Pod becomes a user that the machine
+    /// knows.
     #[must_use]
     pub fn without_namespaces(self) -> Self {
         Self { uses_namespaces: false, ..self }

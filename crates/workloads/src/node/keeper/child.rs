@@ -11,9 +11,9 @@ use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
 use super::launch::Orders;
-use super::protocol::{Exit, Process};
+use super::protocol::{Exit, IdRange, Process};
 use super::table::Keeper;
-use super::{LAUNCH, MARK, RUN_MARK, brand, system};
+use super::{LAUNCH, MARK, NAMESPACE_IS_SET_UP, NAMESPACE_MADE, RUN_MARK, brand, system};
 
 /// A process that runs the command, and the pipe it writes to.
 pub(super) struct Started<'a> {
@@ -46,8 +46,9 @@ pub(super) async fn start<'a>(
     let (started, socket) = spawn(keeper, run).map_err(|error| format!("cannot start a process: {error}"))?;
     let brand = brand::of_run(keeper.layout.root(), run);
     let orders = Orders { process, keeper_pid: keeper.pid, open_files: keeper.open_files, brand };
-    let words =
-        tell(socket, &orders).await.map_err(|error| format!("cannot talk to the launcher: {error}"))?;
+    let words = tell(socket, &orders, started.pid)
+        .await
+        .map_err(|error| format!("cannot talk to the launcher: {error}"))?;
     if words.is_empty() {
         return Ok(started);
     }
@@ -75,12 +76,33 @@ fn spawn<'a>(keeper: &'a Keeper, run: &str) -> io::Result<(Started<'a>, UnixStre
 }
 
 /// Gives the orders; what comes back are words of failure, or nothing.
-async fn tell(mut socket: UnixStream, orders: &Orders) -> io::Result<String> {
-    socket.write_all(&serde_json::to_vec(orders)?).await?;
-    socket.shutdown().await?;
-    let mut words = String::new();
-    socket.read_to_string(&mut words).await?;
-    Ok(words)
+async fn tell(mut socket: UnixStream, orders: &Orders, pid: i32) -> io::Result<String> {
+    let mut line = serde_json::to_vec(orders)?;
+    line.push(b'\n');
+    socket.write_all(&line).await?;
+    let mut words = Vec::new();
+    if !orders.process.ranges.is_empty() {
+        match socket.read_u8().await? {
+            NAMESPACE_MADE => {
+                set_up_namespace(pid, &orders.process.ranges)?;
+                socket.write_all(&[NAMESPACE_IS_SET_UP]).await?;
+            }
+            other => words.push(other),
+        }
+    }
+    socket.read_to_end(&mut words).await?;
+    Ok(String::from_utf8_lossy(&words).into_owned())
+}
+
+/// Says which users and groups of the machine are which in the process' user namespace.
+fn set_up_namespace(pid: i32, ranges: &[IdRange]) -> io::Result<()> {
+    let line = |range: &IdRange| format!("{} {} {}\n", range.inside, range.outside, range.count);
+    let table: String = ranges.iter().map(line).collect();
+    for name in ["uid_map", "gid_map"] {
+        std::fs::write(format!("/proc/{pid}/{name}"), &table)
+            .map_err(|error| io::Error::other(format!("cannot set up its user namespace: {error}")))?;
+    }
+    Ok(())
 }
 
 /// How the process ended.

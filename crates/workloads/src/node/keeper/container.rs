@@ -179,8 +179,7 @@ impl Beside {
     async fn run(self, keeper: &Keeper, limit: Duration) -> Executed {
         let done = match self.hook {
             Hook::Execute(command) => {
-                let process = Process { command, ..self.process };
-                return execute::run(keeper, process, limit, &self.run).await;
+                return execute::run(keeper, self.process.with_command(command), limit, &self.run).await;
             }
             Hook::Sleep { seconds } => {
                 sleep(Duration::from_secs(seconds).min(limit)).await;

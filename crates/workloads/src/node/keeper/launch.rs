@@ -1,20 +1,24 @@
 //! The last step before a container's command: a process that makes itself what the container asks for and then becomes
 //! the command.
 //!
-//! It reads its orders from stdin to the end, and answers on the same socket: nothing and a closed socket when the command
-//! runs, words when it does not. **Invariant:** it dies with its keeper, and so does the command (`PR_SET_PDEATHSIG` survives
+//! It reads its orders from stdin, one line, and answers on the same socket: nothing and a closed socket when the command
+//! runs, words when it does not. In between it may say that it is in a user namespace, which the keeper then sets up. **Invariant:** it dies with its keeper, and so does the command (`PR_SET_PDEATHSIG` survives
 //! the exec). Children of the command do not: the guard kills them.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use rustix::process::{Gid, Pid, Resource, Rlimit, Uid};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Resource, Rlimit};
 use serde::{Deserialize, Serialize};
 
 use super::protocol::Process;
-use super::{mount, system};
+use super::{credentials, mount, system};
 
 /// The exit code of a launch that failed; nobody sees it, the words are what counts.
 const FAILED: u8 = 128;
@@ -33,11 +37,11 @@ pub(super) struct Orders {
 
 /// Becomes the command, or says why not.
 pub(super) fn main() -> ExitCode {
-    let mut text = String::new();
     let Ok(mut answer) = answer_socket() else { return ExitCode::from(FAILED) };
-    let read = io::stdin().read_to_string(&mut text);
+    let mut text = String::new();
+    let read = BufReader::new(&answer).read_line(&mut text);
     let error = match read.and_then(|_| Ok(serde_json::from_str::<Orders>(&text)?)) {
-        Ok(orders) => obey(orders),
+        Ok(orders) => obey(orders, &mut answer),
         Err(error) => format!("unreadable orders: {error}"),
     };
     // The keeper reads the words, or is gone and does not care.
@@ -53,28 +57,31 @@ fn answer_socket() -> io::Result<File> {
 }
 
 /// Returns only with a reason.
-fn obey(orders: Orders) -> String {
+fn obey(orders: Orders, keeper: &mut File) -> String {
     if let Err(error) = become_own_session(orders.keeper_pid) {
         return error.to_string();
     }
     if let Err(error) = limit(&orders) {
         return format!("cannot set its limits: {error}");
     }
-    if let Err(error) = mount::all(&orders.process.mounts) {
+    if let Err(error) = mount::all(&orders.process) {
         return error.to_string();
     }
     let Some((program, arguments)) = orders.process.command.split_first() else {
         return "the command is empty".to_owned();
     };
     let Ok(nothing) = File::open("/dev/null") else { return "cannot open /dev/null".to_owned() };
+    let found = orders.process.is_program_given.then(|| Program::find(&orders.process)).flatten();
     if let Err(error) = std::env::set_current_dir(&orders.process.directory) {
         return format!("cannot enter the working directory {}: {error}", orders.process.directory.display());
     }
     // The new user may not be able to walk to the directory, but it can be there. A change of user clears the death signal.
-    if let Err(error) = change_user(&orders.process).and_then(|()| system::die_with_parent()) {
+    if let Err(error) = credentials::assume(&orders.process, keeper).and_then(|()| system::die_with_parent())
+    {
         return not_them(&orders.process, &error);
     }
-    let error = Command::new(program)
+    let error = Command::new(found.as_ref().map_or(OsStr::new(program), Program::path))
+        .arg0(program)
         .args(arguments)
         .env_clear()
         .envs(orders.process.environment)
@@ -94,7 +101,9 @@ fn not_them(process: &Process, error: &io::Error) -> String {
     let who = if who.is_empty() { "with these groups" } else { &format!("as {who}") };
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            format!("cannot run {who}: {error}: the server must run as root to run containers as others")
+            format!(
+                "cannot run {who}: {error}: only root with all its capabilities runs containers as others"
+            )
         }
         _ => format!("cannot run {who}: {error}"),
     }
@@ -110,19 +119,36 @@ fn become_own_session(keeper_pid: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Becomes another user, for good. This process has one thread, so its credentials are the thread's.
-fn change_user(process: &Process) -> io::Result<()> {
-    use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
-    let user = process.user.map_or_else(rustix::process::getuid, Uid::from_raw);
-    let group = process.group.map_or_else(rustix::process::getgid, Gid::from_raw);
-    let is_same = (user, group) == (rustix::process::getuid(), rustix::process::getgid());
-    if is_same && process.groups.is_empty() {
-        return Ok(());
+/// A program by its descriptor: whoever cannot walk to it can run it.
+struct Program {
+    path: OsString,
+    _file: OwnedFd,
+}
+
+impl Program {
+    /// Finds the program as a shell would; none for what can only be found from where the container is.
+    fn find(process: &Process) -> Option<Self> {
+        let name = Path::new(process.command.first()?);
+        if name.is_absolute() {
+            return Self::open(name).ok();
+        }
+        let is_bare = name.components().count() == 1;
+        let (_, folders) = process.environment.iter().find(|(name, _)| name == "PATH" && is_bare)?;
+        std::env::split_paths(folders).find_map(|folder| Self::open(&folder.join(name)).ok())
     }
-    let more = process.groups.iter().copied().map(Gid::from_raw);
-    set_thread_groups(&[group].into_iter().chain(more).collect::<Vec<_>>())?;
-    set_thread_gid(group)?;
-    Ok(set_thread_uid(user)?)
+
+    fn open(path: &Path) -> io::Result<Self> {
+        let mut start = [0; 2];
+        let is_script = File::open(path)?.read_exact(&mut start).is_ok() && start == *b"#!";
+        // Its interpreter opens a script again, by the same descriptor.
+        let flags = if is_script { OFlags::empty() } else { OFlags::CLOEXEC };
+        let file = rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty())?;
+        Ok(Self { path: format!("/proc/self/fd/{}", file.as_raw_fd()).into(), _file: file })
+    }
+
+    fn path(&self) -> &OsStr {
+        &self.path
+    }
 }
 
 fn limit(orders: &Orders) -> io::Result<()> {

@@ -1,7 +1,8 @@
 //! Where things lie in the node's folder.
 //!
 //! ```text
-//! keeper.lock keeper.sock keeper.log      of the keeper
+//! keeper.lock keeper-2.sock keeper.log    of the keeper
+//! pods/UID                                of the Pod's group, which says its users (see `blocks`)
 //! pods/UID/work                           the working directory of the Pod's processes
 //! pods/UID/volumes/VOLUME                 its volumes
 //! pods/UID/homes/USER                     that of another user, where its containers have several
@@ -32,8 +33,10 @@ impl Layout {
         self.0.join("keeper.lock")
     }
 
+    /// With the number of the protocol: a keeper of another release, which would not mind what it does not know, is not found,
+    /// and the new one waits until it has ended.
     pub(crate) fn socket_name() -> &'static str {
-        "keeper.sock"
+        "keeper-2.sock"
     }
 
     pub(crate) fn keeper_log(&self) -> PathBuf {
@@ -62,9 +65,13 @@ impl Layout {
         self.pod(uid).join("volumes")
     }
 
+    pub(crate) fn claims(&self) -> PathBuf {
+        self.0.join("claims")
+    }
+
     /// The folder of a PersistentVolume.
     pub(crate) fn claim(&self, volume: &str) -> PathBuf {
-        self.0.join("claims").join(volume)
+        self.claims().join(volume)
     }
 
     /// The home of one of several users.

@@ -10,8 +10,14 @@
 mod brand;
 mod child;
 mod container;
+#[cfg(target_os = "linux")]
+mod credentials;
+#[cfg(not(target_os = "linux"))]
+#[path = "credentials_elsewhere.rs"]
+mod credentials;
 mod execute;
 mod guard;
+pub(crate) mod host_path;
 mod launch;
 pub(crate) mod layout;
 mod leftovers;
@@ -53,6 +59,10 @@ const LAUNCH: &str = "homeostat-node-launch";
 const MARK: &str = "HOMEOSTAT_NODE";
 /// In the environment of every process of a container: which run it belongs to.
 const RUN_MARK: &str = "HOMEOSTAT_RUN";
+
+/// What a launcher says when it has a user namespace, and what it is told when that is set up. No words begin like this.
+const NAMESPACE_MADE: u8 = 1;
+const NAMESPACE_IS_SET_UP: u8 = 2;
 
 /// What is written down about every container of the folder.
 pub(crate) fn records(layout: &layout::Layout) -> Vec<protocol::Runs> {

@@ -6,13 +6,15 @@
 //! seen by the container's processes only and ends with them. Paths are made in mounts of our own only, told by their
 //! numbers and not by their names, and never by way of a link in a volume.
 //!
-//! All sources are opened before the first mount, which may cover them. Linux 5.8 or later.
+//! All sources are opened before the first mount that may cover them: the Pod's own, then what the container shall not see is
+//! hidden, then those of the machine, which show nothing of that. Linux 5.8 or later.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, StatVfsMountFlags, StatxFlags, Uid};
 use rustix::io::Errno;
@@ -22,47 +24,69 @@ use rustix::mount::{
 };
 use rustix::thread::UnshareFlags;
 
-use super::protocol::Mount;
+use super::credentials::as_user;
+use super::host_path;
+use super::protocol::{Mount, Origin, Process};
 use super::walk::{self, Reached};
 
 /// A folder with more entries is not mirrored: each entry is a mount.
 const ENTRIES_MAX: usize = 4096;
+/// The mode of a file that something is mounted on.
+const PLAIN: Mode = Mode::from_raw_mode(0o644);
 /// What containers see a view of, whether or not something is put there.
 const ALWAYS_MIRRORED: [&str; 2] = ["/dev", "/run"];
 
 /// Makes the mounts, after which this process sees them.
-pub(super) fn all(mounts: &[Mount]) -> io::Result<()> {
-    if mounts.is_empty() {
+pub(super) fn all(process: &Process) -> io::Result<()> {
+    let (linked, mounted): (Vec<_>, Vec<_>) =
+        process.mounts.iter().partition(|mount| mount.target.as_os_str().is_empty());
+    for mount in linked {
+        // Made, if it shall be; nothing else is done with it.
+        drop(open_source(mount, process).map_err(said(format!("cannot use {}", mount.source.display())))?);
+    }
+    if mounted.is_empty() && process.view.hidden.is_empty() {
         return Ok(());
     }
-    let said = |what: String| move |error: io::Error| io::Error::other(format!("{what}: {error}"));
-    let at = |mount: &Mount| said(format!("cannot mount at {}", mount.target.display()));
     enter_namespace().map_err(said("this system gives no mount namespace".to_owned()))?;
     let mut maker = Maker {
         descriptors: rustix::fs::open("/proc/self/fd", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?,
         mirrors: Vec::new(),
         volumes: Vec::new(),
     };
-    let opened = mounts.iter().map(|mount| Volume::open(mount).map_err(at(mount)));
-    let mut volumes = opened.collect::<io::Result<Vec<_>>>()?;
+    let (own, foreign): (Vec<_>, Vec<_>) = mounted.into_iter().partition(|mount| mount.origin == Origin::Pod);
+    let mut volumes = Volume::open_all(own, process)?;
+    hide(&process.view.hidden)?;
+    volumes.extend(Volume::open_all(foreign, process)?);
+    if process.view.is_read_only {
+        maker.close_all().map_err(said("cannot make the machine's files read-only".to_owned()))?;
+    }
     // Outer paths first, so that inner ones lie on top.
     volumes.sort_by_key(|volume| volume.mount.target.components().count());
-    for folder in ALWAYS_MIRRORED {
-        maker.cover(Path::new(folder)).map_err(said(format!("cannot make a view of {folder}")))?;
+    maker.put_all(&volumes)?;
+    if process.view.is_read_only {
+        maker.close_mirrors().map_err(said("cannot make the machine's files read-only".to_owned()))?;
     }
-    for volume in &volumes {
-        maker.put(volume).map_err(at(volume.mount))?;
-    }
-    // At the end: paths inside of others may have to be made.
-    for volume in volumes.iter().filter(|volume| volume.mount.is_read_only) {
-        maker.close(&volume.tree).map_err(at(volume.mount))?;
+    if process.view.has_own_processes_only {
+        show_own_processes();
     }
     std::env::set_current_dir("/")
 }
 
+fn said(what: String) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| io::Error::other(format!("{what}: {error}"))
+}
+
+fn at(mount: &Mount) -> impl FnOnce(io::Error) -> io::Error {
+    said(format!("cannot mount at {}", mount.target.display()))
+}
+
 #[expect(deprecated, reason = "unshare_unsafe is about shared descriptor tables, which we do not ask for")]
 fn enter_namespace() -> io::Result<()> {
-    if rustix::thread::unshare(UnshareFlags::NEWNS).is_err() {
+    if let Err(error) = rustix::thread::unshare(UnshareFlags::NEWNS) {
+        if rustix::process::getuid().is_root() {
+            // In a user namespace of one user it could not become another.
+            return Err(error.into());
+        }
         let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         rustix::thread::unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)?;
         fs::write("/proc/self/setgroups", "deny")?;
@@ -74,6 +98,57 @@ fn enter_namespace() -> io::Result<()> {
     Ok(rustix::mount::mount_change("/", slave)?)
 }
 
+/// Covers what the container shall not see by something empty that nobody may enter. Nothing is said of what is not there.
+fn hide(hidden: &[PathBuf]) -> io::Result<()> {
+    const NOBODYS: Mode = Mode::empty();
+    if hidden.is_empty() {
+        return Ok(());
+    }
+    let system = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_create(&system)?;
+    let empty = rustix::mount::fsmount(&system, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
+    rustix::fs::mkdirat(&empty, c"folder", NOBODYS)?;
+    drop(make_file(&empty, c"file", NOBODYS)?);
+    for path in hidden {
+        let point = match walk::look(path, false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            found => found.map_err(said(format!("cannot hide {}", path.display())))?,
+        };
+        let is_folder = FileType::from_raw_mode(rustix::fs::fstat(&point)?.st_mode).is_dir();
+        let cover =
+            rustix::mount::open_tree(&empty, if is_folder { c"folder" } else { c"file" }, tree_flags())?;
+        attach(&cover, &point).map_err(said(format!("cannot hide {}", path.display())))?;
+    }
+    Ok(())
+}
+
+/// Shows the container the processes of its user only. Where that is not allowed it sees the names of others too, and no more.
+fn show_own_processes() {
+    let made = || -> io::Result<()> {
+        let system = rustix::mount::fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        rustix::mount::fsconfig_set_string(&system, "hidepid", "invisible")?;
+        rustix::mount::fsconfig_create(&system)?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_NODEV
+            | MountAttrFlags::MOUNT_ATTR_NOSUID
+            | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        let tree = rustix::mount::fsmount(&system, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+        attach(&tree, &walk::look(Path::new("/proc"), true)?)
+    };
+    let _ = made();
+}
+
+/// Opens what shall be mounted; of the machine's files as the container's user.
+fn open_source(mount: &Mount, process: &Process) -> io::Result<OwnedFd> {
+    match &mount.origin {
+        Origin::Machine(kind) => as_user(process, || host_path::open(&mount.source, kind, &mount.part)),
+        // Its path is the node's own.
+        Origin::Pod => {
+            let Reached { at, missing } = walk::beneath(walk::look(&mount.source, false)?, &mount.part)?;
+            if missing.is_empty() { Ok(at) } else { Err(io::ErrorKind::NotFound.into()) }
+        }
+    }
+}
+
 /// What is mounted, as a tree that is nowhere yet.
 struct Volume<'a> {
     mount: &'a Mount,
@@ -82,13 +157,12 @@ struct Volume<'a> {
 }
 
 impl<'a> Volume<'a> {
-    fn open(mount: &'a Mount) -> io::Result<Self> {
-        // The path of a folder of the Pod is the node's own; that of the host is what somebody asked for.
-        let base = walk::look(&mount.source, !mount.is_own)?;
-        let Reached { at, missing } = walk::beneath(base, &mount.part)?;
-        if !missing.is_empty() {
-            return Err(io::ErrorKind::NotFound.into());
-        }
+    fn open_all(mounts: Vec<&'a Mount>, process: &Process) -> io::Result<Vec<Self>> {
+        mounts.into_iter().map(|mount| Self::open(mount, process).map_err(at(mount))).collect()
+    }
+
+    fn open(mount: &'a Mount, process: &Process) -> io::Result<Self> {
+        let at = open_source(mount, process)?;
         let is_folder = FileType::from_raw_mode(rustix::fs::fstat(&at)?.st_mode).is_dir();
         let tree = rustix::mount::open_tree(&at, c"", tree_flags() | OpenTreeFlags::AT_EMPTY_PATH)?;
         Ok(Self { mount, tree, is_folder })
@@ -155,6 +229,20 @@ impl Maker {
         })
     }
 
+    fn put_all(&mut self, volumes: &[Volume<'_>]) -> io::Result<()> {
+        for folder in ALWAYS_MIRRORED {
+            self.cover(Path::new(folder)).map_err(said(format!("cannot make a view of {folder}")))?;
+        }
+        for volume in volumes {
+            self.put(volume).map_err(at(volume.mount))?;
+        }
+        // At the end: paths inside of others may have to be made.
+        for volume in volumes.iter().filter(|volume| volume.mount.is_read_only) {
+            self.close(&volume.tree).map_err(at(volume.mount))?;
+        }
+        Ok(())
+    }
+
     fn put(&mut self, volume: &Volume<'_>) -> io::Result<()> {
         let Reached { at, missing } = self.reach(&volume.mount.target)?;
         let point = if missing.is_empty() { at } else { self.make_point(at, &missing, volume.is_folder)? };
@@ -162,7 +250,7 @@ impl Maker {
             return Err(io::Error::other("the root cannot be covered"));
         }
         attach(&volume.tree, &point)?;
-        if volume.mount.is_own {
+        if volume.mount.origin == Origin::Pod {
             self.volumes.push(place(&volume.tree)?.0);
         } else if volume.mount.is_read_only {
             // A folder of the host: what lies inside of it is put on a mirror, whose entries are as closed as this.
@@ -185,7 +273,7 @@ impl Maker {
         }
         let (name, folders) = missing.split_last().expect("something is missing");
         let folder = walk::make_folders(existing, folders, walk::open_to_all)?;
-        make_file(&folder, name.as_os_str())
+        make_file(&folder, name.as_os_str(), PLAIN)
     }
 
     /// Makes a mirror of a folder, if there is one.
@@ -224,6 +312,33 @@ impl Maker {
         Ok(tree)
     }
 
+    /// Makes everything of the machine read-only that there is so far, but what is no file of it.
+    fn close_all(&self) -> io::Result<()> {
+        /// Where the kernel shows itself; devices and processes are used by writing to them.
+        const KERNELS: [&str; 3] = ["/proc", "/sys", "/dev"];
+        let table = fs::read_to_string("/proc/self/mountinfo")?;
+        let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped);
+        for point in points.filter(|point| !KERNELS.iter().any(|kernels| point.starts_with(kernels))) {
+            match walk::look(&point, false) {
+                // Covered by another, or closed to this user: nobody writes there.
+                Err(_) => {}
+                Ok(tree) => self.close(&tree)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for folders that were covered since, but for devices.
+    fn close_mirrors(&self) -> io::Result<()> {
+        for folder in ["/", "/run"] {
+            let tree = walk::look(Path::new(folder), true)?;
+            if self.mirrors.contains(&place(&tree)?.0) {
+                self.close(&tree)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes a mount read-only. What the file system forbids already stays forbidden: without rights it may not be allowed
     /// again.
     fn close(&self, tree: &OwnedFd) -> io::Result<()> {
@@ -241,9 +356,23 @@ impl Maker {
     }
 }
 
-fn make_file(folder: &OwnedFd, name: impl rustix::path::Arg + Copy) -> io::Result<OwnedFd> {
+fn make_file(folder: &OwnedFd, name: impl rustix::path::Arg + Copy, mode: Mode) -> io::Result<OwnedFd> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(0o644))?)
+    Ok(rustix::fs::openat(folder, name, flags, mode)?)
+}
+
+/// A path as the kernel's table writes it: blanks and the like are octal numbers.
+fn unescaped(text: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let octal =
+            after.get(..3).filter(|_| *first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        let escaped = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(escaped.unwrap_or(*first));
+        rest = if escaped.is_some() { &after[3..] } else { after };
+    }
+    PathBuf::from(OsString::from_vec(bytes))
 }
 
 fn kind(folder: &OwnedFd, name: &CStr) -> io::Result<FileType> {
@@ -261,7 +390,7 @@ fn show(folder: &OwnedFd, (name, told): (&CStr, FileType), mirror: &OwnedFd) -> 
     if kind.is_dir() {
         rustix::fs::mkdirat(mirror, name, Mode::from_raw_mode(0o755))?;
     } else {
-        make_file(mirror, name)?;
+        make_file(mirror, name, PLAIN)?;
     }
     let tree = rustix::mount::open_tree(folder, name, tree_flags() | OpenTreeFlags::AT_SYMLINK_NOFOLLOW)?;
     Ok(rustix::mount::move_mount(&tree, c"", mirror, name, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)

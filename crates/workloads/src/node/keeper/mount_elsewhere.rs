@@ -2,9 +2,17 @@
 
 use std::io;
 
-use super::protocol::Mount;
+use super::host_path;
+use super::protocol::{Origin, Process};
 
-/// Refuses, so that the node falls back on links.
-pub(super) fn all(mounts: &[Mount]) -> io::Result<()> {
-    if mounts.is_empty() { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
+/// Refuses mounts, so that the node falls back on links, and makes what links shall lead to.
+pub(super) fn all(process: &Process) -> io::Result<()> {
+    for mount in &process.mounts {
+        match &mount.origin {
+            _ if !mount.target.as_os_str().is_empty() => return Err(io::ErrorKind::Unsupported.into()),
+            Origin::Machine(kind) => drop(host_path::open(&mount.source, kind, &mount.part)?),
+            Origin::Pod => {}
+        }
+    }
+    if process.view.hidden.is_empty() { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
 }

@@ -31,15 +31,63 @@ pub(crate) struct Process {
     pub(crate) command: Vec<String>,
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) directory: PathBuf,
-    /// Who it runs as; the node's own user if none is given.
+    /// Who it runs as, in its own eyes; the node's own user if none is given.
     pub(crate) user: Option<u32>,
     pub(crate) group: Option<u32>,
     /// Groups it has besides.
-    #[serde(default)]
     pub(crate) groups: Vec<u32>,
+    /// The users and groups of its user namespace; without any it has none of its own.
+    pub(crate) ranges: Vec<IdRange>,
+    pub(crate) rights: Rights,
     /// No process of the container may have more data than this.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) mounts: Vec<Mount>,
+    pub(crate) view: View,
+    /// Was the program named by the node's owner? Then it is found with the node's rights, wherever it is.
+    pub(crate) is_program_given: bool,
+}
+
+impl Process {
+    /// Another command of the same container.
+    pub(crate) fn with_command(self, command: Vec<String>) -> Self {
+        Self { command, is_program_given: false, ..self }
+    }
+
+    /// Who this number of a user or group is on the machine.
+    pub(crate) fn outside(&self, id: u32) -> u32 {
+        let at = |range: &IdRange| id.checked_sub(range.inside).filter(|distance| *distance < range.count);
+        self.ranges.iter().find_map(|range| Some(range.outside + at(range)?)).unwrap_or(id)
+    }
+}
+
+/// Users and groups of the machine that a user namespace shows under other numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct IdRange {
+    pub(crate) inside: u32,
+    pub(crate) outside: u32,
+    pub(crate) count: u32,
+}
+
+/// What a process may do beyond its user; a bit for each of Linux' capabilities.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Rights {
+    /// No program it runs gives it any it has not.
+    pub(crate) no_new_privileges: bool,
+    /// Those it can have at most; none where they cannot be taken.
+    pub(crate) bound: Option<u64>,
+    /// Those it has although it is not root.
+    pub(crate) ambient: u64,
+}
+
+/// What a container does not see of the machine, in its mount namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct View {
+    /// Folders and files that are empty for it.
+    pub(crate) hidden: Vec<PathBuf>,
+    /// Processes of other users are not there.
+    pub(crate) has_own_processes_only: bool,
+    /// Only volumes can be written to.
+    pub(crate) is_read_only: bool,
 }
 
 /// A folder or file seen at another path by one container only.
@@ -47,13 +95,20 @@ pub(crate) struct Process {
 pub(crate) struct Mount {
     pub(crate) source: PathBuf,
     /// What of the source is wanted. No link leads out of it.
-    #[serde(default)]
     pub(crate) part: PathBuf,
+    /// Empty where a link leads there instead: the source is made, and not mounted.
     pub(crate) target: PathBuf,
     pub(crate) is_read_only: bool,
-    /// The Pod's own: paths for other mounts may be made in it.
-    #[serde(default)]
-    pub(crate) is_own: bool,
+    pub(crate) origin: Origin,
+}
+
+/// Whose a folder or file is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Origin {
+    /// The Pod's: paths for other mounts may be made in it.
+    Pod,
+    /// The machine's; with the type it must have, as in a `hostPath`.
+    Machine(String),
 }
 
 /// A start of a container.

@@ -6,8 +6,8 @@ use homeostat_runtime::{Context, Severity};
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, VolumeMount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::identity::{Giver, PodIdentity};
 use super::parts::{self, Part};
-use super::person;
 use super::plan::{After, Situation};
 use super::status::{NO_EXTRAS, Refusal, container_id, whole};
 use super::volumes;
@@ -15,11 +15,16 @@ use crate::node::Ground;
 use crate::node::keeper::protocol::{Exit, Run, State};
 
 /// Events for what became of containers since the status was written; they may have ended already.
-pub(super) fn tell(ground: &Ground, cx: &Context<Pod>, situation: &Situation<'_>) {
+pub(super) fn tell(
+    ground: &Ground,
+    cx: &Context<Pod>,
+    situation: &Situation<'_>,
+    everybody: Option<&PodIdentity<'_>>,
+) {
     for part in parts::all(situation.spec) {
         let Some(run) = situation.run(part) else { continue };
         if !is_told(situation, part, run) {
-            tell_run(ground, cx, (situation.pod, part), run);
+            tell_run(ground, cx, (everybody, part), run);
         }
         if matches!(situation.after(part, run), After::Wait { .. }) && !is_wait_told(situation, part, run) {
             cx.event(Severity::Warning, "BackOff", back_off(situation, part));
@@ -38,14 +43,19 @@ pub(super) fn tell_extras(cx: &Context<Pod>, situation: &Situation<'_>) {
     }
 }
 
-fn tell_run(ground: &Ground, cx: &Context<Pod>, (pod, part): (&Pod, Part<'_>), run: &Run) {
+fn tell_run(
+    ground: &Ground,
+    cx: &Context<Pod>,
+    (everybody, part): (Option<&PodIdentity<'_>>, Part<'_>),
+    run: &Run,
+) {
     match &run.state {
         State::Starting => {}
         State::Ended { exit: Exit::NotStarted(words), .. } => {
             let message = format!("Error: failed to start container {}: {words}", part.container.name);
             cx.event(Severity::Warning, "Failed", message);
         }
-        State::Running { .. } | State::Ended { .. } => started(ground, cx, pod, part.container),
+        State::Running { .. } | State::Ended { .. } => started(ground, cx, everybody, part.container),
     }
     if let Some(Exit::HookFailed(words)) = run.exit() {
         let message = format!("PostStartHook of container {} failed: {words}", part.container.name);
@@ -101,31 +111,35 @@ fn shows(told: &ContainerStatus, run: &Run) -> bool {
     })
 }
 
-fn started(ground: &Ground, cx: &Context<Pod>, pod: &Pod, container: &Container) {
+fn started(ground: &Ground, cx: &Context<Pod>, everybody: Option<&PodIdentity<'_>>, container: &Container) {
     cx.event(Severity::Normal, "Started", format!("Started container {}", container.name));
     for mount in volumes::unhonoured(ground, container) {
-        cx.event(Severity::Warning, "MountPathNotHonoured", elsewhere(pod, container, mount));
+        cx.event(Severity::Warning, "MountPathNotHonoured", elsewhere(container, mount));
     }
-    let groups = person::withheld_groups(pod).iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let groups = everybody.map(PodIdentity::withheld_groups).unwrap_or_default();
+    let groups = groups.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     if !groups.is_empty() {
         let message = format!(
-            "fsGroup or supplementalGroups ask for the groups {groups}, which the containers and volumes do not get: \
-             the server must run as root to give groups it is not in"
+            "fsGroup or supplementalGroups ask for the groups {groups}, which the containers and volumes do not get: {}",
+            match ground.giver {
+                Giver::Only { is_root: false, .. } => {
+                    "the server must run as root to give groups it is not in"
+                }
+                Giver::Only { .. } => "the user that this node was told to run Pods as is not in them",
+                Giver::Anybody { .. } =>
+                    "they are groups of this machine, and this system gives no user namespaces",
+            }
         );
         cx.event(Severity::Warning, "GroupsNotHonoured", message);
     }
 }
 
 /// Where the files of a mount are that is not at its path.
-fn elsewhere(pod: &Pod, container: &Container, mount: &VolumeMount) -> String {
+fn elsewhere(container: &Container, mount: &VolumeMount) -> String {
     let part = mount.sub_path.as_deref().or(mount.sub_path_expr.as_deref()).filter(|part| !part.is_empty());
     let part = part.map(|part| format!("/{part}")).unwrap_or_default();
     let (path, name) = (&mount.mount_path, &mount.name);
-    let flaw = match person::other_user(pod, container) {
-        Some(user) => format!(", which user {user} cannot reach"),
-        None if mount.read_only == Some(true) => ", and can be written to".to_owned(),
-        None => String::new(),
-    };
+    let flaw = if mount.read_only == Some(true) { ", and can be written to" } else { "" };
     format!(
         "mountPath {path} of container {} is not visible at that path: this system gives no mount namespaces. \
          Its files are in $HOMEOSTAT_VOLUMES/{name}{part} and $HOME{path}{flaw}",

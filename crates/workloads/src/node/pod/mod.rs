@@ -1,23 +1,28 @@
 //! The controller of Pods bound to this node: looks at the Pod and its processes, does what is missing, tells how it is.
 //!
-//! Reading order: [`parts`] (what containers are), [`plan`] (what to do), `prepare` (how a process is made), [`status`] and
-//! [`phase`] (what is told).
+//! Reading order: [`parts`] (what containers are), [`plan`] (what to do), [`identity`] (who they are), `prepare` (how a process is
+//! made), [`status`] and [`phase`] (what is told).
 
 pub(crate) mod account;
+mod adopt;
 mod environment;
 mod events;
 mod expand;
 mod fields;
+mod identity;
 mod mount_path;
 mod outside;
 pub(crate) mod parts;
-mod person;
 mod phase;
+mod place;
 mod plan;
 mod prepare;
+mod rights;
+mod shortfall;
 mod sources;
 mod status;
 mod termination;
+mod users;
 mod volumes;
 
 use std::sync::Arc;
@@ -38,9 +43,12 @@ use super::link::PodRuns;
 use super::options::RestartBackoff;
 use super::probe::Health;
 use super::tokens::Supply;
+use environment::config_error;
+pub(crate) use identity::Giver;
+use identity::PodIdentity;
 use plan::{Plan, Situation};
 use sources::Supplies;
-use status::Refusals;
+use status::{Refusal, Refusals};
 
 /// Pods reconciled at a time. Each is a few requests to the keeper and one write.
 const CONCURRENCY: usize = 16;
@@ -86,14 +94,24 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
         None => ground.tokens.supply(cx.client(), &pod, cx.now()).await,
     };
     let supplies = Supplies { cx: &cx, tokens: supply.tokens };
-    let refusals = carry_out(&ground, &supplies, &situation, &plan)?;
-    events::tell(&ground, &cx, &situation);
+    let everybody = match situation.must_end() {
+        Some(_) => Err(config_error("the Pod is ending".to_owned())),
+        None => users::of_pod(&ground, &pod, &supplies),
+    };
+    let refusals = carry_out(&ground, &supplies, &situation, (&plan, &everybody))?;
+    let everybody = everybody.ok();
+    events::tell(&ground, &cx, &situation, everybody.as_ref());
     events::tell_extras(&cx, &situation);
     for complaint in ground.prober.take_complaints(uid) {
         cx.event(Severity::Warning, "Unhealthy", complaint);
     }
-    volumes::refresh(&ground, &pod, &supplies);
-    ground.prober.sync(&pod, &runs, |container| prepare::process(&ground, &pod, container, &supplies).ok());
+    if let Some(everybody) = &everybody {
+        shortfall::tell(&ground, &cx, everybody);
+        volumes::refresh(&ground, everybody, &supplies);
+    }
+    ground.prober.sync(&pod, &runs, |container| {
+        prepare::process(&ground, everybody.as_ref()?, container, &supplies).ok()
+    });
     let current = pod.status.clone().unwrap_or_default();
     let mut wanted = current.clone();
     status::report(&situation, &refusals, &mut wanted);
@@ -136,11 +154,15 @@ fn carry_out(
     ground: &Ground,
     supplies: &Supplies<'_>,
     situation: &Situation<'_>,
-    plan: &Plan<'_>,
+    (plan, everybody): (&Plan<'_>, &Result<PodIdentity<'_>, Refusal>),
 ) -> Result<Refusals> {
     let (cx, mut refusals) = (supplies.cx, Refusals::new());
     for start in &plan.starts {
-        match prepare::launch(ground, situation.pod, start, supplies) {
+        let launch = match everybody {
+            Ok(everybody) => prepare::launch(ground, everybody, start, supplies),
+            Err(refusal) => Err(refusal.clone()),
+        };
+        match launch {
             Ok(launch) => {
                 ground.link.ask(Ask::Start(Box::new(launch)))?;
             }

@@ -13,10 +13,10 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use super::environment::config_error;
-use super::person;
+use super::place;
 use super::status::Refusal;
 use crate::node::Ground;
-use crate::node::keeper::protocol::Mount;
+use crate::node::keeper::protocol::{Mount, Origin};
 use crate::node::keeper::walk;
 
 /// What is put there.
@@ -28,8 +28,7 @@ pub(crate) struct Source {
     /// Where the container finds that without a mount.
     pub(crate) seen: PathBuf,
     pub(crate) is_read_only: bool,
-    /// A folder or file of the Pod, not of the machine.
-    pub(crate) is_own: bool,
+    pub(crate) origin: Origin,
 }
 
 impl Source {
@@ -40,15 +39,15 @@ impl Source {
             part: self.part,
             target,
             is_read_only: self.is_read_only,
-            is_own: self.is_own,
+            origin: self.origin,
         }
     }
 }
 
-/// Puts it there; gives what the launcher shall mount.
+/// Puts it there; gives what the launcher shall mount, or only make if it is the machine's.
 pub(crate) fn put(
     ground: &Ground,
-    place: &person::Place,
+    place: &place::Place,
     mount: &VolumeMount,
     source: Source,
 ) -> Result<Option<Mount>, Refusal> {
@@ -64,7 +63,7 @@ pub(crate) fn put(
         return Ok(Some(source.at(Path::new("/").join(path))));
     }
     link(&source.seen, &place.folder, &path).map_err(failed)?;
-    Ok(None)
+    Ok((source.origin != Origin::Pod).then(|| source.at(PathBuf::new())))
 }
 
 /// The path from where it begins, without detours.

@@ -1,18 +1,18 @@
 //! Volumes that are not the Pod's own: paths of the machine, and volumes it claimed.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{HostPathVolumeSource, Pod, Volume};
+use rustix::fs::Mode;
 
 use super::environment::config_error;
 use super::sources::Sources;
 use super::status::Refusal;
-use super::volumes::{Filled, open_up};
+use super::volumes::{Filled, Inside, open_up};
 use crate::node::Ground;
-use crate::node::keeper::walk;
+use crate::node::keeper::protocol::Origin;
+use crate::node::keeper::{host_path, walk};
 use crate::node::storage;
 
 /// A volume that is not the Pod's own.
@@ -24,18 +24,29 @@ pub(super) enum Outside {
 }
 
 impl Outside {
-    /// Opens it; a claimed one also to the Pod's group.
-    pub(super) fn open(self, group: Option<u32>) -> io::Result<Filled> {
-        let (path, is_own) = match self {
-            Self::Host(host) => (host_path(&host)?, false),
-            Self::Claimed(path) => (path, true),
-        };
-        let folder = if is_own { walk::own_folder(&path)? } else { walk::look(&path, true)? };
-        if is_own {
-            open_up(&folder, false, group)?;
+    /// Opens it; a claimed one also to the Pod's group. What is the machine's is looked at only: the launcher makes it, with the
+    /// rights of the container's user.
+    pub(super) fn open(self, ground: &Ground, group: Option<u32>) -> io::Result<Filled> {
+        match self {
+            Self::Host(host) => {
+                let (path, kind) = (PathBuf::from(&host.path), host.type_.unwrap_or_default());
+                if !kind.ends_with("OrCreate") {
+                    host_path::check_kind(&path, &kind)?;
+                }
+                Ok(Filled { path, folder: None, origin: Origin::Machine(kind), inside: Inside::Elsewhere })
+            }
+            Self::Claimed(path) => {
+                let folder = walk::own_folder(&path)?;
+                open_up(&folder, false, group)?;
+                if ground.blocks.is_some() && !ground.has_namespaces {
+                    close_to_others(&folder)?;
+                }
+                let inside = if ground.has_namespaces { Inside::Mounted } else { Inside::Elsewhere };
+                Ok(Filled { path, folder: Some(folder), origin: Origin::Pod, inside })
+            }
         }
-        Ok(Filled { path, folder, is_own, is_inside: false })
     }
+
     /// Where the volume is, if not among the Pod's own.
     pub(super) fn of(
         ground: &Ground,
@@ -64,26 +75,11 @@ impl Outside {
     }
 }
 
-/// A path of the machine, made or checked as its type says.
-fn host_path(host: &HostPathVolumeSource) -> io::Result<PathBuf> {
-    let path = PathBuf::from(&host.path);
-    let kind = host.type_.as_deref().unwrap_or_default();
-    match kind {
-        "DirectoryOrCreate" => fs::create_dir_all(&path)?,
-        "FileOrCreate" if !path.exists() => fs::write(&path, "")?,
-        _ => {}
+/// Where Pods walk to their claims, only those of the claim's group get in.
+fn close_to_others(folder: &std::os::fd::OwnedFd) -> io::Result<()> {
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(folder)?.st_mode);
+    if mode.intersects(Mode::RWXO) {
+        rustix::fs::fchmod(folder, mode.difference(Mode::RWXO) | Mode::RWXG)?;
     }
-    let is_it: fn(&fs::FileType) -> bool = match kind {
-        "" => return Ok(path),
-        "Directory" | "DirectoryOrCreate" => fs::FileType::is_dir,
-        "File" | "FileOrCreate" => fs::FileType::is_file,
-        "Socket" => FileTypeExt::is_socket,
-        "CharDevice" => FileTypeExt::is_char_device,
-        "BlockDevice" => FileTypeExt::is_block_device,
-        _ => return Err(io::Error::other(format!("unknown hostPath type {kind}"))),
-    };
-    if !fs::metadata(&path).is_ok_and(|meta| is_it(&meta.file_type())) {
-        return Err(io::Error::other(format!("hostPath type check failed: {} is not a {kind}", host.path)));
-    }
-    Ok(path)
+    Ok(())
 }

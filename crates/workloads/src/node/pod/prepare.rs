@@ -1,17 +1,22 @@
 //! From a container's declaration to a process that can be started: command, environment, directory, volumes, limits.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 
 use super::account;
 use super::environment::{Environment, config_error, environment};
 use super::expand::expand;
-use super::person::{Person, Place};
+use super::identity::PodIdentity;
+use super::place::Place;
 use super::plan::Start;
 use super::sources::Sources;
 use super::status::Refusal;
-use super::{termination, volumes};
+use super::{rights, termination, volumes};
 use crate::node::http::Request;
-use crate::node::keeper::protocol::{Hook, Launch, Owner, Process, RunId};
+use crate::node::keeper::protocol::{Hook, Launch, Owner, Process, RunId, View};
 use crate::node::{Ground, quantity};
 
 /// What an image gives cannot be had here; what stands in its place must be named.
@@ -20,17 +25,17 @@ const NO_COMMAND: &str = "ErrImageNeverPull";
 /// The launch of a container, or why there is none.
 pub(crate) fn launch(
     ground: &Ground,
-    pod: &Pod,
+    everybody: &PodIdentity<'_>,
     start: &Start<'_>,
     sources: &dyn Sources,
 ) -> Result<Launch, Refusal> {
-    let container = start.part.container;
+    let (pod, container) = (everybody.pod, start.part.container);
     let uid = pod.metadata.uid.clone().unwrap_or_default();
     let owner = Owner {
         namespace: pod.metadata.namespace.clone().unwrap_or_default(),
         name: pod.metadata.name.clone().unwrap_or_default(),
     };
-    let process = process(ground, pod, container, sources)?;
+    let process = process(ground, everybody, container, sources)?;
     let lifecycle = container.lifecycle.as_ref();
     let after_start = lifecycle.and_then(|lifecycle| lifecycle.post_start.as_ref());
     let before_stop = lifecycle.and_then(|lifecycle| lifecycle.pre_stop.as_ref());
@@ -62,12 +67,13 @@ fn hook(handler: &LifecycleHandler, container: &Container) -> Result<Option<Hook
 /// The process of a container: also what probes and hooks run beside.
 pub(crate) fn process(
     ground: &Ground,
-    pod: &Pod,
+    everybody: &PodIdentity<'_>,
     container: &Container,
     sources: &dyn Sources,
 ) -> Result<Process, Refusal> {
-    let person = Person::of(pod, container)?;
-    let place = Place::make(ground, pod, container, &person)?;
+    let pod = everybody.pod;
+    let mut identity = everybody.of(container)?;
+    let place = Place::make(ground, everybody, container, &identity)?;
     let last_words = termination::Place::of(ground, pod, container, &place);
     let mut given = Environment::from([
         ("HOSTNAME".to_owned(), pod.metadata.name.clone().unwrap_or_default()),
@@ -75,43 +81,73 @@ pub(crate) fn process(
         ("HOMEOSTAT_VOLUMES".to_owned(), place.volumes.display().to_string()),
         (termination::VARIABLE.to_owned(), last_words.seen()),
     ]);
+    given.extend(identity.machine_user.filter(|user| *user != 0).and_then(|_| passable_path()));
     given.extend(account::variables(ground, container, &place.volumes));
     let environment = environment(pod, container, sources, given)?;
-    let mut mounts = volumes::prepare(ground, pod, container, (sources, &environment, &place))?;
+    let mut mounts = volumes::prepare(ground, everybody, container, (sources, &environment, &place))?;
     mounts.extend(last_words.make(ground, &place)?);
     mounts.extend(place.mounts);
-    let command = command(ground, container, &environment)?;
+    let (command, is_program_given) = command(ground, container, &environment)?;
     let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
     let memory = limits.and_then(|limits| limits.get("memory"));
+    if !ground.has_namespaces {
+        identity.groups.extend(everybody.passing_groups());
+    }
     Ok(Process {
         command,
         environment: environment.into_iter().collect(),
         // An absolute one replaces the Pod's own.
         directory: place.home.join(container.working_dir.as_deref().unwrap_or_default()),
-        user: person.user,
-        group: person.group,
-        groups: person.groups,
+        rights: rights::rights(everybody.giver, container, !identity.ranges.is_empty()),
+        user: identity.user,
+        group: identity.group,
+        groups: identity.groups,
+        ranges: identity.ranges,
         memory_bytes: memory.and_then(|quantity| quantity::bytes(&quantity.0)),
         mounts,
+        view: if ground.has_namespaces { view(ground, pod, container) } else { View::default() },
+        is_program_given,
     })
 }
 
-/// The declared command, or the one that stands for the image.
+/// Where programs are, without folders that other users may not pass: for those a shell says that it may not run what is not
+/// there at all.
+fn passable_path() -> Option<(String, String)> {
+    /// Others may pass.
+    const PASSABLE: u32 = 0o001;
+    let path = std::env::var_os("PATH")?;
+    let may_pass = |folder: &Path| fs::metadata(folder).is_ok_and(|meta| meta.mode() & PASSABLE != 0);
+    let open = std::env::split_paths(&path).filter(|folder| folder.ancestors().all(may_pass));
+    Some(("PATH".to_owned(), std::env::join_paths(open).ok()?.into_string().ok()?))
+}
+
+/// What of the machine the container does not see.
+fn view(ground: &Ground, pod: &Pod, container: &Container) -> View {
+    let context = container.security_context.as_ref();
+    View {
+        hidden: ground.hidden(),
+        has_own_processes_only: pod.spec.as_ref().and_then(|spec| spec.host_pid) != Some(true),
+        is_read_only: context.and_then(|context| context.read_only_root_filesystem) == Some(true),
+    }
+}
+
+/// The declared command, or the one that stands for the image; and whether it is that.
 fn command(
     ground: &Ground,
     container: &Container,
     environment: &Environment,
-) -> Result<Vec<String>, Refusal> {
+) -> Result<(Vec<String>, bool), Refusal> {
     let lookup = |name: &str| environment.get(name).cloned();
     let expanded = |texts: &Option<Vec<String>>| -> Vec<String> {
         texts.iter().flatten().map(|text| expand(text, lookup)).collect()
     };
     let mut command = expanded(&container.command);
-    if command.is_empty() {
+    let is_given = command.is_empty();
+    if is_given {
         command = of_image(ground, container.image.as_deref().unwrap_or_default())?;
     }
     command.extend(expanded(&container.args));
-    Ok(command)
+    Ok((command, is_given))
 }
 
 fn of_image(ground: &Ground, image: &str) -> Result<Vec<String>, Refusal> {

@@ -12,15 +12,15 @@ use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 
 use super::environment::config_error;
 use super::mount_path;
-use super::person;
+use super::place;
 use super::status::Refusal;
 use crate::node::Ground;
-use crate::node::keeper::protocol::{Mount, RunId};
+use crate::node::keeper::protocol::{Mount, Origin, RunId};
 
 /// Kubernetes' default.
 const PATH: &str = "/dev/termination-log";
-/// Where another user finds the file, if its own path is a link.
-const APART: &str = "/homeostat/termination-log";
+/// Where a container in a mount namespace finds the file, if its own path is a link.
+const APART: &str = "/run/homeostat/termination-log";
 /// Names the file for the container.
 pub(crate) const VARIABLE: &str = "HOMEOSTAT_TERMINATION_LOG";
 /// The policy by which the end of the log stands in for a message.
@@ -39,7 +39,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn of(ground: &Ground, pod: &Pod, container: &Container, place: &person::Place) -> Self {
+    pub(crate) fn of(ground: &Ground, pod: &Pod, container: &Container, place: &place::Place) -> Self {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let file = ground.layout.message(&RunId { pod: uid, container: container.name.clone() });
         let path = container.termination_message_path.as_deref().filter(|path| !path.is_empty());
@@ -58,7 +58,7 @@ impl Place {
     }
 
     /// Makes the file and gives what its launcher shall mount.
-    pub(crate) fn make(self, ground: &Ground, place: &person::Place) -> Result<Option<Mount>, Refusal> {
+    pub(crate) fn make(self, ground: &Ground, place: &place::Place) -> Result<Option<Mount>, Refusal> {
         let failed = |error: io::Error| config_error(format!("cannot make {}: {error}", self.file.display()));
         make_file(&self.file).map_err(failed)?;
         let mount = VolumeMount {
@@ -71,7 +71,7 @@ impl Place {
             part: PathBuf::new(),
             seen,
             is_read_only: false,
-            is_own: true,
+            origin: Origin::Pod,
         };
         let is_apart = self.seen == Path::new(APART);
         let placed = mount_path::put(ground, place, &mount, source(self.seen.clone()))?;

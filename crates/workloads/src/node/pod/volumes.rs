@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{
@@ -25,13 +25,14 @@ use super::account;
 use super::environment::{Environment, config_error, required};
 use super::expand::expand;
 use super::fields;
+use super::identity::PodIdentity;
 use super::mount_path;
 use super::outside::Outside;
-use super::person;
+use super::place::Place;
 use super::sources::Sources;
 use super::status::Refusal;
 use crate::node::Ground;
-use crate::node::keeper::protocol::Mount;
+use crate::node::keeper::protocol::{Mount, Origin};
 use crate::node::keeper::walk;
 use crate::node::tokens::Wish;
 
@@ -58,83 +59,137 @@ impl From<Vec<u8>> for Content {
 /// Makes the volumes this container mounts; gives what its launcher shall mount.
 pub(crate) fn prepare(
     ground: &Ground,
-    pod: &Pod,
+    everybody: &PodIdentity<'_>,
     container: &Container,
-    (sources, environment, place): (&dyn Sources, &Environment, &person::Place),
+    (sources, environment, place): (&dyn Sources, &Environment, &Place),
 ) -> Result<Vec<Mount>, Refusal> {
-    let spec = pod.spec.as_ref();
+    let spec = everybody.pod.spec.as_ref();
     let mut mounts = Vec::new();
     for mount in container.volume_mounts.iter().flatten() {
         let volume = spec.and_then(|spec| spec.volumes.iter().flatten().find(|one| one.name == mount.name));
         let volume = volume.ok_or_else(|| config_error(format!("there is no volume {}", mount.name)))?;
-        let filled = fill(ground, pod, volume, sources)?;
+        let filled = fill(ground, everybody, volume, sources)?;
         let part = sub_path(mount, environment)?;
-        make_part(&filled.folder, &part)
-            .map_err(|error| config_error(format!("the subPath {part} of volume {}: {error}", mount.name)))?;
-        let Filled { path, is_own, is_inside, .. } = filled;
-        let mut seen = if is_inside { place.volumes.join(&volume.name) } else { path.clone() };
-        seen.extend(Path::new(&part).components().filter(|part| matches!(part, Component::Normal(_))));
+        if let Some(folder) = &filled.folder {
+            make_part(folder, &part, everybody).map_err(|error| {
+                config_error(format!("the subPath {part} of volume {}: {error}", mount.name))
+            })?;
+        }
         let is_closed =
             volume.persistent_volume_claim.as_ref().is_some_and(|claim| claim.read_only == Some(true));
         let is_read_only = mount.read_only == Some(true) || is_closed || is_given(volume);
-        let source = mount_path::Source { path, part: part.into(), seen, is_read_only, is_own };
+        let Filled { path, origin, inside, .. } = filled;
+        let among_others = place.volumes.join(&volume.name);
+        if inside == Inside::Mounted {
+            let target = among_others.clone();
+            let whole = Mount {
+                source: path.clone(),
+                part: PathBuf::new(),
+                target,
+                is_read_only,
+                origin: Origin::Pod,
+            };
+            mounts.extend((!mounts.contains(&whole)).then_some(whole));
+        }
+        let mut seen = if inside == Inside::Elsewhere { path.clone() } else { among_others };
+        seen.extend(Path::new(&part).components().filter(|part| matches!(part, Component::Normal(_))));
+        let source = mount_path::Source { path, part: part.into(), seen, is_read_only, origin };
         mounts.extend(mount_path::put(ground, place, mount, source)?);
     }
     Ok(mounts)
 }
 
 /// Makes the wanted part of a volume a folder as open as the whole, unless there is something.
-fn make_part(folder: &OwnedFd, part: &str) -> io::Result<()> {
+fn make_part(folder: &OwnedFd, part: &str, everybody: &PodIdentity<'_>) -> io::Result<()> {
     let reached = walk::beneath(folder, Path::new(part))?;
     let mode = Mode::from_raw_mode(rustix::fs::fstat(folder)?.st_mode);
-    walk::make_folders(reached.at, &reached.missing, |made| Ok(rustix::fs::fchmod(made, mode)?))?;
+    walk::make_folders(reached.at, &reached.missing, |made| {
+        give(made, everybody)?;
+        Ok(rustix::fs::fchmod(made, mode)?)
+    })?;
     Ok(())
 }
 
+/// Gives something that was made to the Pod's user, if it has one of its own.
+fn give(made: impl AsFd, everybody: &PodIdentity<'_>) -> io::Result<()> {
+    let group = everybody.volume_group().or_else(|| everybody.owning_group());
+    let (user, group) = (everybody.owner().map(Uid::from_raw), group.map(Gid::from_raw));
+    if user.is_some() { Ok(rustix::fs::fchown(made, user, group)?) } else { Ok(()) }
+}
+
 /// Brings volumes that were made before up to date: ConfigMaps and Secrets change under running containers.
-pub(crate) fn refresh(ground: &Ground, pod: &Pod, sources: &dyn Sources) {
-    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+pub(crate) fn refresh(ground: &Ground, everybody: &PodIdentity<'_>, sources: &dyn Sources) {
+    let uid = everybody.pod.metadata.uid.as_deref().unwrap_or_default();
+    let volumes = everybody.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     for volume in
         volumes.filter(|volume| is_given(volume) && ground.layout.volumes(uid).join(&volume.name).exists())
     {
         // One whose source is gone keeps what it had, as in Kubernetes.
-        let _ = fill(ground, pod, volume, sources);
+        let _ = fill(ground, everybody, volume, sources);
     }
 }
 
-/// A volume as it is: its path, and the folder itself.
+/// A volume as it is: its path, and the folder itself if the node made it.
 pub(super) struct Filled {
     pub(super) path: PathBuf,
-    pub(super) folder: OwnedFd,
-    /// The node made it: folders may be made in it.
-    pub(super) is_own: bool,
-    /// Does it lie in the folder of the Pod's volumes?
-    pub(super) is_inside: bool,
+    pub(super) folder: Option<OwnedFd>,
+    pub(super) origin: Origin,
+    pub(super) inside: Inside,
+}
+
+/// How a volume is among the Pod's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inside {
+    /// It lies there.
+    Itself,
+    /// It is mounted there.
+    Mounted,
+    /// A link leads to where it is.
+    Elsewhere,
 }
 
 /// The folder of a volume, with what belongs in it.
-fn fill(ground: &Ground, pod: &Pod, volume: &Volume, sources: &dyn Sources) -> Result<Filled, Refusal> {
+fn fill(
+    ground: &Ground,
+    everybody: &PodIdentity<'_>,
+    volume: &Volume,
+    sources: &dyn Sources,
+) -> Result<Filled, Refusal> {
+    let pod = everybody.pod;
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let failed = |error: io::Error| config_error(format!("cannot make the volume {}: {error}", volume.name));
-    let group = person::volume_group(pod);
+    let group = everybody.volume_group();
+    let path = ground.layout.volumes(uid).join(&volume.name);
     if let Some(outside) = Outside::of(ground, pod, volume, sources)? {
-        let filled = outside.open(group).map_err(failed)?;
-        let folder = ground.layout.volumes(uid);
-        mount_path::link(&filled.path, &folder, Path::new(&volume.name)).map_err(failed)?;
+        let filled = outside.open(ground, group).map_err(failed)?;
+        match filled.inside {
+            Inside::Elsewhere => {
+                mount_path::link(&filled.path, &ground.layout.volumes(uid), Path::new(&volume.name))
+            }
+            Inside::Itself | Inside::Mounted => walk::own_folder(&path).map(drop),
+        }
+        .map_err(failed)?;
         return Ok(filled);
     }
-    let path = ground.layout.volumes(uid).join(&volume.name);
     // Opened up once: what containers did to an empty one stays.
     let is_new_and_empty = volume.empty_dir.is_some() && !path.exists();
     let folder = walk::own_folder(&path).map_err(failed)?;
+    if is_new_and_empty {
+        give(&folder, everybody).map_err(failed)?;
+    }
     open_up(&folder, is_new_and_empty, group).map_err(failed)?;
-    if let Some((mut files, mode)) = content(pod, volume, sources)? {
+    if let Some((mut files, mode)) = content(everybody, volume, sources)? {
         let kubeconfig = account::kubeconfig(ground, pod, volume);
         files.extend(kubeconfig.map(|text| ("kubeconfig".to_owned(), text.into_bytes().into())));
-        write(&folder, &files, (mode, group)).map_err(failed)?;
+        let group = group.or_else(|| everybody.owning_group());
+        write(
+            &folder,
+            &files,
+            &Manner { mode, owner: everybody.owner(), group, is_groups: everybody.volume_group().is_some() },
+        )
+        .map_err(failed)?;
     }
-    Ok(Filled { path, folder, is_own: true, is_inside: true })
+    Ok(Filled { path, folder: Some(folder), origin: Origin::Pod, inside: Inside::Itself })
 }
 
 /// Lets the Pod's users in: all of them if it begins empty, as in Kubernetes, since the folder above is closed to everybody
@@ -164,7 +219,11 @@ fn is_given(volume: &Volume) -> bool {
 }
 
 /// The files of a volume that has given ones, and their mode; none for one that begins empty.
-fn content(pod: &Pod, volume: &Volume, sources: &dyn Sources) -> Result<Option<(Files, u32)>, Refusal> {
+fn content(
+    everybody: &PodIdentity<'_>,
+    volume: &Volume,
+    sources: &dyn Sources,
+) -> Result<Option<(Files, u32)>, Refusal> {
     /// Kubernetes' default.
     const MODE: u32 = 0o644;
     let mode = |mode: Option<i32>| mode.and_then(|mode| u32::try_from(mode).ok()).unwrap_or(MODE);
@@ -178,10 +237,10 @@ fn content(pod: &Pod, volume: &Volume, sources: &dyn Sources) -> Result<Option<(
         return Ok(Some((picked(all, source.items.as_deref(), source.optional)?, mode(source.default_mode))));
     }
     if let Some(source) = &volume.downward_api {
-        return Ok(Some((downward(pod, source.items.as_deref())?, mode(source.default_mode))));
+        return Ok(Some((downward(everybody.pod, source.items.as_deref())?, mode(source.default_mode))));
     }
     if let Some(source) = &volume.projected {
-        return Ok(Some((projected(pod, source, sources)?, mode(source.default_mode))));
+        return Ok(Some((projected(everybody, source, sources)?, mode(source.default_mode))));
     }
     if volume.empty_dir.is_some() {
         return Ok(None);
@@ -199,7 +258,11 @@ fn of_config_map(source: &ConfigMapVolumeSource, sources: &dyn Sources) -> Resul
     picked(all, source.items.as_deref(), source.optional)
 }
 
-fn projected(pod: &Pod, source: &ProjectedVolumeSource, sources: &dyn Sources) -> Result<Files, Refusal> {
+fn projected(
+    everybody: &PodIdentity<'_>,
+    source: &ProjectedVolumeSource,
+    sources: &dyn Sources,
+) -> Result<Files, Refusal> {
     let mut files = Files::new();
     for one in source.sources.iter().flatten() {
         if let Some(map) = &one.config_map {
@@ -211,10 +274,10 @@ fn projected(pod: &Pod, source: &ProjectedVolumeSource, sources: &dyn Sources) -
             let all = found.map(|secret| secret_files(&secret)).unwrap_or_default();
             files.extend(picked(all, secret.items.as_deref(), secret.optional)?);
         } else if let Some(downward_api) = &one.downward_api {
-            files.extend(downward(pod, downward_api.items.as_deref())?);
+            files.extend(downward(everybody.pod, downward_api.items.as_deref())?);
         } else if let Some(token) = &one.service_account_token {
             let wish = Wish::new(token.audience.as_deref(), token.expiration_seconds);
-            files.insert(token.path.clone(), secret_content(pod, sources.token(&wish)?));
+            files.insert(token.path.clone(), secret_content(everybody, sources.token(&wish)?));
         } else if one.cluster_trust_bundle.as_ref().is_none_or(|bundle| bundle.optional != Some(true)) {
             let message = "a projected source is of a sort this node does not have: use configMap, secret, downwardAPI or serviceAccountToken";
             return Err(config_error(message.to_owned()));
@@ -235,9 +298,9 @@ fn secret_files(secret: &Secret) -> Files {
 }
 
 /// A file for the Pod's user only. Where its containers run as several, all of them read it: nobody else reaches its folder.
-fn secret_content(pod: &Pod, text: String) -> Content {
+fn secret_content(everybody: &PodIdentity<'_>, text: String) -> Content {
     let bytes = text.into_bytes();
-    match person::only_user(pod) {
+    match everybody.only_user() {
         Ok(owner) => Content { bytes, mode: Some(0o600), owner },
         Err(()) => Content { bytes, mode: Some(0o644), owner: None },
     }
@@ -280,16 +343,27 @@ fn downward(pod: &Pod, items: Option<&[DownwardAPIVolumeFile]>) -> Result<Files,
     Ok(files)
 }
 
+/// How files are written that do not say it themselves.
+struct Manner {
+    mode: u32,
+    /// Whose they are, if not the node's.
+    owner: Option<u32>,
+    group: Option<u32>,
+    /// Does the group read them, whatever their mode?
+    is_groups: bool,
+}
+
 /// Makes the folder hold exactly these files. Each is replaced as a whole, and only when it differs.
-fn write(folder: &OwnedFd, files: &Files, (mode, group): (u32, Option<u32>)) -> io::Result<()> {
+fn write(folder: &OwnedFd, files: &Files, manner: &Manner) -> io::Result<()> {
     /// The group reads what is given to it.
     const OF_GROUP: u32 = 0o440;
     for (path, content) in files {
         let (parent, name) = walk::make_parent(folder, Path::new(path))?;
-        let mode = content.mode.unwrap_or(mode) | if group.is_some() { OF_GROUP } else { 0 };
-        if !is_written(&parent, name, (&content.bytes, mode)) {
-            let owner = (content.owner.map(Uid::from_raw), group.map(Gid::from_raw));
-            write_fresh(folder, &content.bytes, (mode, owner))?;
+        let mode = content.mode.unwrap_or(manner.mode) | if manner.is_groups { OF_GROUP } else { 0 };
+        let owner = content.owner.or(manner.owner);
+        if !is_written(&parent, name, (&content.bytes, mode, owner)) {
+            let owners = (owner.map(Uid::from_raw), manner.group.map(Gid::from_raw));
+            write_fresh(folder, &content.bytes, (mode, owners))?;
             rustix::fs::renameat(folder, FRESH, &parent, name)?;
         }
     }
@@ -310,16 +384,18 @@ fn is_file(folder: &OwnedFd, name: &OsStr) -> bool {
 }
 
 /// Is that in the file already?
-fn is_written(folder: &OwnedFd, name: &OsStr, (bytes, mode): (&[u8], u32)) -> bool {
+fn is_written(folder: &OwnedFd, name: &OsStr, (bytes, mode, owner): (&[u8], u32, Option<u32>)) -> bool {
     /// Without the kind of the file.
     const MODE_BITS: u32 = 0o7777;
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::openat(folder, name, flags, Mode::empty()) else { return false };
     let mut file = fs::File::from(file);
-    let has_mode =
-        |meta: fs::Metadata| meta.is_file() && meta.permissions().mode() & MODE_BITS == mode & MODE_BITS;
+    let is_so = |meta: fs::Metadata| {
+        let has_mode = meta.permissions().mode() & MODE_BITS == mode & MODE_BITS;
+        meta.is_file() && has_mode && owner.is_none_or(|owner| meta.uid() == owner)
+    };
     let mut current = Vec::new();
-    file.metadata().is_ok_and(has_mode) && file.read_to_end(&mut current).is_ok() && current == bytes
+    file.metadata().is_ok_and(is_so) && file.read_to_end(&mut current).is_ok() && current == bytes
 }
 
 /// A new file beside those that are in use.

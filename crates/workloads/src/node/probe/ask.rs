@@ -47,7 +47,7 @@ impl Asker {
     /// Runs the command as the container's own; its exit code answers.
     pub(super) async fn execute(&self, command: Vec<String>, limit: Duration) -> Result<(), String> {
         let Some(process) = &self.process else { return Err("its environment cannot be made".to_owned()) };
-        let process = Process { command, ..process.clone() };
+        let process = process.clone().with_command(command);
         let executed = self.link.execute(self.id.clone(), process, limit).await;
         if executed.exit.is_success() { Ok(()) } else { Err(executed.output) }
     }

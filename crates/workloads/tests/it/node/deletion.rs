@@ -12,7 +12,7 @@ use super::lab::{Lab, PATIENCE, is_alive, main_status, pid, until_count, until_d
 #[tokio::test]
 async fn a_process_is_told_and_may_clean_up() {
     let lab = Lab::new().await;
-    let file = lab.folder().join("cleaned");
+    let file = lab.shared().join("cleaned");
     let script = format!("trap 'touch {}; exit 0' TERM; while :; do sleep 0.02; done", file.display());
     lab.shell("tidy", &script, "Always").await;
     let pid = pid(&lab.until_ready("tidy").await);
@@ -91,7 +91,7 @@ async fn nothing_is_left_of_processes_that_hide() {
 #[tokio::test]
 async fn a_run_that_ended_has_no_processes() {
     let lab = Lab::new().await;
-    let (time, go) = (seconds(2), lab.folder().join("go"));
+    let (time, go) = (seconds(2), lab.shared().join("go"));
     let wait = format!("sh -c 'while ! test -e {}; do sleep 0.02; done'", go.display());
     lab.shell("ended", &hiding(&time).replace(&format!("exec sleep {time}"), &wait), "Never").await;
     until_count(&time, 5).await;

@@ -106,7 +106,7 @@ async fn the_working_directory_is_the_pods_own_or_the_one_asked_for() {
         lab.pod(name, json!({"restartPolicy": "Never", "containers": [container(directory)]})).await;
     }
     let own = lab.until_phase("own", "Succeeded").await;
-    assert!(lab.said(&own, |_| ()).await.unwrap().trim_end().ends_with("/work"));
+    assert_eq!(lab.said(&own, |_| ()).await.unwrap(), "/run/homeostat/home\n");
     let root = lab.until_phase("root", "Succeeded").await;
     assert_eq!(lab.said(&root, |_| ()).await.unwrap(), "/\n");
     let absent = lab.until_phase("absent", "Failed").await;

@@ -1,5 +1,6 @@
 //! A laboratory: an API server in this process and a node whose processes are real.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +36,7 @@ pub(crate) struct Lab {
     pub(crate) client: Client,
     pub(crate) logs: Logs,
     folder: TempDir,
+    shared: TempDir,
     stop: CancellationToken,
     node: JoinHandle<()>,
     /// Ended with the laboratory.
@@ -50,14 +52,14 @@ impl Lab {
         let (server, keeper) = ApiServer::builder(Arc::new(Memory::new())).build().await.unwrap();
         let keeper = tokio::spawn(keeper.run(CancellationToken::new()));
         let client = Client::new(server, "default");
-        let folder = tempfile::tempdir().unwrap();
+        let (folder, shared) = (folder_for_all(0o711), folder_for_all(0o777));
         let (logs, stop, node) = start(&client, folder.path(), change).await;
-        Self { client, logs, folder, stop, node, others: vec![keeper] }
+        Self { client, logs, folder, shared, stop, node, others: vec![keeper] }
     }
 
     /// With a socket that processes can reach, and rights that are minded there.
     pub(crate) async fn served(change: impl FnOnce(NodeOptions) -> NodeOptions) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let (folder, shared) = (folder_for_all(0o711), folder_for_all(0o777));
         let store: SharedStore = Arc::new(Memory::new());
         let socket = Server::bind(serve::Config {
             listen: ([127, 0, 0, 1], 0).into(),
@@ -84,7 +86,7 @@ impl Lab {
         ];
         let (logs, stop, node) =
             start(&client, folder.path(), |options| change(options.server(address))).await;
-        Self { client, logs, folder, stop, node, others }
+        Self { client, logs, folder, shared, stop, node, others }
     }
 
     /// The node is gone as if killed, its keeper is not; then another node comes.
@@ -110,6 +112,11 @@ impl Lab {
 
     pub(crate) fn folder(&self) -> PathBuf {
         self.folder.path().join("node")
+    }
+
+    /// A folder of the machine that everybody may write to.
+    pub(crate) fn shared(&self) -> &Path {
+        self.shared.path()
     }
 
     pub(crate) fn api<K>(&self) -> Api<K>
@@ -218,16 +225,18 @@ impl Lab {
         of_it.filter_map(|event| Some(format!("{}: {}", event.reason?, event.message?))).collect()
     }
 
+    /// How often events of this reason were told about the object.
+    pub(crate) async fn count_of(&self, name: &str, reason: &str) -> i32 {
+        let events = self.api::<Event>().list(&ListParams::default()).await.unwrap().items;
+        let is_it = |event: &&Event| {
+            event.involved_object.name.as_deref() == Some(name) && event.reason.as_deref() == Some(reason)
+        };
+        events.iter().filter(is_it).map(|event| event.count.unwrap_or(1)).sum()
+    }
+
     /// Waits until the Pod's events told of so many starts.
     pub(crate) async fn until_started(&self, name: &str, count: i32) {
-        let told = || async {
-            let events = self.api::<Event>().list(&ListParams::default()).await.unwrap().items;
-            let starts = events.iter().filter(|event| {
-                event.involved_object.name.as_deref() == Some(name)
-                    && event.reason.as_deref() == Some("Started")
-            });
-            starts.map(|event| event.count.unwrap_or(1)).sum::<i32>()
-        };
+        let told = || self.count_of(name, "Started");
         let is_so = || async { (told().await == count).then_some(()) };
         eventually("starts are told", is_so, || async { told().await.to_string() }).await;
     }
@@ -276,6 +285,22 @@ async fn start(
     let (logs, stop) = (node.logs(), CancellationToken::new());
     let stopped = stop.clone();
     (logs, stop, tokio::spawn(async move { node.run(stopped).await.unwrap() }))
+}
+
+/// A folder that others may pass, or write to. Without mount namespaces Pods walk to theirs.
+pub(crate) fn folder_for_all(mode: u32) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+    folder
+}
+
+/// Is this root? If not, says that the test is not done and why.
+pub(crate) fn is_root(why: &str) -> bool {
+    let is_root = rustix::process::getuid().is_root();
+    if !is_root {
+        eprintln!("skipped: {why}");
+    }
+    is_root
 }
 
 /// Asks again until the answer is there. The pause only spares the processor.

@@ -26,7 +26,7 @@ async fn parts_of_a_log() {
 #[tokio::test]
 async fn a_log_is_followed_to_its_end() {
     let lab = Lab::new().await;
-    let go = lab.folder().join("go");
+    let go = lab.shared().join("go");
     let script = format!("echo first; while ! test -e {}; do sleep 0.02; done; echo last", go.display());
     let pod = lab.shell("follow", &script, "Never").await;
     lab.until_said(&pod, "first").await;
@@ -39,7 +39,7 @@ async fn a_log_is_followed_to_its_end() {
 #[tokio::test]
 async fn a_slow_follower_loses_nothing() {
     let lab = Lab::new().await;
-    let go = lab.folder().join("go");
+    let go = lab.shared().join("go");
     let script =
         format!("echo first; while ! test -e {}; do sleep 0.02; done; seq 1000000; echo last", go.display());
     let pod = lab.shell("slow", &script, "Never").await;

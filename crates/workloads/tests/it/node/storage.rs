@@ -7,7 +7,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::lab::{Lab, condition, eventually, waiting};
+use super::lab::{Lab, condition, eventually, folder_for_all, waiting};
 
 fn claim(name: &str, more: &Value) -> Value {
     let mut spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
@@ -110,7 +110,7 @@ async fn a_pod_waits_for_its_claim() {
 #[tokio::test]
 async fn a_volume_of_the_machine_is_bound_and_kept() {
     let lab = Lab::new().await;
-    let host = tempfile::tempdir().unwrap();
+    let host = folder_for_all(0o777);
     std::fs::write(host.path().join("file"), "old").unwrap();
     let volume = json!({"metadata": {"name": "host"}, "spec": {"storageClassName": "manual",
         "capacity": {"storage": "5Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": host.path()}}});

@@ -1,0 +1,102 @@
+//! Who this machine knows by name: the people and services in its table of users, and its groups.
+//!
+//! Their numbers mean something here: files, sockets and devices are theirs. **Invariant:** no Pod becomes one of them because
+//! it names the number; the node's owner may let all Pods run as one of them (`--node-as`).
+//!
+//! Only the files are read. Numbers that a directory service gives are not known here.
+
+use std::fs;
+use std::io;
+
+/// Users, a line each: `name:password:user:group:…`.
+const USERS: &str = "/etc/passwd";
+/// Groups, a line each: `name:password:group:members`.
+const GROUPS: &str = "/etc/group";
+
+/// One of them, by which all Pods of a node may run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Account {
+    pub(super) name: String,
+    pub(super) user: u32,
+    pub(super) group: u32,
+    /// All groups it is in.
+    pub(super) groups: Vec<u32>,
+}
+
+impl Account {
+    /// The account of this name or number.
+    pub(super) fn find(name: &str) -> io::Result<Self> {
+        let users = fs::read_to_string(USERS)?;
+        Self::of(name, &users, &fs::read_to_string(GROUPS)?)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{USERS} has no user {name}")))
+    }
+
+    fn of(name: &str, users: &str, groups: &str) -> Option<Self> {
+        let entry = |line: &str| {
+            let mut fields = line.split(':');
+            let (known, user) = (fields.next()?, fields.nth(1)?.parse().ok()?);
+            Some((known.to_owned(), user, fields.next()?.parse().ok()?))
+        };
+        let mut all = users.lines().filter_map(entry);
+        let (name, user, group) =
+            all.find(|(known, user, _): &(String, u32, u32)| known == name || user.to_string() == name)?;
+        let is_member =
+            |line: &&str| line.split(':').nth(3).is_some_and(|all| all.split(',').any(|one| one == name));
+        let more = groups.lines().filter(is_member).filter_map(number);
+        let groups = [group].into_iter().chain(more).collect();
+        Some(Self { name, user, group, groups })
+    }
+
+    /// Whoever runs this process.
+    pub(super) fn of_this_process() -> Self {
+        let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+        let more = rustix::process::getgroups().unwrap_or_default();
+        let groups = [group].into_iter().chain(more.into_iter().map(rustix::process::Gid::as_raw)).collect();
+        let name = name_of_user(user).unwrap_or_else(|| user.to_string());
+        Self { name, user, group, groups }
+    }
+}
+
+/// Whose user this is. Root is known everywhere.
+pub(super) fn name_of_user(user: u32) -> Option<String> {
+    name(USERS, user)
+}
+
+/// Whose group this is.
+pub(super) fn name_of_group(group: u32) -> Option<String> {
+    name(GROUPS, group)
+}
+
+fn name(table: &str, id: u32) -> Option<String> {
+    let text = fs::read_to_string(table).unwrap_or_default();
+    let found = text.lines().find(|line| number(line) == Some(id)).and_then(|line| line.split(':').next());
+    found.map(ToOwned::to_owned).or_else(|| (id == 0).then(|| "root".to_owned()))
+}
+
+/// The number in a line of either table.
+fn number(line: &str) -> Option<u32> {
+    line.split(':').nth(2)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_is_found_by_name_and_by_number() {
+        let users =
+            "root:x:0:0:root:/root:/bin/sh\n# a note\nada:x:1000:1001:Ada:/home/ada:/bin/sh\nbroken:x\n";
+        let groups = "root:x:0:\ndisk:x:6:ada,root\nada:x:1001:\ndocker:x:998:bob\naudio:x:29:bob,ada\n";
+        let ada = Account { name: "ada".to_owned(), user: 1000, group: 1001, groups: vec![1001, 6, 29] };
+        assert_eq!(Account::of("ada", users, groups), Some(ada.clone()));
+        assert_eq!(Account::of("1000", users, groups), Some(ada));
+        assert_eq!(Account::of("bob", users, groups), None);
+        assert_eq!(Account::of("broken", users, groups), None);
+    }
+
+    #[test]
+    fn root_is_known() {
+        assert_eq!(name_of_user(0).as_deref(), Some("root"));
+        assert_eq!(name_of_user(0x6fff_fff0), None);
+    }
+}

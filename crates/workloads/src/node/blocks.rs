@@ -1,0 +1,316 @@
+//! The numbers that users of Pods have on this machine, when the node is root.
+//!
+//! Each Pod gets a block of numbers that nobody else has, and each claim of a volume too, since its files outlive Pods. The
+//! last number of a block is the user of whoever names none; the others stand in for numbers that a Pod names and the
+//! machine has given to somebody: a container sees the number it asked for, in a user namespace, and is the stand-in outside.
+//!
+//! **Invariants:** two holders that exist never share a block, also not those of another server on this machine. A block is
+//! written down where it is used, in the owner of the holder's folder, so a server that starts again finds it; the folder of
+//! registered blocks only decides who was first.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{Gid, Mode, Uid};
+
+use super::keeper::layout::Layout;
+use super::keeper::protocol::IdRange;
+use super::keeper::walk;
+
+/// The first number of all: from here to the largest one that Kubernetes takes, systemd's table of numbers says "unused". People,
+/// services and containers of other programs are below.
+const FIRST: u32 = 0x7000_0000;
+/// Numbers in a block: those that are given to people and services, and few more.
+const BLOCK_IDS: u32 = 1 << 15;
+/// More than the Pods a node takes, and their claims; all that fit.
+const BLOCKS: u32 = 1 << 13;
+/// A number below this one has a stand-in at the same distance from the beginning of the block.
+const STOOD_IN_MAX: u32 = BLOCK_IDS - 2;
+/// Nobody, everywhere: it has a stand-in too, the last but one.
+pub(crate) const NOBODY: u32 = 65_534;
+/// Where all servers of this machine see which blocks are taken. Emptied at a start of the machine, when nothing runs.
+const REGISTRY: &str = "/run/homeostat-users";
+/// Who may pass a Pod's folder: its group.
+const POD_MODE: Mode = Mode::from_raw_mode(0o710);
+
+/// The numbers of one Pod or claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block(u32);
+
+impl Block {
+    /// The block that a number is of.
+    pub(crate) fn of(id: u32) -> Option<Self> {
+        id.checked_sub(FIRST).map(|distance| Self(distance / BLOCK_IDS)).filter(|block| block.0 < BLOCKS)
+    }
+
+    fn first(self) -> u32 {
+        FIRST + self.0 * BLOCK_IDS
+    }
+
+    /// The user of whoever names none, and the group.
+    pub(crate) fn user(self) -> u32 {
+        self.first() + BLOCK_IDS - 1
+    }
+
+    /// Who is this number on the machine? None for one that is too large to have a stand-in.
+    pub(crate) fn stand_in(self, id: u32) -> Option<u32> {
+        match id {
+            NOBODY => Some(self.first() + STOOD_IN_MAX),
+            id => (id < STOOD_IN_MAX).then(|| self.first() + id),
+        }
+    }
+
+    /// The same number of this block, for one of another.
+    pub(crate) fn counterpart(self, id: u32) -> u32 {
+        self.first() + (id - FIRST) % BLOCK_IDS
+    }
+
+    /// What a user namespace shows of the machine: stand-ins at the numbers they stand for, and some numbers as they are.
+    pub(crate) fn ranges(self, as_they_are: &[u32]) -> Vec<IdRange> {
+        let mut plain: Vec<u32> = as_they_are.iter().copied().chain([self.user()]).collect();
+        plain.sort_unstable();
+        plain.dedup();
+        let mut ranges: Vec<IdRange> =
+            plain.iter().map(|id| IdRange { inside: *id, outside: *id, count: 1 }).collect();
+        let mut from = 0;
+        for stop in plain.iter().copied().filter(|id| *id < STOOD_IN_MAX).chain([STOOD_IN_MAX]) {
+            let range = IdRange { inside: from, outside: self.first() + from, count: stop - from };
+            ranges.extend((range.count > 0).then_some(range));
+            from = stop + 1;
+        }
+        if !plain.contains(&NOBODY) {
+            ranges.push(IdRange { inside: NOBODY, outside: self.first() + STOOD_IN_MAX, count: 1 });
+        }
+        ranges
+    }
+}
+
+/// Is this one of the numbers that only this program gives?
+pub(crate) fn is_reserved(id: u32) -> bool {
+    Block::of(id).is_some()
+}
+
+/// Some numbers, to see whether a user namespace can show them.
+pub(crate) fn sample() -> Vec<IdRange> {
+    Block(0).ranges(&[])
+}
+
+/// Gives blocks.
+pub(crate) struct Blocks {
+    registry: PathBuf,
+    /// Choosing is look and take.
+    choosing: Mutex<()>,
+}
+
+/// Whose a block is: a folder.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Holder<'a> {
+    /// Closed but to the Pod's group, which says the block.
+    Pod(&'a Path),
+    /// Of the claim's user, who says the block.
+    Claim(&'a Path),
+}
+
+impl Holder<'_> {
+    fn folder(&self) -> &Path {
+        match self {
+            Self::Pod(folder) | Self::Claim(folder) => folder,
+        }
+    }
+
+    /// The block that is written down for it.
+    pub(crate) fn recorded(&self) -> Option<Block> {
+        let meta = fs::symlink_metadata(self.folder()).ok()?;
+        Block::of(match self {
+            Self::Pod(_) => meta.gid(),
+            Self::Claim(_) => meta.uid(),
+        })
+    }
+
+    /// Writes down its block.
+    pub(crate) fn record(&self, block: Block) -> io::Result<()> {
+        let folder = walk::own_folder(self.folder())?;
+        let (user, group) = (Uid::from_raw(block.user()), Gid::from_raw(block.user()));
+        match self {
+            Self::Pod(_) => {
+                rustix::fs::fchown(&folder, None, Some(group))?;
+                rustix::fs::fchmod(&folder, POD_MODE)?;
+            }
+            Self::Claim(_) => rustix::fs::fchown(&folder, Some(user), Some(group))?,
+        }
+        Ok(())
+    }
+}
+
+impl Blocks {
+    /// Blocks of the whole machine; only of this node's folder where the machine has no place to agree on them.
+    pub(crate) fn open(layout: &Layout) -> Self {
+        Self::registered_in(Path::new(REGISTRY)).unwrap_or_else(|error| {
+            tracing::info!(%error, "users of Pods are not agreed on with other servers of this machine");
+            Self { registry: layout.root().join("users"), choosing: Mutex::default() }
+        })
+    }
+
+    fn registered_in(registry: &Path) -> io::Result<Self> {
+        /// Everybody may see which are taken.
+        const MODE: u32 = 0o755;
+        match fs::DirBuilder::new().mode(MODE).create(registry) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        // Whoever else owns it could hand out blocks twice.
+        let meta = fs::symlink_metadata(registry)?;
+        let is_ours = meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw();
+        if !is_ours || meta.mode() & 0o022 != 0 {
+            return Err(io::Error::other(format!("{} is not this user's alone", registry.display())));
+        }
+        Ok(Self { registry: registry.to_owned(), choosing: Mutex::default() })
+    }
+
+    /// The block of a holder: the one it has, or a free one. Says whether it is new.
+    pub(crate) fn of(&self, holder: Holder<'_>) -> io::Result<(Block, bool)> {
+        let _choosing = self.choosing.lock().unwrap_or_else(PoisonError::into_inner);
+        fs::create_dir_all(&self.registry)?;
+        // Its folder first: what has none is taken for gone.
+        drop(walk::own_folder(holder.folder())?);
+        if let Some(block) = holder.recorded()
+            && self.take(block, holder.folder())?
+        {
+            return Ok((block, false));
+        }
+        let start = start(holder.folder());
+        for step in 0..BLOCKS {
+            let block = Block((start + step) % BLOCKS);
+            if self.take(block, holder.folder())? {
+                holder.record(block)?;
+                return Ok((block, true));
+            }
+        }
+        Err(io::Error::other(format!("all {BLOCKS} blocks of users are taken: delete Pods or claims")))
+    }
+
+    /// Takes a block for a folder, unless another that exists has it.
+    fn take(&self, block: Block, folder: &Path) -> io::Result<bool> {
+        let entry = self.registry.join(block.0.to_string());
+        loop {
+            match fs::read_link(&entry) {
+                Ok(holder) if holder == folder => return Ok(true),
+                Ok(holder) if has(&holder, block) => return Ok(false),
+                Ok(_) => fs::remove_file(&entry).or_else(not_found)?,
+                Err(error) => not_found(error)?,
+            }
+            match symlink(folder, &entry) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made.map(|()| true),
+            }
+        }
+    }
+}
+
+fn not_found(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+/// Does a folder have this block? One that is there and has none is about to.
+fn has(folder: &Path, block: Block) -> bool {
+    let Ok(meta) = fs::symlink_metadata(folder) else { return false };
+    let told = [meta.uid(), meta.gid()].map(Block::of);
+    told.contains(&Some(block)) || told == [None, None]
+}
+
+/// Where the search for a free block begins: spread, so that a number is not given again soon.
+fn start(folder: &Path) -> u32 {
+    const OFFSET: u32 = 0x811c_9dc5;
+    const PRIME: u32 = 0x0100_0193;
+    let bytes = folder.as_os_str().as_encoded_bytes();
+    // FNV-1a: the same in every release.
+    let hash = bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(PRIME));
+    (hash ^ (hash >> 16)) % BLOCKS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_numbers_are_of_one_block_and_taken_by_kubernetes() {
+        let last = Block(BLOCKS - 1);
+        assert_eq!(last.user(), i32::MAX.unsigned_abs(), "the largest number there is");
+        assert_eq!([FIRST - 1, last.user() + 1, 0, NOBODY].map(Block::of), [None; 4]);
+        for block in [Block(0), Block(7), last] {
+            let own = [block.user(), block.stand_in(0).unwrap(), block.stand_in(NOBODY).unwrap()];
+            assert_eq!(own.map(Block::of), [Some(block); 3]);
+            assert_eq!(block.stand_in(STOOD_IN_MAX), None);
+            assert_eq!(Block(3).counterpart(block.stand_in(1000).unwrap()), Block(3).stand_in(1000).unwrap());
+        }
+    }
+
+    /// The kernel takes no ranges that overlap, inside or outside.
+    #[test]
+    fn ranges_show_every_number_once() {
+        for plain in [&[][..], &[0], &[1000, 2000, 1000], &[STOOD_IN_MAX - 1, NOBODY], &[40_000, 5]] {
+            let ranges = Block(2).ranges(plain);
+            let at = |id: u32| {
+                let found =
+                    ranges.iter().filter(|range| (range.inside..range.inside + range.count).contains(&id));
+                found.map(|range| range.outside + (id - range.inside)).collect::<Vec<_>>()
+            };
+            for id in plain {
+                assert_eq!(at(*id), [*id], "{plain:?}");
+            }
+            for id in [0, 999, 1000, STOOD_IN_MAX - 1, NOBODY].iter().filter(|id| !plain.contains(id)) {
+                assert_eq!(at(*id), [Block(2).stand_in(*id).unwrap()], "{plain:?}");
+            }
+            assert_eq!(at(Block(2).user()), [Block(2).user()]);
+            let mut outside: Vec<u32> =
+                ranges.iter().flat_map(|range| range.outside..range.outside + range.count).collect();
+            let count = outside.len();
+            outside.sort_unstable();
+            outside.dedup();
+            assert_eq!(outside.len(), count, "{plain:?}");
+        }
+    }
+
+    /// Only root can write down whose a folder is.
+    #[test]
+    fn a_block_is_found_again_and_never_shared() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root gives folders to other users");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Blocks::registered_in(&folder.path().join("registry")).unwrap();
+        let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+        let claim = folder.path().join("claim");
+        let (first, is_new) = open().of(Holder::Pod(&one)).unwrap();
+        assert!(is_new);
+        assert_eq!(open().of(Holder::Pod(&one)).unwrap(), (first, false), "also by another server");
+        // Somebody whose search begins at the same place.
+        fs::create_dir(&two).unwrap();
+        assert!(!open().take(first, &two).unwrap());
+        let (second, _) = open().of(Holder::Pod(&two)).unwrap();
+        let (third, _) = open().of(Holder::Claim(&claim)).unwrap();
+        assert!(first != second && second != third && first != third);
+        assert_eq!(fs::metadata(&claim).unwrap().uid(), third.user());
+        // At a start of the machine the registry is empty; what is written down counts.
+        fs::remove_dir_all(folder.path().join("registry")).unwrap();
+        assert_eq!(open().of(Holder::Claim(&claim)).unwrap(), (third, false));
+        // Who was first then has it; the other gets a new one.
+        fs::remove_dir(&one).unwrap();
+        assert!(open().take(first, &two).unwrap(), "what is gone has none");
+        assert_ne!(open().of(Holder::Pod(&one)).unwrap().0, third);
+    }
+
+    #[test]
+    fn a_registry_of_somebody_else_is_not_used() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let registry = folder.path().join("registry");
+        fs::create_dir(&registry).unwrap();
+        fs::set_permissions(&registry, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(Blocks::registered_in(&registry).is_err());
+    }
+}

@@ -1,0 +1,108 @@
+//! Becoming who a container shall be, with the rights it shall have and no others.
+//!
+//! This process has one thread, so its credentials are the thread's. **Invariant:** what is taken is taken for good, before the
+//! command runs; the order is such that every step still has the rights it needs.
+
+use std::io::{self, Read, Write};
+
+use rustix::process::{Gid, Uid};
+use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
+
+use super::protocol::{Process, Rights};
+use super::{NAMESPACE_IS_SET_UP, NAMESPACE_MADE};
+
+/// Capabilities there can be; a kernel that knows fewer says so.
+const CAPABILITIES: u32 = 64;
+
+/// Becomes the container's user, for good. The keeper, at the other end of the socket, sets up the user namespace.
+pub(super) fn assume(process: &Process, keeper: &mut (impl Read + Write)) -> io::Result<()> {
+    if !process.ranges.is_empty() {
+        enter_user_namespace(keeper)?;
+    }
+    if let Some(bound) = process.rights.bound {
+        set_bound(bound)?;
+    }
+    let has_ambient = process.rights.ambient != 0;
+    if has_ambient {
+        rustix::thread::set_keep_capabilities(true)?;
+    }
+    change_user(process)?;
+    if has_ambient {
+        hand_over(&process.rights)?;
+    }
+    if process.rights.no_new_privileges {
+        rustix::thread::set_no_new_privs(true)?;
+    }
+    Ok(())
+}
+
+#[expect(deprecated, reason = "unshare_unsafe is about shared descriptor tables, which we do not ask for")]
+fn enter_user_namespace(keeper: &mut (impl Read + Write)) -> io::Result<()> {
+    rustix::thread::unshare(UnshareFlags::NEWUSER)?;
+    keeper.write_all(&[NAMESPACE_MADE])?;
+    let mut answer = [0];
+    keeper.read_exact(&mut answer)?;
+    if answer != [NAMESPACE_IS_SET_UP] {
+        return Err(io::Error::other("the keeper did not set up its user namespace"));
+    }
+    Ok(())
+}
+
+/// Takes every capability beyond the bound from this process and all it becomes.
+fn set_bound(bound: u64) -> io::Result<()> {
+    for number in 0..CAPABILITIES {
+        let one = CapabilitySet::from_bits_retain(1 << number);
+        if bound & (1 << number) == 0 && rustix::thread::capability_is_in_bounding_set(one) == Ok(true) {
+            rustix::thread::remove_capability_from_bounding_set(one)?;
+        }
+    }
+    Ok(())
+}
+
+fn change_user(process: &Process) -> io::Result<()> {
+    use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
+    let user = process.user.map_or_else(rustix::process::getuid, Uid::from_raw);
+    let group = process.group.map_or_else(rustix::process::getgid, Gid::from_raw);
+    let is_same = (user, group) == (rustix::process::getuid(), rustix::process::getgid());
+    // In a new user namespace nobody knows who this is: the kernel then says "nobody", which the container may ask for.
+    if is_same && process.groups.is_empty() && process.ranges.is_empty() {
+        return Ok(());
+    }
+    let more = process.groups.iter().copied().map(Gid::from_raw);
+    set_thread_groups(&[group].into_iter().chain(more).collect::<Vec<_>>())?;
+    set_thread_gid(group)?;
+    Ok(set_thread_uid(user)?)
+}
+
+/// Leaves these capabilities, and no others, to somebody who is not root.
+fn hand_over(rights: &Rights) -> io::Result<()> {
+    let held = rustix::thread::capabilities(None)?.permitted;
+    let kept = CapabilitySet::from_bits_retain(rights.ambient) & held;
+    let sets = CapabilitySets { effective: CapabilitySet::empty(), permitted: kept, inheritable: kept };
+    rustix::thread::set_capabilities(None, sets)?;
+    for one in kept.iter() {
+        rustix::thread::configure_capability_in_ambient_set(one, true)?;
+    }
+    Ok(())
+}
+
+/// Does it with the rights the container's user has on the machine, and comes back. Only root is somebody else meanwhile.
+pub(super) fn as_user<T>(process: &Process, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+    let (own_user, own_group) = (rustix::process::getuid(), rustix::process::getgid());
+    let own_groups = rustix::process::getgroups()?;
+    let user = process.user.map_or(own_user, |id| Uid::from_raw(process.outside(id)));
+    let group = process.group.map_or(own_group, |id| Gid::from_raw(process.outside(id)));
+    if !own_user.is_root() || (user, group) == (own_user, own_group) {
+        return act();
+    }
+    let more = process.groups.iter().map(|id| Gid::from_raw(process.outside(*id)));
+    set_thread_groups(&[group].into_iter().chain(more).collect::<Vec<_>>())?;
+    set_thread_res_gid(None, group, None)?;
+    set_thread_res_uid(None, user, None)?;
+    let done = act();
+    set_thread_res_uid(None, own_user, None)?;
+    set_thread_res_gid(None, own_group, None)?;
+    set_thread_groups(&own_groups)?;
+    done
+}

@@ -1,0 +1,45 @@
+//! Paths of the machine that a Pod asks for (`hostPath`): made or checked as their type says.
+//!
+//! All of it is done by the launcher, as the container's user. **Invariant:** a Pod reaches, makes and sees of the machine's files
+//! what its user may, and never more because the node is root.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
+
+use super::walk::{self, Reached};
+
+/// Opens a part of a path of the machine, both made if that is wanted.
+pub(super) fn open(path: &Path, kind: &str, part: &Path) -> io::Result<OwnedFd> {
+    make(path, kind)?;
+    check_kind(path, kind)?;
+    let Reached { at, missing } = walk::beneath(walk::look(path, true)?, part)?;
+    walk::make_folders(at, &missing, walk::open_to_all)
+}
+
+fn make(path: &Path, kind: &str) -> io::Result<()> {
+    match kind {
+        "DirectoryOrCreate" => fs::create_dir_all(path),
+        "FileOrCreate" if !path.exists() => fs::write(path, ""),
+        _ => Ok(()),
+    }
+}
+
+/// Is what is there of that type?
+pub(crate) fn check_kind(path: &Path, kind: &str) -> io::Result<()> {
+    let is_it: fn(&fs::FileType) -> bool = match kind {
+        "" => return Ok(()),
+        "Directory" | "DirectoryOrCreate" => fs::FileType::is_dir,
+        "File" | "FileOrCreate" => fs::FileType::is_file,
+        "Socket" => |kind| kind.is_socket(),
+        "CharDevice" => |kind| kind.is_char_device(),
+        "BlockDevice" => |kind| kind.is_block_device(),
+        _ => return Err(io::Error::other(format!("unknown hostPath type {kind}"))),
+    };
+    if fs::metadata(path).is_ok_and(|meta| is_it(&meta.file_type())) {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("hostPath type check failed: {} is not a {kind}", path.display())))
+}

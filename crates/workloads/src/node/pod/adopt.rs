@@ -1,0 +1,92 @@
+//! Giving all that is in a folder to another user: files of a claim outlive the Pods that wrote them.
+//!
+//! **Invariant:** only what lies in the folder is given, never what a link leads to. A file that has a second name elsewhere is
+//! given only if a Pod's user owns it: nobody gets a file of the machine by linking it.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Stat, Uid};
+
+use crate::node::blocks::is_reserved;
+
+/// How a folder is opened that must be one itself.
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Gives the folder and all in it to others: `heir` says to whom the things of a user or group go, if to anybody.
+pub(super) fn adopt(folder: &OwnedFd, heir: impl Fn(u32) -> Option<u32>) -> io::Result<()> {
+    let mut folders = vec![rustix::fs::openat(folder, c".", FOLDER, Mode::empty())?];
+    give(folder, c"", AtFlags::EMPTY_PATH, &heir)?;
+    while let Some(here) = folders.pop() {
+        for entry in Dir::read_from(&here)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            let stat = give(&here, name, AtFlags::SYMLINK_NOFOLLOW, &heir)?;
+            if FileType::from_raw_mode(stat.st_mode).is_dir() {
+                folders.push(rustix::fs::openat(&here, name, FOLDER, Mode::empty())?);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn give(at: impl AsFd, name: &CStr, flags: AtFlags, heir: impl Fn(u32) -> Option<u32>) -> io::Result<Stat> {
+    let stat = rustix::fs::statat(&at, name, flags)?;
+    let is_shared = stat.st_nlink > 1 && !FileType::from_raw_mode(stat.st_mode).is_dir();
+    if is_shared && !is_reserved(stat.st_uid) {
+        return Ok(stat);
+    }
+    let (user, group) = (heir(stat.st_uid), heir(stat.st_gid));
+    if user.is_some() || group.is_some() {
+        rustix::fs::chownat(&at, name, user.map(Uid::from_raw), group.map(Gid::from_raw), flags)?;
+    }
+    Ok(stat)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt as _, chown, lchown, symlink};
+
+    use super::*;
+    use crate::node::keeper::walk::own_folder;
+
+    /// Of a Pod that is gone.
+    const BEFORE: u32 = 0x7000_0001;
+
+    #[test]
+    fn all_in_a_folder_is_given_and_nothing_else() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root gives files away");
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let (folder, outside) = (root.path().join("folder"), root.path().join("outside"));
+        fs::create_dir_all(folder.join("deep/er")).unwrap();
+        for file in ["deep/er/file", "own", "stranger"] {
+            fs::write(folder.join(file), "").unwrap();
+        }
+        fs::write(&outside, "").unwrap();
+        symlink(&outside, folder.join("link")).unwrap();
+        fs::hard_link(&outside, folder.join("second name")).unwrap();
+        for path in ["deep", "deep/er", "deep/er/file", "own"] {
+            chown(folder.join(path), Some(BEFORE), Some(BEFORE)).unwrap();
+        }
+        lchown(folder.join("link"), Some(BEFORE), Some(BEFORE)).unwrap();
+        chown(folder.join("stranger"), Some(7), Some(BEFORE)).unwrap();
+        adopt(&own_folder(&folder).unwrap(), |id| matches!(id, 0 | BEFORE).then_some(42)).unwrap();
+        let owners = |path: &std::path::Path| {
+            let meta = fs::symlink_metadata(path).unwrap();
+            (meta.uid(), meta.gid())
+        };
+        for path in ["", "deep", "deep/er", "deep/er/file", "own", "link"] {
+            assert_eq!(owners(&folder.join(path)), (42, 42), "{path}");
+        }
+        assert_eq!(owners(&folder.join("stranger")), (7, 42));
+        assert_eq!(owners(&outside), (0, 0), "neither by a link nor by a second name");
+    }
+}

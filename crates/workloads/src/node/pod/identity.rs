@@ -1,0 +1,498 @@
+//! Who a container runs as: on this machine, and in its own eyes.
+//!
+//! A node that is root gives every Pod a user of its own (see `blocks`). A number that a Pod names is honoured: as it is if
+//! the machine knows nobody of that number, and otherwise in a user namespace, where the container has the number and somebody
+//! without rights stands in for it outside. So root in a container is root of nothing else. Whoever names a number, or shares
+//! files of a claim with another Pod, is in a user namespace of its own too: two Pods of one user cannot look into each
+//! other's processes.
+//!
+//! A node told to run Pods as one account (`--node-as`), or that is not root, has that account only, and refuses others.
+//! **Invariant:** whoever cannot be kept away from what the server keeps is refused, unless the node's owner named the account.
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext};
+
+use super::environment::config_error;
+use super::parts::all;
+use super::status::Refusal;
+use crate::node::accounts::{self, Account};
+use crate::node::blocks::{Block, NOBODY, is_reserved};
+use crate::node::keeper::protocol::IdRange;
+
+/// Whom the node can make of a process.
+#[derive(Clone, Debug)]
+pub(crate) enum Giver {
+    /// It is root: each Pod is somebody else.
+    Anybody {
+        /// Can numbers have stand-ins?
+        has_user_namespaces: bool,
+    },
+    /// Everybody is this account: the node's own, or the one its owner named.
+    Only {
+        account: Account,
+        /// Can it give groups and users at all?
+        is_root: bool,
+        /// Is the account allowed to be what the server itself is?
+        is_named: bool,
+        /// Does each container get a user namespace of its own?
+        has_user_namespaces: bool,
+    },
+}
+
+impl Giver {
+    /// What this process can give: the account it was told, or its own, or anybody.
+    pub(crate) fn new(named: Option<Account>, has_user_namespaces: bool) -> Self {
+        let is_root = rustix::process::geteuid().is_root();
+        match named {
+            None if is_root => Self::Anybody { has_user_namespaces },
+            named => Self::Only {
+                is_named: named.is_some(),
+                account: named.unwrap_or_else(Account::of_this_process),
+                is_root,
+                has_user_namespaces,
+            },
+        }
+    }
+}
+
+/// The blocks of a Pod.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PodBlocks {
+    /// Nobody else's.
+    pub(crate) own: Block,
+    /// Whose the Pod's files are: its first claim's, if it has any, so that they have the same owner in the next Pod.
+    pub(crate) files: Block,
+}
+
+/// Users and groups of a container. None is the node's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// In its own eyes.
+    pub(crate) user: Option<u32>,
+    pub(crate) group: Option<u32>,
+    pub(crate) groups: Vec<u32>,
+    /// On the machine.
+    pub(crate) machine_user: Option<u32>,
+    pub(crate) machine_group: Option<u32>,
+    /// What its user namespace shows; empty without one.
+    pub(crate) ranges: Vec<IdRange>,
+}
+
+/// What a Pod and a container say about it.
+struct Wish {
+    user: Option<u32>,
+    group: Option<u32>,
+    groups: Vec<u32>,
+    must_not_be_root: bool,
+    /// `hostUsers: false`: no number as it is.
+    is_apart: bool,
+}
+
+impl Wish {
+    fn of(pod: &Pod, container: &Container) -> Result<Self, Refusal> {
+        let (of_pod, own) = (context(pod), container.security_context.as_ref());
+        let user = own.and_then(|own| own.run_as_user).or_else(|| of_pod.and_then(|pod| pod.run_as_user));
+        let group = own.and_then(|own| own.run_as_group).or_else(|| of_pod.and_then(|pod| pod.run_as_group));
+        let must_not_be_root =
+            own.and_then(|own| own.run_as_non_root).or_else(|| of_pod.and_then(|pod| pod.run_as_non_root));
+        let wish = Self {
+            user: user.map(|id| number("runAsUser", id)).transpose()?,
+            group: group.map(|id| number("runAsGroup", id)).transpose()?,
+            groups: groups(pod)?,
+            must_not_be_root: must_not_be_root == Some(true),
+            is_apart: pod.spec.as_ref().and_then(|spec| spec.host_users) == Some(false),
+        };
+        if wish.must_not_be_root && wish.user == Some(0) {
+            let message = "container has runAsNonRoot and names root: set another runAsUser";
+            return Err(config_error(message.to_owned()));
+        }
+        Ok(wish)
+    }
+}
+
+fn context(pod: &Pod) -> Option<&PodSecurityContext> {
+    pod.spec.as_ref()?.security_context.as_ref()
+}
+
+impl Identity {
+    /// Who the container is, by its own word or its Pod's.
+    pub(crate) fn of(
+        giver: &Giver,
+        blocks: Option<PodBlocks>,
+        pod: &Pod,
+        container: &Container,
+    ) -> Result<Self, Refusal> {
+        let wish = Wish::of(pod, container)?;
+        match (giver, blocks) {
+            (Giver::Anybody { has_user_namespaces }, Some(blocks)) => {
+                somebody(&wish, blocks, *has_user_namespaces)
+            }
+            (Giver::Anybody { .. }, None) => {
+                Err(config_error("there is no user for this Pod: its folder cannot be made".to_owned()))
+            }
+            (giver, blocks) => only(giver, &wish, blocks),
+        }
+    }
+}
+
+/// A user of the Pod's own, or the one it names.
+fn somebody(wish: &Wish, blocks: PodBlocks, has_user_namespaces: bool) -> Result<Identity, Refusal> {
+    let mut cast = Cast {
+        blocks,
+        is_apart: wish.is_apart,
+        has_user_namespaces,
+        plain: Vec::new(),
+        has_stand_ins: false,
+    };
+    let own = blocks.files.user();
+    let user = wish.user.map(|id| cast.play(id, "user", accounts::name_of_user)).transpose()?;
+    let group = match wish.group.or(wish.user) {
+        Some(id) => Some(cast.play(id, "group", accounts::name_of_group)?),
+        None => None,
+    };
+    let groups: Vec<u32> = wish
+        .groups
+        .iter()
+        .copied()
+        .filter(|id| cast.play(*id, "group", accounts::name_of_group).is_ok())
+        .collect();
+    let is_among_others = wish.user.is_some() || blocks.files != blocks.own;
+    let has_namespace = cast.has_stand_ins || (has_user_namespaces && is_among_others);
+    cast.plain.push(own);
+    Ok(Identity {
+        user: wish.user.or(Some(own)),
+        group: wish.group.or(wish.user).or(Some(own)),
+        groups,
+        machine_user: user.or(Some(own)),
+        machine_group: group.or(Some(own)),
+        ranges: if has_namespace { blocks.own.ranges(&cast.plain) } else { Vec::new() },
+    })
+}
+
+/// Finds for each number who it is on the machine.
+struct Cast {
+    blocks: PodBlocks,
+    is_apart: bool,
+    has_user_namespaces: bool,
+    /// Numbers that are what they are.
+    plain: Vec<u32>,
+    has_stand_ins: bool,
+}
+
+impl Cast {
+    fn play(&mut self, id: u32, what: &str, name: fn(u32) -> Option<String>) -> Result<u32, Refusal> {
+        if is_reserved(id) {
+            let message =
+                format!("cannot run as {what} {id}: this node gives such numbers itself: leave it out");
+            return Err(config_error(message));
+        }
+        let name = name(id);
+        if name.is_none() && !(self.is_apart && self.has_user_namespaces) {
+            self.plain.push(id);
+            return Ok(id);
+        }
+        let stand_in = self.blocks.own.stand_in(id).filter(|_| self.has_user_namespaces);
+        match (stand_in, name) {
+            (Some(stand_in), _) => {
+                self.has_stand_ins = true;
+                Ok(stand_in)
+            }
+            // Who owns nothing anywhere.
+            (None, _) if id == NOBODY => {
+                self.plain.push(id);
+                Ok(id)
+            }
+            (None, Some(name)) => Err(config_error(format!(
+                "cannot run as {what} {id}, which is {name} on this machine: Pods get no rights of its people, and this \
+                 system gives no user namespaces, in which somebody else could stand in. Name another number or none, or \
+                 start the node with --node-as {name} if all Pods may be that"
+            ))),
+            (None, None) => Err(config_error(format!(
+                "hostUsers: false goes with numbers below 32766 here, and not with {what} {id}"
+            ))),
+        }
+    }
+}
+
+/// The one account there is.
+fn only(giver: &Giver, wish: &Wish, blocks: Option<PodBlocks>) -> Result<Identity, Refusal> {
+    let Giver::Only { account, is_root, is_named, has_user_namespaces } = giver else {
+        return Err(config_error("this node gives no single user".to_owned()));
+    };
+    let Account { name, user, group, groups } = account;
+    if !is_root && !is_named && !has_user_namespaces {
+        return Err(config_error(format!(
+            "the Pod would run as {name}, as the server does, and could read all the server keeps, its keys and every \
+             Secret: this system gives it no user namespace of its own. Start the node with --node-as {name} to allow that"
+        )));
+    }
+    let why = if *is_root {
+        format!("this node was told to run Pods as {name} (--node-as)")
+    } else {
+        "the server must run as root to run containers as others".to_owned()
+    };
+    if let Some(other) = wish.user.filter(|wanted| wanted != user) {
+        return Err(config_error(format!("cannot run as user {other}: {why}")));
+    }
+    if let Some(other) = wish.group.filter(|wanted| !(wanted == group || *is_root && groups.contains(wanted)))
+    {
+        return Err(config_error(format!("cannot run as group {other}: {why}")));
+    }
+    if wish.must_not_be_root && *user == 0 {
+        return Err(config_error(format!("container has runAsNonRoot, and {why}")));
+    }
+    if !is_root {
+        return Ok(Identity { user: wish.user, group: wish.group, ..Identity::default() });
+    }
+    let more: Vec<u32> = wish.groups.iter().copied().filter(|wanted| groups.contains(wanted)).collect();
+    let group = wish.group.unwrap_or(*group);
+    let plain: Vec<u32> = [*user, group].iter().chain(&more).copied().collect();
+    let has_namespace = *has_user_namespaces && *user != 0;
+    let ranges = blocks.filter(|_| has_namespace).map(|blocks| blocks.own.ranges(&plain));
+    Ok(Identity {
+        user: Some(*user),
+        group: Some(group),
+        groups: more,
+        machine_user: Some(*user),
+        machine_group: Some(group),
+        ranges: ranges.unwrap_or_default(),
+    })
+}
+
+/// The further groups of every container of the Pod: that of its volumes, and those it names.
+fn groups(pod: &Pod) -> Result<Vec<u32>, Refusal> {
+    let Some(context) = context(pod) else { return Ok(Vec::new()) };
+    let named = context.supplemental_groups.iter().flatten().map(|id| number("supplementalGroups", *id));
+    let of_volumes = context.fs_group.map(|id| number("fsGroup", id));
+    of_volumes.into_iter().chain(named).collect()
+}
+
+/// A user or group by number. One that there cannot be is refused: it must never come to mean the node's own.
+fn number(field: &str, id: i64) -> Result<u32, Refusal> {
+    /// Kubernetes' own bound.
+    const ID_MAX: u32 = 2_147_483_647;
+    let known = u32::try_from(id).ok().filter(|id| *id <= ID_MAX);
+    known.ok_or_else(|| config_error(format!("{field} {id}: must be between 0 and {ID_MAX}, inclusive")))
+}
+
+/// Everybody in a Pod.
+pub(crate) struct PodIdentity<'a> {
+    pub(crate) pod: &'a Pod,
+    pub(crate) giver: &'a Giver,
+    pub(crate) blocks: Option<PodBlocks>,
+    /// Claims whose files belong to the user of another Pod.
+    pub(crate) shared_claims: Vec<String>,
+}
+
+impl PodIdentity<'_> {
+    pub(crate) fn of(&self, container: &Container) -> Result<Identity, Refusal> {
+        Identity::of(self.giver, self.blocks, self.pod, container)
+    }
+
+    /// The groups the Pod asks for and does not get.
+    pub(crate) fn withheld_groups(&self) -> Vec<u32> {
+        let asked = groups(self.pod).unwrap_or_default();
+        asked.into_iter().filter(|group| self.machine_group(*group).is_none()).collect()
+    }
+
+    /// The group the Pod's volumes belong to, where the node may give them away.
+    pub(crate) fn volume_group(&self) -> Option<u32> {
+        self.machine_group(number("fsGroup", context(self.pod)?.fs_group?).ok()?)
+    }
+
+    /// Who a further group is on the machine.
+    fn machine_group(&self, group: u32) -> Option<u32> {
+        match (self.giver, self.blocks) {
+            (Giver::Only { account, .. }, _) => Some(group).filter(|group| account.groups.contains(group)),
+            (Giver::Anybody { has_user_namespaces }, Some(blocks)) => {
+                let is_apart = self.pod.spec.as_ref().and_then(|spec| spec.host_users) == Some(false);
+                let has_user_namespaces = *has_user_namespaces;
+                let mut cast =
+                    Cast { blocks, is_apart, has_user_namespaces, plain: Vec::new(), has_stand_ins: false };
+                cast.play(group, "group", accounts::name_of_group).ok()
+            }
+            (Giver::Anybody { .. }, None) => None,
+        }
+    }
+
+    /// Groups that let a process walk to the Pod's folders and claims, where nothing is mounted.
+    pub(crate) fn passing_groups(&self) -> Vec<u32> {
+        let groups = self.blocks.map(|blocks| vec![blocks.own.user(), blocks.files.user()]);
+        groups.unwrap_or_default()
+    }
+
+    /// The one user all containers run as on the machine, none for the node's own; an error if there are several.
+    pub(crate) fn only_user(&self) -> Result<Option<u32>, ()> {
+        let containers = self.pod.spec.iter().flat_map(all).map(|part| part.container);
+        let mut users =
+            containers.map(|container| self.of(container).ok().and_then(|identity| identity.machine_user));
+        let first = users.next().flatten();
+        if users.all(|user| user == first) { Ok(first) } else { Err(()) }
+    }
+
+    /// Whose the files are that the node makes for the Pod; none for root's. A user that the Pod names finds them root's, as
+    /// in Kubernetes.
+    pub(crate) fn owner(&self) -> Option<u32> {
+        let is_ours = |user: u32| is_reserved(user) || matches!(self.giver, Giver::Only { .. });
+        match self.only_user() {
+            Ok(user) => user.filter(|user| is_ours(*user)),
+            Err(()) => self.blocks.map(|blocks| blocks.files.user()),
+        }
+    }
+
+    /// The group of those files.
+    pub(crate) fn owning_group(&self) -> Option<u32> {
+        match self.giver {
+            Giver::Only { account, is_root: true, .. } => Some(account.group),
+            _ => self.owner(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Numbers that nobody here has.
+    const UNKNOWN: u32 = 54_350;
+
+    fn blocks() -> PodBlocks {
+        let block = Block::of(0x7000_0000).unwrap();
+        PodBlocks { own: block, files: block }
+    }
+
+    fn somebody_with(has_user_namespaces: bool) -> Giver {
+        Giver::Anybody { has_user_namespaces }
+    }
+
+    fn only(user: u32, is_root: bool, is_named: bool, has_user_namespaces: bool) -> Giver {
+        let account = Account { name: "ada".to_owned(), user, group: 100, groups: vec![100, 200] };
+        Giver::Only { account, is_root, is_named, has_user_namespaces }
+    }
+
+    fn identity(giver: &Giver, of_pod: &Value, own: &Value) -> Result<Identity, Refusal> {
+        let container = json!({"name": "main", "securityContext": own});
+        let pod: Pod = serde_json::from_value(
+            json!({"metadata": {}, "spec": {"securityContext": of_pod, "containers": [container]}}),
+        )
+        .unwrap();
+        Identity::of(giver, Some(blocks()), &pod, &pod.spec.as_ref().unwrap().containers[0])
+    }
+
+    /// Who it is in its own eyes and on the machine.
+    #[track_caller]
+    fn check(giver: &Giver, of_pod: &Value, own: &Value, expected: Result<(u32, u32), &str>) {
+        match (identity(giver, of_pod, own), expected) {
+            (Ok(who), Ok(expected)) => assert_eq!((who.user.unwrap(), who.machine_user.unwrap()), expected),
+            (Err(refusal), Err(words)) => assert!(refusal.message.contains(words), "{}", refusal.message),
+            (who, _) => panic!("{who:?}"),
+        }
+    }
+
+    #[test]
+    fn a_number_of_the_machine_has_a_stand_in() {
+        let (none, own) = (json!({}), blocks().own.user());
+        let root = json!({"runAsUser": 0});
+        for has_user_namespaces in [true, false] {
+            let giver = somebody_with(has_user_namespaces);
+            check(&giver, &none, &none, Ok((own, own)));
+            check(&giver, &json!({"runAsNonRoot": true}), &none, Ok((own, own)));
+            check(&giver, &json!({"runAsUser": UNKNOWN}), &none, Ok((UNKNOWN, UNKNOWN)));
+            check(
+                &giver,
+                &json!({"runAsUser": UNKNOWN}),
+                &json!({"runAsUser": 54_351}),
+                Ok((54_351, 54_351)),
+            );
+            check(&giver, &json!({"runAsUser": own}), &none, Err("this node gives such numbers itself"));
+            check(&giver, &root, &json!({"runAsNonRoot": true}), Err("runAsNonRoot and names root"));
+        }
+        check(&somebody_with(true), &root, &none, Ok((0, blocks().own.stand_in(0).unwrap())));
+        let nobody = blocks().own.stand_in(NOBODY).unwrap();
+        check(&somebody_with(true), &json!({"runAsUser": NOBODY}), &none, Ok((NOBODY, nobody)));
+        check(&somebody_with(false), &json!({"runAsUser": NOBODY}), &none, Ok((NOBODY, NOBODY)));
+        check(
+            &somebody_with(false),
+            &root,
+            &none,
+            Err("cannot run as user 0, which is root on this machine"),
+        );
+        let group = json!({"runAsUser": UNKNOWN, "runAsGroup": 0});
+        check(&somebody_with(false), &group, &none, Err("cannot run as group 0, which is root"));
+    }
+
+    #[test]
+    fn groups_of_the_machine_have_stand_ins_too() {
+        let wish =
+            json!({"runAsUser": UNKNOWN, "runAsGroup": 0, "fsGroup": 0, "supplementalGroups": [UNKNOWN]});
+        let who = identity(&somebody_with(true), &wish, &json!({})).unwrap();
+        assert_eq!((who.group, who.machine_group), (Some(0), blocks().own.stand_in(0)));
+        assert_eq!(who.groups, [0, UNKNOWN]);
+        let outside = |id: u32| {
+            let at =
+                |range: &IdRange| id.checked_sub(range.inside).filter(|distance| *distance < range.count);
+            who.ranges.iter().find_map(|range| Some(range.outside + at(range)?))
+        };
+        assert_eq!((outside(0), outside(UNKNOWN)), (blocks().own.stand_in(0), Some(UNKNOWN)));
+        let wish = json!({"fsGroup": 0, "supplementalGroups": [UNKNOWN]});
+        assert_eq!(identity(&somebody_with(false), &wish, &json!({})).unwrap().groups, [UNKNOWN]);
+    }
+
+    /// Whoever has the number of another is in a user namespace; who is alone needs none.
+    #[test]
+    fn only_who_is_among_others_is_in_a_namespace() {
+        let ranges = |wish: Value| identity(&somebody_with(true), &wish, &json!({})).unwrap().ranges;
+        assert!(ranges(json!({})).is_empty());
+        assert!(!ranges(json!({"runAsUser": UNKNOWN})).is_empty());
+        assert!(!ranges(json!({"supplementalGroups": [0]})).is_empty());
+        let named = json!({"runAsUser": UNKNOWN});
+        assert!(identity(&somebody_with(false), &named, &json!({})).unwrap().ranges.is_empty());
+    }
+
+    #[test]
+    fn an_id_that_cannot_be_is_nobody() {
+        let none = json!({});
+        for id in [-1_i64, 2_147_483_648, 4_294_967_295, 99_999_999_999] {
+            for giver in [somebody_with(true), only(1000, false, false, true)] {
+                check(&giver, &none, &json!({"runAsUser": id}), Err("runAsUser"));
+                check(&giver, &json!({"runAsGroup": id}), &json!({"runAsUser": 1}), Err("runAsGroup"));
+                check(&giver, &json!({"fsGroup": id}), &none, Err("fsGroup"));
+                check(&giver, &json!({"supplementalGroups": [1, id]}), &none, Err("supplementalGroups"));
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_not_root_runs_pods_as_itself_or_not_at_all() {
+        let none = json!({});
+        let me = only(1000, false, false, true);
+        for wish in
+            [json!({}), json!({"runAsNonRoot": true}), json!({"fsGroup": 5}), json!({"runAsGroup": 100})]
+        {
+            assert_eq!(identity(&me, &wish, &none).unwrap().machine_user, None, "{wish}");
+        }
+        check(&me, &json!({"runAsUser": 0}), &none, Err("the server must run as root"));
+        check(&me, &none, &json!({"runAsUser": 5}), Err("cannot run as user 5"));
+        check(&me, &none, &json!({"runAsGroup": 200}), Err("cannot run as group 200"));
+        let words = "could read all the server keeps";
+        check(&only(1000, false, false, false), &none, &none, Err(words));
+        assert!(identity(&only(1000, false, true, false), &none, &none).is_ok(), "if its owner says so");
+    }
+
+    #[test]
+    fn whom_the_owner_named_all_pods_are() {
+        let none = json!({});
+        let ada = only(1000, true, true, true);
+        check(&ada, &none, &none, Ok((1000, 1000)));
+        check(&ada, &json!({"runAsUser": 1000, "runAsGroup": 200}), &none, Ok((1000, 1000)));
+        let words = "told to run Pods as ada (--node-as)";
+        check(&ada, &json!({"runAsUser": 0}), &none, Err(words));
+        check(&ada, &json!({"runAsGroup": 0}), &none, Err(words));
+        let who = identity(&ada, &json!({"fsGroup": 200, "supplementalGroups": [0, 300]}), &none).unwrap();
+        assert_eq!((who.group, who.groups, who.ranges.is_empty()), (Some(100), vec![200], false));
+        let root = only(0, true, true, true);
+        assert!(identity(&root, &none, &none).unwrap().ranges.is_empty(), "root of the machine");
+        check(&root, &json!({"runAsNonRoot": true}), &none, Err("container has runAsNonRoot"));
+    }
+}

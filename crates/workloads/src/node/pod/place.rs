@@ -1,0 +1,92 @@
+//! Where a container finds the Pod's own folders.
+//!
+//! In a mount namespace the node's folder is hidden, and the Pod's home and volumes are mounted where everybody can walk to.
+//! Without one they are where they are; if the Pod's user is not the node's, the folders above let nobody pass but the Pod's
+//! group.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::Container;
+use rustix::fs::{Gid, Uid};
+
+use super::adopt;
+use super::environment::config_error;
+use super::identity::{Identity, PodIdentity};
+use super::status::Refusal;
+use crate::node::Ground;
+use crate::node::keeper::protocol::{Mount, Origin};
+use crate::node::keeper::walk;
+
+/// Where a container in a mount namespace finds the Pod's own folder. Containers see a view of `/run` anyway, so that it costs
+/// nothing to put something there.
+const HOME: &str = "/run/homeostat/home";
+/// And its volumes.
+const VOLUMES: &str = "/run/homeostat/volumes";
+
+/// The Pod's folders as a container sees them.
+pub(crate) struct Place {
+    /// The home on the machine.
+    pub(crate) folder: PathBuf,
+    /// Does it see the folders elsewhere than they are?
+    pub(crate) is_apart: bool,
+    pub(crate) home: PathBuf,
+    pub(crate) volumes: PathBuf,
+    pub(crate) mounts: Vec<Mount>,
+}
+
+impl Place {
+    /// Makes the Pod's folders, for this container. Where the containers of a Pod are several users, each has a home of its own.
+    pub(crate) fn make(
+        ground: &Ground,
+        everybody: &PodIdentity<'_>,
+        container: &Container,
+        identity: &Identity,
+    ) -> Result<Self, Refusal> {
+        let uid = everybody.pod.metadata.uid.as_deref().unwrap_or_default();
+        let folder = match identity.machine_user {
+            Some(user) if everybody.only_user().is_err() => ground.layout.home(uid, user),
+            _ => ground.layout.work(uid),
+        };
+        let volumes = ground.layout.volumes(uid);
+        made(&volumes)?;
+        give(&made(&folder)?, identity).map_err(|error| cannot_make(&folder, &error))?;
+        if !ground.has_namespaces {
+            return Ok(Self { home: folder.clone(), folder, volumes, is_apart: false, mounts: Vec::new() });
+        }
+        let context = container.security_context.as_ref();
+        let is_closed = context.and_then(|context| context.read_only_root_filesystem) == Some(true);
+        let mount = |source: &Path, target: &str, is_read_only: bool| Mount {
+            source: source.to_owned(),
+            part: PathBuf::new(),
+            target: target.into(),
+            is_read_only,
+            origin: Origin::Pod,
+        };
+        // The home is what stands for the container's own files.
+        let mounts = vec![mount(&folder, HOME, is_closed), mount(&volumes, VOLUMES, false)];
+        Ok(Self { folder, home: HOME.into(), volumes: VOLUMES.into(), is_apart: true, mounts })
+    }
+}
+
+/// Gives a home to whom it is for, with what is in it: the Pod may have had another user before the machine was started anew.
+fn give(home: &OwnedFd, identity: &Identity) -> io::Result<()> {
+    let Some(user) = identity.machine_user else { return Ok(()) };
+    let before = rustix::fs::fstat(home)?.st_uid;
+    if before == user {
+        return Ok(());
+    }
+    if before != 0 {
+        adopt::adopt(home, |id| (id == before).then_some(user))?;
+    }
+    Ok(rustix::fs::fchown(home, Some(Uid::from_raw(user)), identity.machine_group.map(Gid::from_raw))?)
+}
+
+fn made(folder: &Path) -> Result<OwnedFd, Refusal> {
+    walk::own_folder(folder).map_err(|error| cannot_make(folder, &error))
+}
+
+fn cannot_make(folder: &Path, error: &io::Error) -> Refusal {
+    config_error(format!("cannot make {}: {error}", folder.display()))
+}

@@ -1,0 +1,180 @@
+//! What a container may do beyond its user: capabilities, and whether it may gain any.
+//!
+//! Kubernetes' containers are root with a short list of capabilities unless told otherwise; here they are somebody without
+//! any, and the list bounds what programs of the machine that give rights (`sudo`, `ping`) can give them. `drop` and `add` change
+//! the list. One capability is handed over as such: to listen on a port below 1024, as every container may.
+//!
+//! Only a node told to run Pods as root gives what reaches beyond the Pod. What is not given is in [`super::shortfall`].
+
+use k8s_openapi::api::core::v1::{Capabilities, Container};
+
+use super::identity::Giver;
+use crate::node::keeper::protocol::Rights;
+
+/// The names of Linux' capabilities, each at its number.
+const NAMES: [&str; 41] = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "DAC_READ_SEARCH",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "SETGID",
+    "SETUID",
+    "SETPCAP",
+    "LINUX_IMMUTABLE",
+    "NET_BIND_SERVICE",
+    "NET_BROADCAST",
+    "NET_ADMIN",
+    "NET_RAW",
+    "IPC_LOCK",
+    "IPC_OWNER",
+    "SYS_MODULE",
+    "SYS_RAWIO",
+    "SYS_CHROOT",
+    "SYS_PTRACE",
+    "SYS_PACCT",
+    "SYS_ADMIN",
+    "SYS_BOOT",
+    "SYS_NICE",
+    "SYS_RESOURCE",
+    "SYS_TIME",
+    "SYS_TTY_CONFIG",
+    "MKNOD",
+    "LEASE",
+    "AUDIT_WRITE",
+    "AUDIT_CONTROL",
+    "SETFCAP",
+    "MAC_OVERRIDE",
+    "MAC_ADMIN",
+    "SYSLOG",
+    "WAKE_ALARM",
+    "BLOCK_SUSPEND",
+    "AUDIT_READ",
+    "PERFMON",
+    "BPF",
+    "CHECKPOINT_RESTORE",
+];
+
+/// What container runtimes give unless told, but MKNOD: nothing here says which devices may be made.
+const USUAL: [&str; 13] = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FSETID",
+    "FOWNER",
+    "NET_RAW",
+    "SETGID",
+    "SETUID",
+    "SETFCAP",
+    "SETPCAP",
+    LOW_PORTS,
+    "SYS_CHROOT",
+    "KILL",
+    "AUDIT_WRITE",
+];
+
+/// Listening on ports below 1024.
+const LOW_PORTS: &str = "NET_BIND_SERVICE";
+
+/// All of them, in a list of names.
+const ALL: &str = "ALL";
+
+/// What the container gets.
+pub(crate) fn rights(giver: &Giver, container: &Container, has_namespace: bool) -> Rights {
+    let context = container.security_context.as_ref();
+    let is_privileged = context.and_then(|context| context.privileged) == Some(true);
+    let capabilities = context.and_then(|context| context.capabilities.as_ref());
+    let bound = bound(capabilities, is_root(giver), is_privileged);
+    // In a user namespace it would be a right over that namespace's own network, which is none.
+    let ambient = match giver {
+        Giver::Anybody { .. } if !has_namespace => bound & bits([LOW_PORTS]),
+        _ => 0,
+    };
+    Rights {
+        no_new_privileges: context.and_then(|context| context.allow_privilege_escalation) == Some(false),
+        bound: can_bound(giver).then_some(bound),
+        ambient,
+    }
+}
+
+/// Are the Pods root of the machine, because its owner said so?
+pub(crate) fn is_root(giver: &Giver) -> bool {
+    matches!(giver, Giver::Only { account, is_root: true, .. } if account.user == 0)
+}
+
+/// Can the node take capabilities away?
+pub(crate) fn can_bound(giver: &Giver) -> bool {
+    match giver {
+        Giver::Anybody { .. } => true,
+        Giver::Only { is_root, has_user_namespaces, .. } => *is_root || *has_user_namespaces,
+    }
+}
+
+fn bound(capabilities: Option<&Capabilities>, is_root: bool, is_privileged: bool) -> u64 {
+    if is_privileged && is_root {
+        return bits(NAMES);
+    }
+    let named = |list: Option<&Vec<String>>| {
+        let names = list.map(|list| list.iter().map(|name| plain(name)).collect::<Vec<_>>());
+        bits(names.into_iter().flatten())
+    };
+    let added = named(capabilities.and_then(|all| all.add.as_ref()));
+    let dropped = named(capabilities.and_then(|all| all.drop.as_ref()));
+    let usual = bits(USUAL);
+    let added = if is_root { added } else { added & usual };
+    // What is added by its name stays also where all is dropped.
+    let is_all_dropped = dropped == bits(NAMES);
+    if is_all_dropped { added } else { (usual | added) & !dropped }
+}
+
+/// The capabilities a container adds and does not get.
+pub(crate) fn withheld<'a>(giver: &Giver, container: &'a Container, has_namespace: bool) -> Vec<&'a str> {
+    let context = container.security_context.as_ref();
+    let added = context.and_then(|context| context.capabilities.as_ref()?.add.as_deref()).unwrap_or_default();
+    let is_given = |name: &str| match plain(name) {
+        LOW_PORTS => is_root(giver) || (matches!(giver, Giver::Anybody { .. }) && !has_namespace),
+        // Over what is its own, a container that is root in its own eyes has the usual ones.
+        name => is_root(giver) || (has_namespace && USUAL.contains(&name)),
+    };
+    added.iter().map(String::as_str).filter(|name| !is_given(name)).collect()
+}
+
+/// Some write `CAP_CHOWN`.
+fn plain(name: &str) -> &str {
+    name.strip_prefix("CAP_").unwrap_or(name)
+}
+
+fn bits<'a>(names: impl IntoIterator<Item = &'a str>) -> u64 {
+    let bit = |name: &str| match name {
+        ALL => (1 << NAMES.len()) - 1,
+        name => NAMES.iter().position(|known| *known == name).map_or(0, |number| 1 << number),
+    };
+    names.into_iter().fold(0, |bits, name| bits | bit(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lists_of_capabilities_are_minded() {
+        let check = |add: &[&str], drop: &[&str], is_root: bool, expected: u64| {
+            let capabilities = serde_json::from_value(json!({"add": add, "drop": drop})).unwrap();
+            assert_eq!(bound(Some(&capabilities), is_root, false), expected, "{add:?} {drop:?} {is_root}");
+        };
+        let usual = bits(USUAL);
+        assert_eq!(bits([ALL]), bits(NAMES));
+        assert_eq!(usual & bits(["SYS_ADMIN", "SYS_PTRACE", "MKNOD", "DAC_READ_SEARCH"]), 0);
+        check(&[], &[], false, usual);
+        check(&[], &["ALL"], false, 0);
+        check(&["NET_BIND_SERVICE"], &["ALL"], false, bits([LOW_PORTS]));
+        check(&[], &["KILL", "CAP_CHOWN", "no such"], false, usual & !bits(["KILL", "CHOWN"]));
+        check(&["SYS_ADMIN"], &[], false, usual);
+        check(&["SYS_ADMIN"], &[], true, usual | bits(["SYS_ADMIN"]));
+        check(&["ALL"], &["SYS_ADMIN"], true, bits(NAMES) & !bits(["SYS_ADMIN"]));
+        assert_eq!(bound(None, true, true), bits(NAMES));
+        assert_eq!(bound(None, false, true), usual);
+    }
+}

@@ -1,0 +1,157 @@
+//! What a Pod asks for its safety and this node does not give. It is said once, in an event of the Pod.
+//!
+//! The Pod runs all the same: what it asks for takes rights from it, or gives it some it can do without knowing. Whatever would
+//! give it the rights of somebody else is refused instead (see `identity`).
+
+use std::path::Path;
+
+use homeostat_runtime::{Context, Severity};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
+
+use super::identity::{Giver, PodIdentity};
+use super::parts::all;
+use super::rights;
+use crate::node::Ground;
+
+/// Says what the Pod does not get, the first time it is looked at.
+pub(super) fn tell(ground: &Ground, cx: &Context<Pod>, identity: &PodIdentity<'_>) {
+    if identity.pod.status.as_ref().is_some_and(|status| status.start_time.is_some()) {
+        return;
+    }
+    let mut missing = of_pod(ground, identity);
+    for part in identity.pod.spec.iter().flat_map(all) {
+        missing.extend(of_container(ground, identity, part.container));
+    }
+    missing.extend(companions(cx, identity));
+    if !missing.is_empty() {
+        let message = format!("This node does not give what the Pod asks for: {}", missing.join("; "));
+        cx.event(Severity::Warning, "SecurityContextNotHonoured", message);
+    }
+}
+
+fn of_pod(ground: &Ground, identity: &PodIdentity<'_>) -> Vec<String> {
+    let Some(spec) = &identity.pod.spec else { return Vec::new() };
+    let none = PodSecurityContext::default();
+    let context = spec.security_context.as_ref().unwrap_or(&none);
+    let profile = |kind: Option<&str>| kind.is_some_and(|kind| kind != "Unconfined");
+    let seccomp = context.seccomp_profile.as_ref().map(|profile| &*profile.type_);
+    let apparmor = context.app_armor_profile.as_ref().map(|profile| &*profile.type_);
+    let asked = [
+        (profile(seccomp), "seccompProfile (system calls are not filtered)"),
+        (profile(apparmor), "appArmorProfile"),
+        (context.se_linux_options.is_some(), "seLinuxOptions"),
+        (context.windows_options.is_some(), "windowsOptions"),
+        (context.sysctls.as_ref().is_some_and(|all| !all.is_empty()), "sysctls (they are the machine's)"),
+        (
+            spec.host_users == Some(false) && !has_user_namespaces(identity.giver),
+            "hostUsers: false (this system gives no user namespaces)",
+        ),
+    ];
+    let mut missing: Vec<String> =
+        asked.iter().filter(|(is_asked, _)| *is_asked).map(|(_, what)| (*what).to_owned()).collect();
+    missing.extend(unreachable(ground, identity));
+    missing.extend(identity.shared_claims.iter().map(|claim| {
+        format!("all files of the claim {claim}, which another Pod uses as another user; give both the same runAsUser")
+    }));
+    missing
+}
+
+fn has_user_namespaces(giver: &Giver) -> bool {
+    match giver {
+        Giver::Anybody { has_user_namespaces } | Giver::Only { has_user_namespaces, .. } => {
+            *has_user_namespaces
+        }
+    }
+}
+
+/// Without mounts a Pod of another user walks to its folders, and somebody may have closed the way.
+fn unreachable(ground: &Ground, identity: &PodIdentity<'_>) -> Option<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    /// Others may pass.
+    const PASSABLE: u32 = 0o001;
+    let is_apart = !ground.has_namespaces && identity.blocks.is_some() && !rights::is_root(identity.giver);
+    let is_closed = |folder: &&Path| std::fs::metadata(folder).is_ok_and(|meta| meta.mode() & PASSABLE == 0);
+    let closed = ground.layout.root().ancestors().filter(|_| is_apart).find(is_closed)?;
+    Some(format!(
+        "its home and volumes by name: this system gives no mount namespaces, and the Pod's user may not pass {}; \
+         choose another --data-dir",
+        closed.display()
+    ))
+}
+
+fn of_container(ground: &Ground, identity: &PodIdentity<'_>, container: &Container) -> Vec<String> {
+    let none = SecurityContext::default();
+    let context = container.security_context.as_ref().unwrap_or(&none);
+    let is_root = rights::is_root(identity.giver);
+    let who = identity.of(container).unwrap_or_default();
+    let has_namespace = !who.ranges.is_empty();
+    let drops =
+        context.capabilities.as_ref().and_then(|all| all.drop.as_ref()).is_some_and(|all| !all.is_empty());
+    let profile = |kind: Option<&str>| kind.is_some_and(|kind| kind != "Unconfined");
+    let asked = [
+        (context.privileged == Some(true) && !is_root, "privileged"),
+        (drops && !rights::can_bound(identity.giver), "capabilities.drop (the server is not root)"),
+        (context.read_only_root_filesystem == Some(true) && !ground.has_namespaces, "readOnlyRootFilesystem"),
+        (profile(context.seccomp_profile.as_ref().map(|profile| &*profile.type_)), "seccompProfile"),
+        (profile(context.app_armor_profile.as_ref().map(|profile| &*profile.type_)), "appArmorProfile"),
+        (context.se_linux_options.is_some(), "seLinuxOptions"),
+        (context.windows_options.is_some(), "windowsOptions"),
+        (context.proc_mount.as_deref() == Some("Default"), "procMount"),
+    ];
+    let mut missing: Vec<String> = asked
+        .iter()
+        .filter(|(is_asked, _)| *is_asked)
+        .map(|(_, what)| format!("{what} of container {}", container.name))
+        .collect();
+    let withheld = rights::withheld(identity.giver, container, has_namespace);
+    if !withheld.is_empty() {
+        missing.push(format!("capabilities {} of container {}", withheld.join(", "), container.name));
+    }
+    if let (Some(user), Some(machine)) = (who.user, who.machine_user)
+        && user != machine
+    {
+        missing.push(format!(
+            "rights of user {user} of this machine for container {}, which is {user} in its own eyes and {machine} here",
+            container.name
+        ));
+    }
+    missing
+}
+
+/// Other Pods that are the same user of this machine.
+fn companions(cx: &Context<Pod>, identity: &PodIdentity<'_>) -> Option<String> {
+    let named = |pod: &Pod| {
+        let of_pod = pod.spec.as_ref()?.security_context.as_ref().and_then(|context| context.run_as_user);
+        let containers = pod.spec.iter().flat_map(all).map(|part| part.container);
+        let own = containers.filter_map(|one| one.security_context.as_ref()?.run_as_user).collect::<Vec<_>>();
+        Some(own.into_iter().chain(of_pod).collect::<Vec<_>>())
+    };
+    let plain = |user: &i64| {
+        let seen = identity.pod.spec.iter().flat_map(all).filter_map(|part| identity.of(part.container).ok());
+        seen.into_iter().any(|who| who.user == who.machine_user && who.user.map(i64::from) == Some(*user))
+    };
+    let users: Vec<i64> = named(identity.pod)?.into_iter().filter(plain).collect();
+    if users.is_empty() || matches!(identity.giver, Giver::Only { .. }) {
+        return None;
+    }
+    let is_other = |pod: &Pod| pod.metadata.uid != identity.pod.metadata.uid && !is_over(pod);
+    let all = cx.list::<Pod>().ok()?;
+    let same = all.iter().filter(|pod| is_other(pod)).find_map(|pod| {
+        let user = named(pod)?.into_iter().find(|user| users.contains(user))?;
+        Some((user, pod.metadata.namespace.clone()?, pod.metadata.name.clone()?))
+    });
+    let (user, namespace, name) = same?;
+    let proc = if has_user_namespaces(identity.giver) {
+        "send each other signals"
+    } else {
+        "read each other's memory and environment"
+    };
+    Some(format!(
+        "a user of its own: runAsUser {user} is also that of the Pod {namespace}/{name}, and both can {proc} and open \
+         each other's files where both reach them; leave runAsUser out to have one"
+    ))
+}
+
+fn is_over(pod: &Pod) -> bool {
+    matches!(pod.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"))
+}

@@ -1,0 +1,125 @@
+//! Which users a Pod gets, and whose the files of its claims are.
+//!
+//! A claim outlives Pods, and two Pods may have it at a time; so its files belong to a user of the claim, and a Pod that has claims
+//! and names no user runs as that of the first one. Further claims are given to the same user, unless another Pod uses them.
+
+use std::path::PathBuf;
+
+use homeostat_runtime::Context;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::adopt::adopt;
+use super::environment::config_error;
+use super::identity::{Giver, PodBlocks, PodIdentity};
+use super::sources::{Sources, Supplies};
+use super::status::Refusal;
+use crate::node::accounts::Account;
+use crate::node::blocks::{Block, Blocks, Holder, is_reserved};
+use crate::node::keeper::walk;
+use crate::node::{Ground, storage};
+
+/// Everybody in the Pod. All its claims must be there: nothing of it runs before.
+pub(super) fn of_pod<'a>(
+    ground: &'a Ground,
+    pod: &'a Pod,
+    supplies: &Supplies<'_>,
+) -> Result<PodIdentity<'a>, Refusal> {
+    let mut everybody = PodIdentity { pod, giver: &ground.giver, blocks: None, shared_claims: Vec::new() };
+    let claims = claims(ground, pod, supplies)?;
+    let Some(blocks) = &ground.blocks else { return Ok(everybody) };
+    let failed = |error: std::io::Error| config_error(format!("there is no user for this Pod: {error}"));
+    let folder = ground.layout.pod(pod.metadata.uid.as_deref().unwrap_or_default());
+    let (own, _) = blocks.of(Holder::Pod(&folder)).map_err(failed)?;
+    let files = match &ground.giver {
+        Giver::Anybody { .. } => {
+            let (files, shared) = share(blocks, own, &claims, supplies.cx).map_err(failed)?;
+            everybody.shared_claims = shared;
+            files
+        }
+        Giver::Only { account, .. } => {
+            hand_over(&claims, account).map_err(failed)?;
+            own
+        }
+    };
+    everybody.blocks = Some(PodBlocks { own, files });
+    Ok(everybody)
+}
+
+/// A claim of the Pod and its folder.
+struct Claim {
+    name: String,
+    folder: PathBuf,
+}
+
+/// The claims whose folders are the node's.
+fn claims(ground: &Ground, pod: &Pod, supplies: &Supplies<'_>) -> Result<Vec<Claim>, Refusal> {
+    let mut claims = Vec::new();
+    for (volume, name) in storage::claims(pod) {
+        let claimed = supplies.claimed(&name, volume.ephemeral.is_some())?;
+        if storage::is_ours(&claimed) {
+            let folder = ground.layout.claim(claimed.metadata.name.as_deref().unwrap_or_default());
+            claims.push(Claim { name, folder });
+        }
+    }
+    Ok(claims)
+}
+
+/// The block of the first claim, to which the others are given; and the names of those that cannot be.
+fn share(
+    blocks: &Blocks,
+    own: Block,
+    claims: &[Claim],
+    cx: &Context<Pod>,
+) -> std::io::Result<(Block, Vec<String>)> {
+    let Some((first, others)) = claims.split_first() else { return Ok((own, Vec::new())) };
+    let (files, is_new) = blocks.of(Holder::Claim(&first.folder))?;
+    if is_new {
+        give(first, files)?;
+    }
+    let mut shared = Vec::new();
+    for other in others.iter().filter(|other| Holder::Claim(&other.folder).recorded() != Some(files)) {
+        if is_used_elsewhere(&other.name, cx) {
+            shared.push(other.name.clone());
+        } else {
+            give(other, files)?;
+            Holder::Claim(&other.folder).record(files)?;
+        }
+    }
+    Ok((files, shared))
+}
+
+/// Gives what is in a claim to the users of a block: what Pods wrote, and root for them.
+fn give(claim: &Claim, block: Block) -> std::io::Result<()> {
+    adopt(&walk::own_folder(&claim.folder)?, |id| match id {
+        0 => Some(block.user()),
+        id => is_reserved(id).then(|| block.counterpart(id)).filter(|heir| *heir != id),
+    })
+}
+
+/// Is the claim another living Pod's too?
+fn is_used_elsewhere(claim: &str, cx: &Context<Pod>) -> bool {
+    let is_over = |pod: &Pod| {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        matches!(phase, Some("Succeeded" | "Failed"))
+    };
+    let own = &cx.object().metadata;
+    let uses = |pod: &Pod| {
+        pod.metadata.namespace == own.namespace
+            && pod.metadata.uid != own.uid
+            && !is_over(pod)
+            && storage::claim_names(pod).iter().any(|name| name == claim)
+    };
+    cx.list::<Pod>().is_ok_and(|all| all.iter().any(|pod| uses(pod)))
+}
+
+/// Gives what is in the claims to the one account that Pods run as, unless it may read everything.
+fn hand_over(claims: &[Claim], account: &Account) -> std::io::Result<()> {
+    for claim in claims.iter().filter(|_| account.user != 0) {
+        let folder = walk::own_folder(&claim.folder)?;
+        if rustix::fs::fstat(&folder)?.st_uid != account.user {
+            // Groups that were given stay: the account may be in them.
+            adopt(&folder, |id| (id == 0 || is_reserved(id)).then_some(account.user))?;
+        }
+    }
+    Ok(())
+}
