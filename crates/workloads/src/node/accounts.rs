@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn an_account_is_found_by_name_and_by_number() {
         let users =
-            "root:x:0:0:root:/root:/bin/sh\n# a note\nada:x:1000:1001:Ada:/home/ada:/bin/sh\nbroken:x\n";
+            "root:x:0:0:root:/root:/bin/sh\n# a note\nada:x:1000:1001:Ada:/var/lib/ada:/bin/sh\nbroken:x\n";
         let groups = "root:x:0:\ndisk:x:6:ada,root\nada:x:1001:\ndocker:x:998:bob\naudio:x:29:bob,ada\n";
         let ada = Account { name: "ada".to_owned(), user: 1000, group: 1001, groups: vec![1001, 6, 29] };
         assert_eq!(Account::of("ada", users, groups), Some(ada.clone()));
