@@ -4,7 +4,7 @@
 //! an [`Error`] is written. The texts are Kubernetes': clients and people match on them.
 //!
 //! **Invariant:** whatever an object holds, the errors about it are bounded in number and in bytes, and so is the work of
-//! writing them: [`Errors`] takes no more when it is full, and no part of a text is longer than [`PART_BYTES_MAX`].
+//! writing them: [`Errors`] takes no more when it is full, and no part of a text is longer than `PART_BYTES_MAX`.
 
 mod errors;
 mod texts;
