@@ -261,7 +261,6 @@ async fn hostile_paths_and_heads() {
     for path in [
         "/../../../../etc/passwd",
         "/api/v1/namespaces/default/configmaps/..%2f..%2f..%2fsecrets",
-        "/api/v1/namespaces/%2e%2e/configmaps/a",
         "/api/v1/namespaces/default/configmaps/%00",
         "/api/v1/namespaces/default/configmaps/%ff%fe",
         "/api/v1/namespaces/default/configmaps/%zz",
@@ -270,6 +269,11 @@ async fn hostile_paths_and_heads() {
     ] {
         scene.check_refused(path, &scene.wire.request(&format!("GET {path}"), &[], b"")).await;
     }
+    // kube-apiserver's own answer: its storage refuses the key.
+    let parent = scene.wire.request("GET /api/v1/namespaces/%2e%2e/configmaps/a", &[], b"");
+    let answer = scene.wire.exchange(&parent).await.expect("an answer");
+    assert_eq!(answer.code, 500, "{}", answer.beginning());
+    assert!(answer.beginning().contains("invalid key"), "{}", answer.beginning());
     let long = format!("GET /{}", "a".repeat(1 << 20));
     scene.check_refused("a path of 1 MiB", &scene.wire.request(&long, &[], b"")).await;
     let header = format!("X-Long: {}", "a".repeat(2 << 20));
