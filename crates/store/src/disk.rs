@@ -1,8 +1,8 @@
 //! The durable store: everything lives in memory, a log makes it last.
 //!
 //! Reading order: [`files`] (the door to the disk), `frame` (checksums, torn or damaged), `record` (what is
-//! written), `log`, `acknowledged` (how far it must reach), `checkpoint`, `recover`, `queue` (what waits), `keeper` (the
-//! thread that writes).
+//! written), `format` (in which version), `log`, `acknowledged` (how far it must reach), `checkpoint`, `recover`, `migrate`
+//! (from an older version), `queue` (what waits), `keeper` (the thread that writes).
 //! `docs/why/store.md` has the engines this was measured against.
 //!
 //! **Invariant:** a commit is synced to disk before anybody sees it or hears of it. When the disk refuses a write or
@@ -26,14 +26,17 @@ use crate::{Committed, Error, Snapshot, Store, Txn, Watch};
 mod acknowledged;
 mod checkpoint;
 pub mod files;
+mod format;
 mod frame;
 mod keeper;
 mod log;
+mod migrate;
 mod queue;
 mod record;
 mod recover;
 
 use files::{Files, Folder};
+pub use format::{Contents, KeyMigration};
 use keeper::{Keeper, Status};
 use queue::{Queue, Request};
 
@@ -46,6 +49,8 @@ pub struct Config {
     pub history: Limits,
     /// A log file is followed by the next when it has this size.
     pub segment_bytes: u64,
+    /// The version of what is stored. Folders of older ones are migrated when opened, folders of newer ones refused.
+    pub contents: Contents,
     /// A checkpoint is written when so much of the log is no longer needed (and at least as much as the last
     /// checkpoint has, so that a write costs at most one more write).
     pub checkpoint_bytes: u64,
@@ -59,6 +64,7 @@ impl Default for Config {
             clock: Clock::system(),
             history: Limits::default(),
             segment_bytes: 8 << 20,
+            contents: Contents::default(),
             checkpoint_bytes: 16 << 20,
         }
     }
@@ -83,7 +89,7 @@ impl Disk {
     pub fn open_on(files: Arc<dyn Files>, config: &Config) -> Result<Self, Error> {
         let published = Arc::new(Published::default());
         let mut writer = Writer::new(Arc::clone(&published), config.clock, config.history);
-        let recovered = recover::recover(&files, &mut writer, config.segment_bytes)?;
+        let recovered = recover::recover(&files, &mut writer, config)?;
         let (queue, status) = (Arc::<Queue>::default(), Arc::<Status>::default());
         let keeper = Keeper::new(files, writer, Arc::clone(&published), recovered, config.checkpoint_bytes);
         let thread = keeper.start(Arc::clone(&queue), Arc::clone(&status))?;

@@ -56,6 +56,19 @@ pub enum Error {
         /// What was found, and what to do.
         reason: String,
     },
+    /// The folder was written by a newer version; run that one, or take another folder. Nothing was changed.
+    #[error(
+        "the data in {path} was written by a newer version of this program (format {found}, and this version knows {known}): \
+         use the newer version, or choose another folder to start empty; nothing was changed"
+    )]
+    Newer {
+        /// The folder.
+        path: String,
+        /// What it is written in.
+        found: String,
+        /// What this version writes.
+        known: String,
+    },
     /// The folder cannot be opened.
     #[error("cannot open the store in {path}: {reason}")]
     Open {

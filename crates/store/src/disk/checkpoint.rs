@@ -13,8 +13,9 @@ use homeostat_core::{Key, Revision};
 use imbl::OrdMap;
 
 use super::files::{File, Files};
+use super::format::Format;
 use super::frame::{Builder, HEADER_BYTES, Header, Kind};
-use super::log::{FORMAT, UNFINISHED, checkpoint_name, checkpoint_revision};
+use super::log::{UNFINISHED, checkpoint_name, checkpoint_revision};
 use super::record;
 use crate::{Entry, Snapshot};
 
@@ -28,11 +29,12 @@ pub(super) fn write(
     files: &dyn Files,
     snapshot: &Snapshot,
     needless: &[String],
+    format: Format,
     must_stop: &AtomicBool,
 ) -> io::Result<Option<u64>> {
     let name = checkpoint_name(snapshot.revision());
     let unfinished = format!("{name}{UNFINISHED}");
-    let written = write_file(files, &unfinished, snapshot, must_stop);
+    let written = write_file(files, &unfinished, snapshot, format, must_stop);
     let Ok(Some(bytes)) = written else {
         // It takes room that the log may need; at worst the next start removes it.
         let _ = files.remove(&unfinished);
@@ -51,15 +53,26 @@ pub(super) fn write(
     Ok(Some(bytes))
 }
 
+/// Writes a checkpoint of `snapshot` as the file `name`, and syncs it.
+pub(super) fn write_whole(
+    files: &dyn Files,
+    name: &str,
+    snapshot: &Snapshot,
+    format: Format,
+) -> io::Result<()> {
+    write_file(files, name, snapshot, format, &AtomicBool::new(false)).map(|_| ())
+}
+
 /// Writes the whole file and syncs it.
 fn write_file(
     files: &dyn Files,
     name: &str,
     snapshot: &Snapshot,
+    format: Format,
     must_stop: &AtomicBool,
 ) -> io::Result<Option<u64>> {
     let mut output = Output { file: files.create(name)?, builder: Builder::default(), bytes: 0 };
-    if !output.write_all(snapshot, must_stop)? {
+    if !output.write_all(snapshot, format, must_stop)? {
         return Ok(None);
     }
     output.file.sync()?;
@@ -74,9 +87,9 @@ struct Output {
 
 impl Output {
     /// Returns whether it came to the end.
-    fn write_all(&mut self, snapshot: &Snapshot, must_stop: &AtomicBool) -> io::Result<bool> {
+    fn write_all(&mut self, snapshot: &Snapshot, format: Format, must_stop: &AtomicBool) -> io::Result<bool> {
         let revision = snapshot.revision().get();
-        self.builder.start().extend_from_slice(FORMAT);
+        self.builder.start().extend_from_slice(format.payload().as_bytes());
         self.flush(Kind::CheckpointStart, revision)?;
         let mut frame = self.builder.start();
         for entry in snapshot.entries().values() {
@@ -117,7 +130,7 @@ pub(super) enum Unusable {
 /// Reads the checkpoint `name` of `revision`, frame by frame: it may be larger than memory has room for twice.
 pub(super) fn read(files: &dyn Files, name: &str, revision: Revision) -> Result<Loaded, Unusable> {
     let mut input = Input { file: files.open(name).map_err(Unusable::Read)?, body: Vec::new(), bytes: 0 };
-    if input.next(Kind::CheckpointStart, revision)?.0 != FORMAT {
+    if Format::parse(input.next(Kind::CheckpointStart, revision)?.0).is_none() {
         return Err(Unusable::Damage("it was written in a layout this version does not know"));
     }
     let mut entries: OrdMap<Key, Arc<Entry>> = OrdMap::new();

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use super::acknowledged::Acknowledged;
 use super::checkpoint;
 use super::files::Files;
+use super::format::Format;
 use super::log::Log;
 use super::queue::{Queue, Request};
 use super::recover::Recovered;
@@ -69,6 +70,8 @@ pub(super) struct Keeper {
 /// When the next checkpoint is due, and the one being written.
 #[derive(Debug)]
 struct Checkpointing {
+    /// What it is written in.
+    format: Format,
     /// Needless log that makes one worth it.
     bytes_min: u64,
     /// The size of the last one.
@@ -97,6 +100,7 @@ impl Keeper {
         checkpoint_bytes: u64,
     ) -> Self {
         let checkpoint = Checkpointing {
+            format: recovered.format,
             bytes_min: checkpoint_bytes,
             bytes_last: recovered.checkpoint_bytes,
             bytes_failed: 0,
@@ -184,7 +188,8 @@ impl Keeper {
     fn start_checkpoint(&mut self) {
         let floor = self.published.floor();
         let (needless, needless_bytes) = self.log.needless(floor);
-        let Checkpointing { bytes_min, bytes_last, bytes_failed, running } = &mut self.checkpoint;
+        let Checkpointing { format, bytes_min, bytes_last, bytes_failed, running } = &mut self.checkpoint;
+        let format = *format;
         let due = (*bytes_min).max(*bytes_last) + *bytes_failed;
         if running.is_some() || needless.is_empty() || needless_bytes < due {
             return;
@@ -194,7 +199,7 @@ impl Keeper {
         let files = Arc::clone(&self.files);
         let must_stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&must_stop);
-        let write = move || checkpoint::write(&*files, &undo.apply(), &needless, &told);
+        let write = move || checkpoint::write(&*files, &undo.apply(), &needless, format, &told);
         match thread::Builder::new().name("store-checkpoint".to_owned()).spawn(write) {
             Ok(thread) => *running = Some(Running { revision: floor, needless_bytes, thread, must_stop }),
             Err(error) => tracing::warn!(%error, "no thread could be started for a checkpoint"),

@@ -11,14 +11,10 @@ use std::sync::Arc;
 use homeostat_core::Revision;
 
 use super::files::{File, Files};
+use super::format::Format;
 use super::frame::{Builder, Kind};
 use super::record;
 use crate::writer::Batch;
-
-/// The layout this code writes.
-pub(super) const FORMAT: &[u8] = b"homeostat store 2";
-/// The one before it, which is read, too: its files need not have room at their end.
-pub(super) const FORMAT_WITHOUT_ROOM: &[u8] = b"homeostat store 1";
 
 const LOG: &str = "log-";
 const CHECKPOINT: &str = "checkpoint-";
@@ -56,7 +52,7 @@ const RESERVED_BYTES_MAX: u64 = 1 << 20;
 const RESERVED_BYTES_MIN: u64 = 64 << 10;
 
 /// Room that is always left behind the last record.
-const ROOM_BYTES: u64 = 4096;
+pub(super) const ROOM_BYTES: u64 = 4096;
 /// So much of it is blank whatever happens: the rest is for a note that ends the file.
 const BLANK_BYTES: usize = 2048;
 
@@ -96,20 +92,29 @@ pub(super) struct Log {
     /// The size of the open file, zeros at its end included.
     reserved: u64,
     builder: Builder,
-    segment_bytes_max: u64,
+    rules: LogRules,
     /// The next file could not be begun.
     is_overdue: bool,
 }
 
+/// How log files are written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogRules {
+    /// A file is followed by the next when it has this size.
+    pub(super) segment_bytes_max: u64,
+    /// What new files are written in.
+    pub(super) format: Format,
+}
+
 impl Log {
     /// Begins a log: nothing was ever written.
-    pub(super) fn new(files: Arc<dyn Files>, before: Revision, segment_bytes_max: u64) -> io::Result<Self> {
+    pub(super) fn new(files: Arc<dyn Files>, before: Revision, rules: LogRules) -> io::Result<Self> {
         let mut builder = Builder::default();
-        let (file, bytes) = begin(&*files, &mut builder, before)?;
+        let (file, bytes) = begin(&*files, &mut builder, before, rules.format)?;
         files.sync_names()?;
         let segments = vec![Segment { before, bytes }];
         let reserved = bytes + ROOM_BYTES;
-        Ok(Self { files, segments, file, reserved, builder, segment_bytes_max, is_overdue: false })
+        Ok(Self { files, segments, file, reserved, builder, rules, is_overdue: false })
     }
 
     /// Continues the log after these files. The last record and the room behind it are written once more, in their
@@ -119,7 +124,7 @@ impl Log {
         files: Arc<dyn Files>,
         mut older: Vec<Segment>,
         last: &Tail,
-        segment_bytes_max: u64,
+        rules: LogRules,
     ) -> io::Result<Self> {
         let (record_at, end) = (last.record_at, last.end);
         let mut file = files.reopen(&log_name(last.before), record_at as u64)?;
@@ -140,7 +145,7 @@ impl Log {
         files.sync_names()?;
         older.push(Segment { before: last.before, bytes: end as u64 });
         let builder = Builder::default();
-        Ok(Self { files, segments: older, file, reserved, builder, segment_bytes_max, is_overdue: false })
+        Ok(Self { files, segments: older, file, reserved, builder, rules, is_overdue: false })
     }
 
     /// Makes a batch durable.
@@ -152,7 +157,7 @@ impl Log {
         last.bytes += frame.len() as u64;
         let needed = last.bytes + ROOM_BYTES;
         let more = last.bytes.clamp(RESERVED_BYTES_MIN, RESERVED_BYTES_MAX);
-        let wanted = needed.max(self.segment_bytes_max.min(last.bytes + more));
+        let wanted = needed.max(self.rules.segment_bytes_max.min(last.bytes + more));
         let is_short = needed > self.reserved;
         // Made early, room is on the disk with this batch, before the next one needs it; a large batch may need it now.
         if is_short || needed + more / 2 > self.reserved && wanted > self.reserved {
@@ -173,10 +178,10 @@ impl Log {
     /// Begins a new file after `revision`, the newest, when the open one is large enough.
     pub(super) fn rotate(&mut self, revision: Revision) -> io::Result<()> {
         let last = self.segments.last().expect("a log has an open file");
-        if last.bytes < self.segment_bytes_max {
+        if last.bytes < self.rules.segment_bytes_max {
             return Ok(());
         }
-        let (file, bytes) = match begin(&*self.files, &mut self.builder, revision) {
+        let (file, bytes) = match begin(&*self.files, &mut self.builder, revision, self.rules.format) {
             Ok(begun) => begun,
             // Nothing of the log was touched (no room, no descriptor): this file goes on, the next batch tries again.
             Err(error) => {
@@ -215,11 +220,16 @@ impl Log {
 }
 
 /// Makes a log file; its contents are durable, its name is not yet.
-fn begin(files: &dyn Files, builder: &mut Builder, before: Revision) -> io::Result<(Box<dyn File>, u64)> {
+fn begin(
+    files: &dyn Files,
+    builder: &mut Builder,
+    before: Revision,
+    format: Format,
+) -> io::Result<(Box<dyn File>, u64)> {
     let name = log_name(before);
     let unfinished = format!("{name}{UNFINISHED}");
     let begun = files.create(&unfinished).and_then(|mut file| {
-        builder.start().extend_from_slice(FORMAT);
+        builder.start().extend_from_slice(format.payload().as_bytes());
         let start = builder.finish(Kind::LogStart, before.get(), 0);
         let bytes = start.len() as u64;
         file.append(start)?;

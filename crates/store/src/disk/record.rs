@@ -20,14 +20,28 @@ pub(super) fn put_events(out: &mut Vec<u8>, events: &[Arc<Event>]) {
     for commit in events.chunk_by(|left, right| left.revision == right.revision) {
         put_number(out, commit.len());
         for event in commit {
-            match &event.new {
-                None => {
-                    out.push(DELETED);
-                    put_bytes(out, event.key.as_str().as_bytes());
-                }
-                Some(entry) => put_entry(out, entry),
-            }
+            put_change(out, &event.key, event.new.as_deref());
         }
+    }
+}
+
+/// Appends changes of commits, as [`put_events`] does.
+pub(super) fn put_changes(out: &mut Vec<u8>, changes: &[Change]) {
+    for commit in changes.chunk_by(|left, right| left.revision == right.revision) {
+        put_number(out, commit.len());
+        for change in commit {
+            put_change(out, &change.key, change.new.as_deref());
+        }
+    }
+}
+
+fn put_change(out: &mut Vec<u8>, key: &Key, new: Option<&Entry>) {
+    match new {
+        None => {
+            out.push(DELETED);
+            put_bytes(out, key.as_str().as_bytes());
+        }
+        Some(entry) => put_entry(out, entry),
     }
 }
 

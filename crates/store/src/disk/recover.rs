@@ -12,12 +12,14 @@ use jiff::Timestamp;
 use super::acknowledged::{self, Acknowledged, USED};
 use super::checkpoint::{self, Loaded, Unusable};
 use super::files::Files;
+use super::format::{self, Contents, Format};
 use super::frame::{Found, Frame, Kind, find};
 use super::log::{
-    FORMAT, FORMAT_WITHOUT_ROOM, Log, Segment, Tail, checkpoint_name, checkpoint_revision, has_room,
-    is_unfinished, log_name, log_revision,
+    Log, LogRules, Segment, Tail, checkpoint_name, checkpoint_revision, has_room, is_unfinished, log_name,
+    log_revision,
 };
-use super::record;
+use super::{Config, migrate, record};
+use crate::published::Published;
 use crate::writer::{Replay, Writer};
 use crate::{Error, Snapshot};
 
@@ -28,27 +30,84 @@ pub(super) struct Recovered {
     pub(super) log: Log,
     pub(super) acknowledged: Acknowledged,
     pub(super) checkpoint_bytes: u64,
+    /// What new files are written in.
+    pub(super) format: Format,
 }
 
-/// Loads the folder into `writer` and opens its log.
+/// The files that hold the state and the history after it.
+pub(super) struct Needed {
+    /// The newest checkpoint, if there is one.
+    pub(super) checkpoint: Option<Revision>,
+    /// The log files with commits after it, oldest first, by the revision before their first commit.
+    pub(super) logs: Vec<Revision>,
+}
+
+/// Loads the folder into `writer` and opens its log. A folder of older contents is migrated first.
 pub(super) fn recover(
     files: &Arc<dyn Files>,
     writer: &mut Writer,
-    segment_bytes_max: u64,
+    config: &Config,
 ) -> Result<Recovered, Error> {
     let folder = Reading(&**files);
-    let mut names = files.names().map_err(|error| folder.cannot_read("the folder", &error))?;
-    names.sort_unstable();
-    let loaded = folder.checkpoint(&names)?;
-    let start = loaded.snapshot.revision();
-    let logs = needed_logs(&names, start);
-    folder.check_present(&logs, &names, start)?;
+    let mut names = folder.names()?;
+    let needed = Needed::of(&names);
+    if let Some(oldest) = folder.check_versions(&names, &needed, config.contents)? {
+        // Read once without a trace: what is damaged is refused before anything is changed.
+        load(
+            &folder,
+            &names,
+            &needed,
+            &mut Writer::new(Arc::new(Published::default()), config.clock, config.history),
+        )?;
+        migrate::run(&**files, &needed, oldest, config.contents)?;
+        // What a migration before this one left unfinished was finished under the same names.
+        names = folder.names()?;
+    }
+    let loaded = load(&folder, &names, &needed, writer)?;
+    let format = Format::new(config.contents.version());
+    let rules = LogRules { segment_bytes_max: config.segment_bytes, format };
+    let start = needed.checkpoint.unwrap_or(Revision::ZERO);
+    let opened = remove_leftovers(&**files, &names, start, &needed.logs).and_then(|()| {
+        let log = match &loaded.last {
+            Some(last) => Log::resume(Arc::clone(files), loaded.older, last, rules)?,
+            None => Log::new(Arc::clone(files), start, rules)?,
+        };
+        let mut acknowledged = Acknowledged::open(&**files, &names)?;
+        acknowledged.note(loaded.revision);
+        Ok((log, acknowledged))
+    });
+    let (log, acknowledged) = opened.map_err(|error| Error::Open {
+        path: files.place(),
+        reason: format!("the log cannot be continued: {error}; make room or correct the permissions"),
+    })?;
+    Ok(Recovered { log, acknowledged, checkpoint_bytes: loaded.checkpoint_bytes, format })
+}
 
+/// A folder that was read.
+struct LoadedFolder {
+    /// The log files that are complete.
+    older: Vec<Segment>,
+    /// The newest log file; `None`: the folder is new.
+    last: Option<Tail>,
+    checkpoint_bytes: u64,
+    revision: Revision,
+}
+
+/// Reads the needed files into `writer`. Nothing is changed on the disk.
+fn load(
+    folder: &Reading<'_>,
+    names: &[String],
+    needed: &Needed,
+    writer: &mut Writer,
+) -> Result<LoadedFolder, Error> {
+    let loaded = folder.checkpoint(needed.checkpoint)?;
+    let start = loaded.snapshot.revision();
+    folder.check_present(&needed.logs, names, start)?;
     let mut replay = writer.replay(loaded.snapshot);
     let mut older = Vec::new();
     let mut last = None;
-    for (index, before) in logs.iter().enumerate() {
-        let is_last = index + 1 == logs.len();
+    for (index, before) in needed.logs.iter().enumerate() {
+        let is_last = index + 1 == needed.logs.len();
         let contents = folder.whole(&log_name(*before))?;
         let (record_at, end) = folder.replay(&mut replay, *before, &contents, is_last)?;
         if is_last {
@@ -58,30 +117,26 @@ pub(super) fn recover(
             older.push(Segment { before: *before, bytes: end as u64 });
         }
     }
-    folder.check_acknowledged(&names, last.as_ref().map_or(start, |last| last.before), replay.revision())?;
+    folder.check_acknowledged(names, last.as_ref().map_or(start, |last| last.before), replay.revision())?;
     let revision = replay.revision();
     replay.finish();
-    let opened = remove_leftovers(&**files, &names, start, &logs).and_then(|()| {
-        let log = match &last {
-            Some(last) => Log::resume(Arc::clone(files), older, last, segment_bytes_max)?,
-            None => Log::new(Arc::clone(files), start, segment_bytes_max)?,
-        };
-        let mut acknowledged = Acknowledged::open(&**files, &names)?;
-        acknowledged.note(revision);
-        Ok((log, acknowledged))
-    });
-    let (log, acknowledged) = opened.map_err(|error| Error::Open {
-        path: files.place(),
-        reason: format!("the log cannot be continued: {error}; make room or correct the permissions"),
-    })?;
-    Ok(Recovered { log, acknowledged, checkpoint_bytes: loaded.bytes })
+    Ok(LoadedFolder { older, last, checkpoint_bytes: loaded.bytes, revision })
 }
 
-/// The log files that hold commits after `start`: the last one that begins at or before it, and all later ones.
-fn needed_logs(names: &[String], start: Revision) -> Vec<Revision> {
-    let all: Vec<_> = names.iter().filter_map(|name| log_revision(name)).collect();
-    let older = all.partition_point(|before| *before <= start).saturating_sub(1);
-    all[older..].to_vec()
+impl Needed {
+    /// The newest checkpoint, the last log file that begins at or before it, and all later ones. The names are sorted.
+    fn of(names: &[String]) -> Self {
+        let checkpoint = names.iter().filter_map(|name| checkpoint_revision(name)).next_back();
+        let start = checkpoint.unwrap_or(Revision::ZERO);
+        let all: Vec<_> = names.iter().filter_map(|name| log_revision(name)).collect();
+        let older = all.partition_point(|before| *before <= start).saturating_sub(1);
+        Self { checkpoint, logs: all[older..].to_vec() }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let is_checkpoint = checkpoint_revision(name).is_some_and(|at| self.checkpoint == Some(at));
+        is_checkpoint || log_revision(name).is_some_and(|before| self.logs.contains(&before))
+    }
 }
 
 /// Removes what a crash left behind: unfinished files, and files a finished checkpoint had made needless.
@@ -100,27 +155,61 @@ fn remove_leftovers(
 }
 
 /// Reading with errors that say where and what to do.
-struct Reading<'a>(&'a dyn Files);
+pub(super) struct Reading<'a>(pub(super) &'a dyn Files);
 
 impl Reading<'_> {
-    fn cannot_read(&self, what: &str, error: &io::Error) -> Error {
+    /// The names of all files, sorted.
+    fn names(&self) -> Result<Vec<String>, Error> {
+        let mut names = self.0.names().map_err(|error| self.cannot_read("the folder", &error))?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The oldest version of contents among the needed files, if it is not the present one. Refuses newer ones.
+    fn check_versions(
+        &self,
+        names: &[String],
+        needed: &Needed,
+        contents: Contents,
+    ) -> Result<Option<u32>, Error> {
+        let ours = names.iter().filter(|name| checkpoint_revision(name).or(log_revision(name)).is_some());
+        let mut oldest = contents.version();
+        for name in ours {
+            let format = format::of_file(self.0, name).map_err(|error| self.cannot_read(name, &error))?;
+            let Some(format) = format else { continue };
+            if format.is_newer(contents.version()) {
+                let known = Format::new(contents.version());
+                return Err(Error::Newer {
+                    path: self.0.place(),
+                    found: format.to_string(),
+                    known: known.to_string(),
+                });
+            }
+            if needed.has(name) {
+                oldest = oldest.min(format.contents);
+            }
+        }
+        Ok((oldest < contents.version()).then_some(oldest))
+    }
+
+    pub(super) fn cannot_read(&self, what: &str, error: &io::Error) -> Error {
         Error::Open { path: self.0.place(), reason: format!("{what} cannot be read: {error}") }
     }
 
-    fn damaged(&self, name: &str, what: &str) -> Error {
+    pub(super) fn damaged(&self, name: &str, what: &str) -> Error {
         Error::Corrupt { path: self.0.place(), reason: format!("{name}: {what}; {ADVICE}") }
     }
 
-    fn whole(&self, name: &str) -> Result<Vec<u8>, Error> {
+    pub(super) fn whole(&self, name: &str) -> Result<Vec<u8>, Error> {
         let mut contents = Vec::new();
         let read = self.0.open(name).and_then(|mut file| file.read_to_end(&mut contents));
         read.map_err(|error| self.cannot_read(name, &error))?;
         Ok(contents)
     }
 
-    /// The newest checkpoint, or the empty state.
-    fn checkpoint(&self, names: &[String]) -> Result<Loaded, Error> {
-        let Some(revision) = names.iter().filter_map(|name| checkpoint_revision(name)).next_back() else {
+    /// The checkpoint of a revision; without one, the empty state.
+    pub(super) fn checkpoint(&self, revision: Option<Revision>) -> Result<Loaded, Error> {
+        let Some(revision) = revision else {
             return Ok(Loaded { snapshot: Snapshot::default(), bytes: 0 });
         };
         let name = checkpoint_name(revision);
@@ -143,7 +232,8 @@ impl Reading<'_> {
     /// The newest log file must be as long as it was: what is missing at its end was acknowledged.
     fn check_end(&self, before: Revision, contents: &[u8]) -> Result<(), Error> {
         let Found::Frame(first) = find(contents, 0) else { return Ok(()) };
-        if first.payload == FORMAT_WITHOUT_ROOM || has_room(contents) {
+        let must_have_room = Format::parse(first.payload).is_some_and(Format::has_room);
+        if !must_have_room || has_room(contents) {
             return Ok(());
         }
         Err(self.damaged(&log_name(before), "it is shorter than what was written to it"))
@@ -211,7 +301,7 @@ fn feed(
     let revision = Revision::new(frame.revision);
     match (frame.kind, newest) {
         (Kind::LogStart, None) if revision != before => Err("its first record is of another file"),
-        (Kind::LogStart, None) if frame.payload != FORMAT && frame.payload != FORMAT_WITHOUT_ROOM => {
+        (Kind::LogStart, None) if Format::parse(frame.payload).is_none() => {
             Err("it is in a layout this version does not know")
         }
         (Kind::LogStart, None) if before > replay.revision() => {

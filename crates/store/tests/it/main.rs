@@ -6,4 +6,5 @@ mod durable;
 mod faults;
 mod kill;
 mod memory;
+mod migration;
 mod simulated;
