@@ -37,6 +37,7 @@ pub mod schema;
 pub mod serve;
 pub mod server;
 pub mod status;
+mod storage;
 pub mod table;
 mod verbs;
 

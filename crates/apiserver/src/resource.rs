@@ -1,7 +1,9 @@
 //! A served kind is one row. Routes, discovery, OpenAPI and tables follow from it; definitions of custom kinds add
 //! rows at run time.
 //!
-//! **Invariant:** nothing elsewhere lists the built-in kinds again.
+//! **Invariant:** which kinds are built in, and what they are called, is said in `facts/resources.json` and nowhere else. What
+//! else is known of a kind (strategy, columns, protobuf, defaults) stands in tables that name it again; their tests hold them
+//! against these rows.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -11,6 +13,7 @@ use serde::Deserialize;
 
 use crate::kinds::strategy::Strategy;
 use crate::status::About;
+use crate::storage::Storage;
 
 /// The built-in rows: facts about the v1.36 API, generally available versions only.
 const BUILT_IN: &str = include_str!("../facts/resources.json");
@@ -159,6 +162,15 @@ impl Resource {
             }
             (Source::BuiltIn(_), "", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
             _ => None,
+        }
+    }
+
+    /// Where its objects are kept: one place for all versions, and for the events of both groups.
+    pub(crate) fn storage(&self) -> Storage<'_> {
+        match (&self.source, &*self.group, &*self.plural) {
+            (Source::Custom(_), group, plural) => Storage::Custom(group, plural),
+            (Source::BuiltIn(_), "events.k8s.io", "events") => Storage::BuiltIn("", "events"),
+            (Source::BuiltIn(_), group, plural) => Storage::BuiltIn(group, plural),
         }
     }
 

@@ -1,11 +1,12 @@
 //! Who asks, and whether they may: authentication, impersonation, RBAC and the review APIs.
 //!
 //! Reading order: [`Identity`] and [`Attributes`] (who and what), [`rule`] and `policy` (what roles say),
-//! [`Authorizer`] (may they), `escalation` (may they grant it), [`forbidden`] (how a refusal reads),
+//! [`Authorizer`] (may they), `escalation` and `coverage` (may they grant it), [`forbidden`] (how a refusal reads),
 //! [`authenticate`] (who are they), `impersonate` (as whom), [`service_account`] and [`jwt`] (tokens of programs),
 //! [`review`] (the questions clients may ask about all this).
 
 pub mod authenticate;
+mod coverage;
 mod escalation;
 pub mod forbidden;
 mod identity;
@@ -18,6 +19,7 @@ pub mod rule;
 pub mod service_account;
 
 pub use authenticate::{Authenticator, Peer};
+pub(crate) use escalation::RoleWrite;
 pub use identity::{ANONYMOUS, AUTHENTICATED, Attributes, Decision, Identity, MASTERS, UNAUTHENTICATED};
 pub use impersonate::impersonate;
 pub use policy::GROUP as RBAC_GROUP;

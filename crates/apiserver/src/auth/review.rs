@@ -11,6 +11,9 @@ use crate::kinds::validate::access;
 use crate::status::Status;
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
+/// Rules listed in one answer, in bytes of their texts. Somebody with that many roles does not read them, and the answer must
+/// not be what ends the process.
+const RULES_BYTES_MAX: usize = 4 << 20;
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
 /// Answers reviews for one caller.
@@ -104,17 +107,29 @@ impl Reviewer<'_> {
         }
         let rules = self.authorizer.rules_for(self.who, namespace);
         let (mut resource_rules, mut path_rules) = (Vec::new(), Vec::new());
-        for mut rule in rules {
-            let paths = std::mem::take(&mut rule.non_resource_urls);
-            if !paths.is_empty() {
-                path_rules.push(json!({"verbs": rule.verbs, "nonResourceURLs": paths}));
+        let mut room = RULES_BYTES_MAX;
+        let mut is_incomplete = false;
+        for rule in rules.iter().flat_map(|set| set.iter().flat_map(|part| &**part)) {
+            let Some(left) = room.checked_sub(rule.bytes()) else {
+                is_incomplete = true;
+                break;
+            };
+            room = left;
+            if !rule.non_resource_urls.is_empty() {
+                path_rules.push(json!({"verbs": rule.verbs, "nonResourceURLs": rule.non_resource_urls}));
             }
             if !rule.resources.is_empty() {
-                resource_rules.push(json!(rule));
+                let mut rule = json!(rule);
+                rule.as_object_mut().map(|rule| rule.remove("nonResourceURLs"));
+                resource_rules.push(rule);
             }
         }
-        let status =
-            json!({"resourceRules": resource_rules, "nonResourceRules": path_rules, "incomplete": false});
+        let mut status = json!({"resourceRules": resource_rules, "nonResourceRules": path_rules,
+            "incomplete": is_incomplete});
+        if is_incomplete {
+            let why = format!("only the first {RULES_BYTES_MAX} bytes of rules are listed");
+            status["evaluationError"] = why.into();
+        }
         Ok(answer("SelfSubjectRulesReview", AUTHORIZATION, json!({}), json!({}), status))
     }
 

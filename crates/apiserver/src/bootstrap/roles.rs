@@ -144,7 +144,8 @@ mod tests {
     use homeostat_store::{Expect, Op, SharedStore, Txn, Value as Stored};
 
     use super::*;
-    use crate::auth::{Attributes, Authorizer, Identity};
+    use crate::auth::{Attributes, Authorizer, Identity, RoleWrite};
+    use crate::storage::Storage;
 
     async fn authorizer() -> Authorizer {
         let store: SharedStore = Arc::new(Memory::new());
@@ -233,13 +234,15 @@ mod tests {
             json!({"metadata": {"name": "x"},
                 "rules": [{"apiGroups": [""], "resources": [resource], "verbs": [verb]}]})
         };
-        let check = |kind: &str, new: &Value, expected: Option<&str>| {
-            let found = authorizer.check_role_write(&ann, kind, "a", new, None);
+        let check = |resource: &str, new: &Value, expected: Option<&str>| {
+            let write =
+                RoleWrite { storage: Storage::BuiltIn(RBAC_GROUP, resource), namespace: "a", name: "" };
+            let found = authorizer.check_role_write(&ann, &write, new, None);
             assert_eq!(found.err().map(|status| status.message).as_deref(), expected);
         };
-        check("Role", &rules("pods", "get"), None);
+        check("roles", &rules("pods", "get"), None);
         check(
-            "Role",
+            "roles",
             &rules("nodes", "get"),
             Some(
                 "roles.rbac.authorization.k8s.io \"x\" is forbidden: user \"ann\" \
@@ -249,9 +252,9 @@ mod tests {
         );
         let bind =
             |role: &str| json!({"metadata": {"name": "x"}, "roleRef": {"kind": "ClusterRole", "name": role}});
-        check("RoleBinding", &bind("edit"), None);
+        check("rolebindings", &bind("edit"), None);
         check(
-            "RoleBinding",
+            "rolebindings",
             &bind("cluster-admin"),
             Some(
                 "rolebindings.rbac.authorization.k8s.io \"x\" is forbidden: user \"ann\" \
@@ -261,7 +264,7 @@ mod tests {
             ),
         );
         check(
-            "RoleBinding",
+            "rolebindings",
             &bind("gone"),
             Some(r#"clusterroles.rbac.authorization.k8s.io "gone" not found"#),
         );

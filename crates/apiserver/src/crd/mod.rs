@@ -8,7 +8,11 @@ pub(crate) use lifecycle::{
 };
 pub(crate) use row::rows;
 
+use crate::storage::Storage;
+
 /// The group of definitions.
 pub(crate) const GROUP: &str = "apiextensions.k8s.io";
 /// The resource of definitions.
 pub(crate) const PLURAL: &str = "customresourcedefinitions";
+/// Where definitions are kept.
+pub(crate) const STORAGE: Storage<'static> = Storage::BuiltIn(GROUP, PLURAL);

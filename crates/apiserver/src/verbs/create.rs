@@ -1,6 +1,5 @@
 //! Create: a body becomes an object that did not exist before.
 
-use homeostat_core::{Key, Prefix};
 use homeostat_store::{Error as StoreError, Op, Snapshot};
 use serde_json::Value;
 
@@ -12,6 +11,7 @@ use super::write::{
     allocate, check_depth, complete, definition_errors, is_definition, stamp_new, track, warnings_of,
 };
 use super::{Answer, Call};
+use crate::auth::RoleWrite;
 use crate::backend::{key_of, refusal};
 use crate::convert;
 use crate::crd;
@@ -24,6 +24,7 @@ use crate::namespace;
 use crate::object::{encode, meta};
 use crate::schema;
 use crate::status::Status;
+use crate::storage::Storage;
 
 /// Random letters appended to `generateName`.
 const SUFFIX_LETTERS: usize = 5;
@@ -173,24 +174,19 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), Status> {
     if is_definition(resource) {
         schema::default_definition(object);
     }
-    if &*resource.group == "rbac.authorization.k8s.io" {
-        let authorizer = &backend.authorizer;
-        authorizer.check_role_write(&call.who, &resource.kind, &call.path.namespace, object, None)?;
-    }
-    Ok(())
+    let write =
+        RoleWrite { storage: resource.storage(), namespace: &call.path.namespace, name: &call.path.name };
+    backend.authorizer.check_role_write(&call.who, &write, object, None)
 }
 
 /// The PriorityClass of this name; the empty name asks for the global default.
 fn priority_class(snapshot: &Snapshot, name: &str) -> Option<Value> {
-    const GROUP: &str = "scheduling.k8s.io";
+    const CLASSES: Storage<'static> = Storage::BuiltIn("scheduling.k8s.io", "priorityclasses");
     if !name.is_empty() {
-        return snapshot
-            .get(&Key::new(GROUP, "priorityclasses", "", name))
-            .map(|entry| encode::decode(entry));
+        return snapshot.get(&CLASSES.key("", name)).map(|entry| encode::decode(entry));
     }
-    let prefix = Prefix::resource(GROUP, "priorityclasses");
     snapshot
-        .range(&prefix, "")
+        .range(&CLASSES.prefix(), "")
         .map(|entry| encode::decode(entry))
         .find(|class| class["globalDefault"] == true)
 }

@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use super::options::WriteOptions;
 use super::{Answer, Call};
-use crate::backend::{Backend, refusal, storage_of};
+use crate::auth::RoleWrite;
+use crate::backend::{Backend, refusal};
 use crate::convert;
 use crate::crd;
 use crate::field;
@@ -27,6 +28,7 @@ use crate::patch::apply::{Manager, keep_times, track_update};
 use crate::resource::{Resource, Source};
 use crate::schema;
 use crate::status::Status;
+use crate::storage::Storage;
 
 /// How often a change that is much work is tried again after another write came between: Kubernetes' limit for patches. Light
 /// ones are tried until they succeed: whoever loses has seen somebody else win.
@@ -199,12 +201,11 @@ fn answer_object(call: &Call, object: &Value) -> Result<Answer, Status> {
 
 /// The words of Kubernetes' storage for an object that is not the one meant, its key included.
 pub(super) fn wrong_uid(call: &Call, asked: &str, actual: &str) -> String {
-    let (group, plural) = storage_of(&call.resource);
-    let resource = match (group, plural) {
+    let storage = call.resource.storage();
+    let resource = match (storage.group(), storage.plural()) {
         (group, plural) if call.resource.is_custom() => format!("{group}/{plural}"),
-        ("", "endpoints" | "services") => {
-            format!("services/{}", if plural == "services" { "specs" } else { plural })
-        }
+        ("", "services") => "services/specs".to_owned(),
+        ("", "endpoints") => "services/endpoints".to_owned(),
         ("", "nodes") => "minions".to_owned(),
         ("", "replicationcontrollers") => "controllers".to_owned(),
         ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
@@ -311,11 +312,9 @@ fn prepare(call: &Call, new: &mut Value, old: &Value) -> Result<(), Status> {
     if is_spec && call.strategy().generation.rises(new, old) {
         meta::set_generation(new, meta::generation(old).saturating_add(1));
     }
-    if &*resource.group == "rbac.authorization.k8s.io" {
-        let authorizer = &call.backend.authorizer;
-        authorizer.check_role_write(&call.who, &resource.kind, &call.path.namespace, new, Some(old))?;
-    }
-    Ok(())
+    let write =
+        RoleWrite { storage: resource.storage(), namespace: &call.path.namespace, name: &call.path.name };
+    call.backend.authorizer.check_role_write(&call.who, &write, new, Some(old))
 }
 
 /// Gives a Service the addresses and ports it still needs.
@@ -325,8 +324,8 @@ pub(super) fn allocate(
     old: Option<&Value>,
     is_dry_run: bool,
 ) -> field::Errors {
-    let resource = &call.resource;
-    if !resource.group.is_empty() || &*resource.plural != "services" || !call.path.subresource.is_empty() {
+    let is_service = call.resource.storage() == Storage::BuiltIn("", "services");
+    if !is_service || !call.path.subresource.is_empty() {
         return field::Errors::new();
     }
     let mode = if is_dry_run { Mode::DryRun } else { Mode::Real };
@@ -356,8 +355,7 @@ impl Call {
 
     /// The refusal of an object whose fields are wrong. Events of both groups are judged as the core group's.
     pub(super) fn invalid(&self, name: &str, errors: &field::Errors) -> Status {
-        let group = storage_of(&self.resource).0;
-        Status::invalid(group, &self.resource.kind, name, errors)
+        Status::invalid(self.resource.storage().group(), &self.resource.kind, name, errors)
     }
 
     /// What this endpoint does not write, whatever the request says.
@@ -418,7 +416,7 @@ pub(super) fn definition_errors(new: &Value, old: Option<&Value>) -> field::Erro
 }
 
 pub(super) fn is_definition(resource: &Resource) -> bool {
-    &*resource.group == crd::GROUP && &*resource.plural == crd::PLURAL
+    resource.storage() == crd::STORAGE
 }
 
 /// Gives a new object its namespace, uid and birth time, and takes away what clients may not set.

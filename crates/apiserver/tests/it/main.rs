@@ -6,6 +6,7 @@ mod cluster_kinds;
 mod definition_ends;
 mod definitions;
 mod forms;
+mod granting;
 mod keeping;
 mod kinds;
 mod limits;
