@@ -19,6 +19,7 @@ use crate::object::encode;
 use crate::registry::Registry;
 use crate::resource::Resource;
 use crate::status::Status;
+use crate::storage::Storage;
 
 /// The largest object stored. Kubernetes' own limit is that of etcd's requests, and clients know it.
 const OBJECT_BYTES_MAX: usize = 1536 * 1024;
@@ -142,7 +143,7 @@ impl Backend {
 
     /// What a Service no longer holds is free again; what it holds now is taken.
     fn settle_addresses(&self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
-        if let ("services", "") = (key.resource(), key.group()) {
+        if Storage::of_key(key) == Storage::BuiltIn("", "services") {
             let decode = |entry: Option<&Arc<Entry>>| entry.map(|entry| encode::decode(entry));
             self.services.settle(decode(old).as_ref(), decode(new).as_ref());
         }
@@ -188,19 +189,9 @@ pub(crate) fn expected(old: Option<&Arc<Entry>>) -> Expect {
     old.map_or(Expect::Absent, |entry| Expect::At(entry.revision))
 }
 
-/// The group and plural an object is stored under: events of both groups are one storage.
-pub(crate) fn storage_of(resource: &Resource) -> (&str, &str) {
-    match (&*resource.group, &*resource.plural) {
-        ("events.k8s.io", "events") => ("", "events"),
-        other => other,
-    }
-}
-
 /// The key of an object.
 pub(crate) fn key_of(resource: &Resource, namespace: &str, name: &str) -> Key {
-    let (group, plural) = storage_of(resource);
-    let namespace = if resource.namespaced { namespace } else { "" };
-    Key::new(group, plural, namespace, name)
+    resource.storage().key(if resource.namespaced { namespace } else { "" }, name)
 }
 
 /// What a failed commit means to a client, conflicts aside.

@@ -1,9 +1,9 @@
 //! The Kubernetes API over a [`homeostat_store::Store`]: a tower service, plus what serves it over TLS.
 //!
 //! Reading order: [`server`] (from request to response), `request` and [`negotiate`] (what is asked), `verbs` (one
-//! file each), [`resource`] and `registry` (what is served), `object`, [`schema`], [`kinds`] and [`patch`] (what
-//! happens to an object), `keeper` (what happens afterwards), [`auth`] (who may), then the documents: [`discovery`],
-//! `table`, `openapi`.
+//! file each), [`resource`] and `registry` (what is served), `storage` and [`migration`] (where it is kept), `object`,
+//! [`schema`], [`kinds`] and [`patch`] (what happens to an object), `keeper` (what happens afterwards), [`auth`] (who
+//! may), then the documents: [`discovery`], `table`, `openapi`.
 
 pub mod auth;
 mod backend;
@@ -21,6 +21,7 @@ pub mod kinds;
 pub mod logs;
 pub mod metadata;
 mod metrics;
+pub mod migration;
 mod namespace;
 pub mod negotiate;
 mod object;

@@ -8,18 +8,22 @@ use crate::backend::Backend;
 use crate::object::{encode, meta};
 use crate::resource::Resource;
 use crate::status::{About, Status};
+use crate::storage::Storage;
 
 /// Namespaces that may not be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
+/// Where namespaces are kept.
+const STORAGE: Storage<'static> = Storage::BuiltIn("", "namespaces");
+
 /// The key of a namespace.
 pub(crate) fn key(name: &str) -> Key {
-    Key::new("", "namespaces", "", name)
+    STORAGE.key("", name)
 }
 
 /// Is this the resource of namespaces?
 pub(crate) fn is_namespace(resource: &Resource) -> bool {
-    resource.group.is_empty() && &*resource.plural == "namespaces"
+    resource.storage() == STORAGE
 }
 
 /// May an object begin here? Gives what must still hold when it is committed.

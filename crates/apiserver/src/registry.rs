@@ -1,5 +1,8 @@
 //! Which resources are served right now: the built-in rows plus those of established definitions.
 //!
+//! **Invariant:** no custom row is of a group that has built-in kinds, whatever the stored definition says of itself. In
+//! Kubernetes, too, such a definition is answered with 404 in every version: the built-in group answers for all of its paths.
+//!
 //! The table follows the stored definitions through a watch that is drained when a request looks, so a definition
 //! is served by the very next request after its creation was answered. Rows of unchanged definitions are kept.
 
@@ -7,13 +10,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use homeostat_core::{Prefix, Revision};
+use homeostat_core::{Key, Prefix, Revision};
 use homeostat_store::{SharedStore, Watch};
 use tokio::sync::watch;
 
 use crate::crd;
 use crate::object::encode;
 use crate::resource::Resource;
+use crate::storage::Storage;
 
 /// The served resources; shared by all requests.
 pub(crate) struct Registry {
@@ -36,13 +40,20 @@ pub(crate) struct Table {
     /// All rows in discovery order: built-in, then custom by group.
     pub(crate) rows: Vec<Arc<Resource>>,
     by_path: HashMap<String, Arc<Resource>>,
+    /// One row of each storage, by what its keys begin with.
+    by_storage: HashMap<Prefix, Arc<Resource>>,
 }
 
 impl Table {
+    /// The first row of a path or a storage counts: built-in ones come first.
     fn new(generation: u64, rows: Vec<Arc<Resource>>) -> Self {
-        let by_path =
-            rows.iter().map(|row| (path(&row.group, &row.version, &row.plural), Arc::clone(row))).collect();
-        Self { generation, rows, by_path }
+        let (mut by_path, mut by_storage) = (HashMap::new(), HashMap::new());
+        for row in &rows {
+            let path = path(&row.group, &row.version, &row.plural);
+            by_path.entry(path).or_insert_with(|| Arc::clone(row));
+            by_storage.entry(row.storage().prefix()).or_insert_with(|| Arc::clone(row));
+        }
+        Self { generation, rows, by_path, by_storage }
     }
 
     /// The row of a resource.
@@ -57,16 +68,24 @@ impl Table {
         self.rows.iter().find(is_meant)
     }
 
-    /// Each stored resource once: one row per group and plural.
-    pub(crate) fn stored(&self) -> BTreeMap<(&str, &str), &Arc<Resource>> {
+    /// A row that stores its objects where this key is.
+    pub(crate) fn of_key(&self, key: &Key) -> Option<&Arc<Resource>> {
+        self.by_storage.get(&Storage::of_key(key).prefix())
+    }
+
+    /// Each storage once, with a row of it.
+    pub(crate) fn stored(&self) -> BTreeMap<Storage<'_>, &Arc<Resource>> {
         let storable = self.rows.iter().filter(|row| row.allows("list") && row.allows("create"));
         let mut stored = BTreeMap::new();
         for row in storable {
-            stored.entry((&*row.group, &*row.plural)).or_insert(row);
+            stored.entry(row.storage()).or_insert(row);
         }
-        // Events of both groups are one storage; the core group's is it.
-        stored.remove(&("events.k8s.io", "events"));
         stored
+    }
+
+    /// The built-in rows of a group.
+    pub(crate) fn built_in_of(&self, group: &str) -> impl Iterator<Item = &Arc<Resource>> {
+        self.rows.iter().filter(move |row| !row.is_custom() && &*row.group == group)
     }
 }
 
@@ -81,7 +100,7 @@ fn path(group: &str, version: &str, plural: &str) -> String {
 impl Registry {
     /// The registry over a store, with the definitions it holds.
     pub(crate) fn new(store: SharedStore) -> Result<Self, homeostat_store::Error> {
-        let prefix = Prefix::resource(crd::GROUP, crd::PLURAL);
+        let prefix = crd::STORAGE.prefix();
         let revision = store.snapshot().revision();
         let definitions = store.watch(&prefix, revision)?;
         let built_in = Resource::built_in().into_iter().map(Arc::new).collect();
@@ -114,7 +133,7 @@ impl Follower {
             return !events.is_empty();
         }
         // Left behind by history: start over from the present.
-        let prefix = Prefix::resource(crd::GROUP, crd::PLURAL);
+        let prefix = crd::STORAGE.prefix();
         if let Ok(watch) = store.watch(&prefix, store.snapshot().revision()) {
             self.definitions = watch;
         }
@@ -123,7 +142,7 @@ impl Follower {
 
     fn table(&mut self, store: &SharedStore, generation: u64) -> Table {
         let snapshot = store.snapshot();
-        let prefix = Prefix::resource(crd::GROUP, crd::PLURAL);
+        let prefix = crd::STORAGE.prefix();
         let mut rows = self.built_in.clone();
         let mut kept = HashMap::new();
         let mut custom = Vec::new();
@@ -141,6 +160,8 @@ impl Follower {
             kept.insert(name, (entry.revision, of_definition));
         }
         self.rows = kept;
+        // Asked of every row, also of those whose definition was established by an earlier version.
+        custom.retain(|row: &Arc<Resource>| !rows.iter().any(|built_in| built_in.group == row.group));
         custom.sort_by(|a, b| (&a.group, &a.plural).cmp(&(&b.group, &b.plural)));
         rows.extend(custom);
         Table::new(generation, rows)

@@ -12,6 +12,7 @@ use crate::backend::{Backend, expected};
 use crate::keeper::{history, service_changes};
 use crate::object::encode;
 use crate::resource::Resource;
+use crate::storage::Storage;
 use crate::verbs::stamp_new;
 
 /// Fields that say where this server is: true only until the next start.
@@ -47,8 +48,9 @@ async fn write_missing(backend: &Backend, config: &Config) -> Result<(), Error> 
 /// Is this one of the objects by which the server is found?
 pub(crate) fn is_api_server(key: &Key) -> bool {
     let is_kind = matches!(
-        (key.group(), key.resource()),
-        ("", "services" | "endpoints") | ("discovery.k8s.io", "endpointslices")
+        Storage::of_key(key),
+        Storage::BuiltIn("", "services" | "endpoints")
+            | Storage::BuiltIn("discovery.k8s.io", "endpointslices")
     );
     is_kind && key.namespace() == "default" && key.name() == "kubernetes"
 }
@@ -68,7 +70,7 @@ pub(crate) async fn restore(backend: &Backend, config: &Config) -> Result<(), Er
 
 fn step(backend: &Backend, key: Key, mut object: Value) -> Option<(Key, Expect, Op)> {
     let table = backend.registry.table();
-    let row = table.rows.iter().find(|row| &*row.group == key.group() && &*row.plural == key.resource())?;
+    let row = table.of_key(&key)?;
     let snapshot = backend.store.snapshot();
     let Some(stored) = snapshot.get(&key) else {
         stamp_new(backend, row, key.namespace(), &mut object);

@@ -1,13 +1,17 @@
 //! The life of a definition: names accepted or in conflict, established at once, and cleaned up before it goes.
 
-use homeostat_core::{Key, Prefix};
-use homeostat_store::Snapshot;
-use serde_json::{Map, Value, json};
+use homeostat_core::Key;
+use serde_json::{Value, json};
 
+use super::names::{Taken, merge_names};
 use crate::backend::Backend;
 use crate::object::{encode, meta};
 use crate::rewrite::rewrite;
 use crate::status::Status;
+
+/// Why a definition is not established although its names are free.
+const BUILT_IN_GROUP: &str =
+    "the group has built-in kinds, which answer for all of it: choose a group of your own";
 
 /// Keeps a definition until its objects are gone.
 pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -21,7 +25,8 @@ pub(crate) async fn establish(backend: &Backend, key: &Key) -> Result<(), Status
         if meta::is_deleting(definition) {
             return;
         }
-        accept_names(definition, &backend.store.snapshot(), &backend.now_text());
+        let taken = Taken::of(definition, &table, &backend.store.snapshot());
+        accept_names(definition, &taken, &backend.now_text());
     })
     .await
 }
@@ -29,7 +34,7 @@ pub(crate) async fn establish(backend: &Backend, key: &Key) -> Result<(), Status
 /// Names that were taken by a definition that is gone may be free now.
 pub(crate) async fn reconsider_names(backend: &Backend) -> Result<(), Status> {
     let snapshot = backend.store.snapshot();
-    for entry in snapshot.range(&Prefix::resource(super::GROUP, super::PLURAL), "") {
+    for entry in snapshot.range(&super::STORAGE.prefix(), "") {
         if condition_is(&encode::decode(entry), "NamesAccepted", "False") {
             establish(backend, &entry.key).await?;
         }
@@ -37,101 +42,32 @@ pub(crate) async fn reconsider_names(backend: &Backend) -> Result<(), Status> {
     Ok(())
 }
 
-/// Accepts the names of a definition, or says which are taken.
-fn accept_names(definition: &mut Value, snapshot: &Snapshot, now: &str) {
-    let taken = taken_names(definition, snapshot);
+/// Accepts the names of a definition, or says which are taken. A definition that was established stays so when another
+/// definition has a new name of it. In a group of built-in kinds none is established, whatever it was before.
+fn accept_names(definition: &mut Value, taken: &Taken, now: &str) {
     let names = definition["spec"]["names"].clone();
-    let mut accepted = definition["status"]["acceptedNames"].as_object().cloned().unwrap_or_default();
-    let conflict = merge_names(&mut accepted, &names, &taken);
-    accepted.entry("plural").or_insert("".into());
-    accepted.entry("kind").or_insert("".into());
+    let before = definition["status"]["acceptedNames"].as_object().cloned().unwrap_or_default();
+    let (accepted, conflict) = merge_names(&names, before, taken);
     definition["status"]["acceptedNames"] = Value::Object(accepted);
     let was_established = condition_is(definition, "Established", "True");
+    let has_conflict = conflict.is_some();
     match conflict {
         None => {
             set_condition(definition, ["NamesAccepted", "True", "NoConflicts", "no conflicts found"], now);
-            let message = "the initial names have been accepted";
-            set_condition(definition, ["Established", "True", "InitialNamesAccepted", message], now);
         }
         Some((reason, message)) => {
             set_condition(definition, ["NamesAccepted", "False", reason, &message], now);
-            if !was_established {
-                let message = "not all names are accepted";
-                set_condition(definition, ["Established", "False", "NotAccepted", message], now);
-            }
         }
     }
-}
-
-/// Names of other definitions in the same group: (resources and short names, kinds).
-struct Taken {
-    resources: Vec<String>,
-    kinds: Vec<String>,
-}
-
-fn taken_names(definition: &Value, snapshot: &Snapshot) -> Taken {
-    let mut taken = Taken { resources: Vec::new(), kinds: Vec::new() };
-    let prefix = Prefix::resource(super::GROUP, super::PLURAL);
-    let group = definition["spec"]["group"].as_str().unwrap_or_default();
-    for entry in snapshot.range(&prefix, "") {
-        // A definition is named after its plural and its group, so most need not be read.
-        let is_of_group = entry.key.name().split_once('.').is_some_and(|(_, of)| of == group);
-        if !is_of_group || entry.key.name() == meta::name(definition) {
-            continue;
+    let established = match (taken.is_built_in_group, has_conflict) {
+        (_, true) if was_established && !taken.is_built_in_group => return,
+        (_, true) => ["Established", "False", "NotAccepted", "not all names are accepted"],
+        (true, false) => ["Established", "False", "BuiltInGroup", BUILT_IN_GROUP],
+        (false, false) => {
+            ["Established", "True", "InitialNamesAccepted", "the initial names have been accepted"]
         }
-        let other = encode::decode(entry);
-        let names = &other["status"]["acceptedNames"];
-        let short = names["shortNames"].as_array().into_iter().flatten();
-        let resources = short.chain([&names["plural"], &names["singular"]]);
-        taken.resources.extend(resources.filter_map(Value::as_str).map(Into::into));
-        taken.kinds.extend(
-            [&names["kind"], &names["listKind"]].iter().filter_map(|one| one.as_str()).map(Into::into),
-        );
-    }
-    taken
-}
-
-/// Takes over every free name; gives the last conflict found.
-fn merge_names(
-    accepted: &mut Map<String, Value>,
-    names: &Value,
-    taken: &Taken,
-) -> Option<(&'static str, String)> {
-    let mut conflict = None;
-    let mut take = |field: &str, reason: &'static str, taken: &[String]| {
-        let name = names[field].as_str()?;
-        if accepted.get(field).and_then(Value::as_str) != Some(name) && taken.iter().any(|one| one == name) {
-            return Some((reason, format!("{name:?} is already in use")));
-        }
-        accepted.insert(field.into(), name.into());
-        None
     };
-    // Kubernetes reports the last one it finds, in this order.
-    let plural = take("plural", "PluralConflict", &taken.resources);
-    let singular = take("singular", "SingularConflict", &taken.resources);
-    let kind = take("kind", "KindConflict", &taken.kinds);
-    let list_kind = take("listKind", "ListKindConflict", &taken.kinds);
-    conflict = plural.or(conflict);
-    conflict = singular.or(conflict);
-    let short = names["shortNames"].as_array().cloned().unwrap_or_default();
-    let clash =
-        short.iter().filter_map(Value::as_str).find(|name| taken.resources.iter().any(|one| one == name));
-    match clash {
-        Some(name) => conflict = Some(("ShortNamesConflict", format!("{name:?} is already in use"))),
-        None => put_list(accepted, "shortNames", short),
-    }
-    conflict = kind.or(conflict);
-    conflict = list_kind.or(conflict);
-    put_list(accepted, "categories", names["categories"].as_array().cloned().unwrap_or_default());
-    conflict
-}
-
-fn put_list(map: &mut Map<String, Value>, field: &str, list: Vec<Value>) {
-    if list.is_empty() {
-        map.remove(field);
-    } else {
-        map.insert(field.into(), list.into());
-    }
+    set_condition(definition, established, now);
 }
 
 /// Marks a definition for deletion, and keeps it until its objects are gone.

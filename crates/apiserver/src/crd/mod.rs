@@ -1,6 +1,8 @@
-//! CustomResourceDefinitions: the rows they add ([`rows`]) and their life cycle ([`lifecycle`]).
+//! CustomResourceDefinitions: the rows they add ([`rows`]), the names they may have ([`names`]) and their life cycle
+//! ([`lifecycle`]).
 
 mod lifecycle;
+mod names;
 mod row;
 
 pub(crate) use lifecycle::{

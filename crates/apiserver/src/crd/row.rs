@@ -17,10 +17,10 @@ const TERMINATING_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list
 /// Verbs of status and scale.
 const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
 
-/// The rows of a definition stored at `revision`; none until it is established. `before` are its rows so far: what did
-/// not change in them is as old as it was.
+/// The rows of a definition stored at `revision`; none until it is established under the name it is kept by. `before` are
+/// its rows so far: what did not change in them is as old as it was.
 pub(crate) fn rows(definition: &Value, revision: Revision, before: &[Arc<Resource>]) -> Vec<Resource> {
-    if !is_established(definition) {
+    if !is_established(definition) || !is_accepted(definition) {
         return Vec::new();
     }
     let versions = definition["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -59,6 +59,14 @@ fn schema_since(before: &[Arc<Resource>], version: &Value, custom: &Custom) -> O
 fn is_established(definition: &Value) -> bool {
     let conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
     conditions.into_iter().any(|one| one["type"] == "Established" && one["status"] == "True")
+}
+
+/// Is the plural that was asked for the one that was accepted? Objects are kept under it, and a status can be written
+/// by others than us.
+fn is_accepted(definition: &Value) -> bool {
+    let names = &definition["status"]["acceptedNames"];
+    let plural = text(&definition["spec"]["names"], "plural");
+    !plural.is_empty() && text(names, "plural") == plural && !text(names, "kind").is_empty()
 }
 
 fn row(definition: &Value, version: &Value, custom: Custom) -> Resource {

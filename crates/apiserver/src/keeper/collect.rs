@@ -184,9 +184,9 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
-/// The row an object is stored under.
-pub(super) fn resource_of(table: &Table, key: &Key) -> Option<Arc<Resource>> {
-    table.rows.iter().find(|row| &*row.group == key.group() && &*row.plural == key.resource()).cloned()
+/// A row of the storage an object is in.
+fn resource_of(table: &Table, key: &Key) -> Option<Arc<Resource>> {
+    table.of_key(key).cloned()
 }
 
 async fn drop_owners(backend: &Backend, key: &Key, uids: &[String]) -> Result<(), Status> {

@@ -20,7 +20,7 @@ const REMOVALS_AT_ONCE: usize = 64;
 
 /// Looks at a definition.
 pub(super) async fn look_at(backend: &Backend, name: &str) -> Result<(), Status> {
-    let key = Key::new(crd::GROUP, crd::PLURAL, "", name);
+    let key = crd::STORAGE.key("", name);
     let snapshot = backend.store.snapshot();
     let Some(entry) = snapshot.get(&key) else { return crd::reconsider_names(backend).await };
     let definition = encode::decode(entry);
@@ -30,30 +30,24 @@ pub(super) async fn look_at(backend: &Backend, name: &str) -> Result<(), Status>
     if !meta::has_finalizer(&definition, crd::CLEANUP_FINALIZER) {
         return Ok(());
     }
-    let spec = &definition["spec"];
-    let (group, plural) = (text(spec, "group"), text(&spec["names"], "plural"));
-    backend.notices.set_resource_ending(group, plural, Some(name));
     let resource = bare_resource(&definition);
+    let all = resource.storage().prefix();
+    backend.notices.set_resource_ending(&all, Some(name));
     let table = backend.registry.table();
     let definitions = table.get(crd::GROUP, "v1", crd::PLURAL).expect("a built-in kind");
     let now = backend.now_text();
     rewrite(backend, definitions, &key, |object| crd::mark_emptying(object, &now)).await?;
-    if remove_all(backend, &resource).await? {
-        backend.notices.set_resource_ending(group, plural, None);
+    if remove_all(backend, &resource, &all).await? {
+        backend.notices.set_resource_ending(&all, None);
         rewrite(backend, definitions, &key, |object| crd::mark_emptied(object, &now)).await?;
     }
     Ok(())
 }
 
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    value[field].as_str().unwrap_or_default()
-}
-
 /// Deletes every object of a resource; are they all gone?
-async fn remove_all(backend: &Backend, resource: &Resource) -> Result<bool, Status> {
-    let prefix = Prefix::resource(&resource.group, &resource.plural);
-    remove_under(backend, resource, &prefix).await?;
-    let is_empty = backend.store.snapshot().range(&prefix, "").next().is_none();
+async fn remove_all(backend: &Backend, resource: &Resource, prefix: &Prefix) -> Result<bool, Status> {
+    remove_under(backend, resource, prefix).await?;
+    let is_empty = backend.store.snapshot().range(prefix, "").next().is_none();
     Ok(is_empty)
 }
 
@@ -76,7 +70,7 @@ pub(super) async fn remove_under(
     removed.await
 }
 
-/// Enough of a row to find and delete objects, whether or not the definition was ever served.
+/// Enough of a row to find and delete custom objects, whether or not the definition was ever served.
 fn bare_resource(definition: &Value) -> Resource {
     let spec = &definition["spec"];
     let field = |value: &Value, name: &str| value[name].as_str().unwrap_or_default().into();

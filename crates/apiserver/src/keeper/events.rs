@@ -1,6 +1,5 @@
 //! Events go an hour after they were last written.
 
-use homeostat_core::Prefix;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -16,7 +15,7 @@ pub(super) async fn expire(backend: &Backend) {
     let snapshot = backend.store.snapshot();
     let Ok(ttl) = SignedDuration::try_from(TIME_TO_LIVE) else { return };
     let before = backend.clock.now() - ttl;
-    for entry in snapshot.range(&Prefix::resource("", "events"), "") {
+    for entry in snapshot.range(&resource.storage().prefix(), "") {
         if last_written(&encode::decode(entry)).is_some_and(|at| at < before) {
             let options = DeleteOptions::default();
             // Gone already is fine, and a busy store is asked again in a minute.

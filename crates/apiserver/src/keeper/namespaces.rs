@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use homeostat_core::Prefix;
 use homeostat_store::{Error as StoreError, Op};
 use serde_json::{Value, json};
 
@@ -15,6 +14,7 @@ use crate::registry::Table;
 use crate::resource::Resource;
 use crate::rewrite::rewrite;
 use crate::status::Status;
+use crate::storage::Storage;
 use crate::verbs::stamp_new;
 
 /// The finalizer every namespace has in its spec until it is empty.
@@ -95,7 +95,7 @@ async fn end(backend: &Backend, name: &str) -> Result<(), Status> {
     let table = backend.registry.table();
     let mut left = Left::default();
     let (pods, others): (Vec<_>, Vec<_>) =
-        stored(&table).into_iter().partition(|row| row.group.is_empty() && &*row.plural == "pods");
+        stored(&table).into_iter().partition(|row| row.storage() == Storage::BuiltIn("", "pods"));
     for resource in &pods {
         empty(backend, resource, name, &mut left).await?;
     }
@@ -128,7 +128,7 @@ async fn empty(
     namespace: &str,
     left: &mut Left,
 ) -> Result<(), Status> {
-    let prefix = Prefix::namespace(&resource.group, &resource.plural, namespace);
+    let prefix = resource.storage().prefix_in(namespace);
     remove_under(backend, resource, &prefix).await?;
     let snapshot = backend.store.snapshot();
     let mut count = 0;

@@ -7,19 +7,19 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
-use homeostat_core::Key;
+use homeostat_core::{Key, Prefix};
 use homeostat_store::{Committed, Entry, Error as StoreError};
 use memchr::memmem;
 use tokio::sync::Notify;
 
 use super::{namespaces, roles, services, storage};
-use crate::auth::RBAC_GROUP;
 use crate::backend::Backend;
 use crate::bootstrap::is_api_server;
 use crate::crd;
 use crate::object::encode;
 use crate::object::meta;
 use crate::object::view::View;
+use crate::storage::Storage;
 
 /// Something to look at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,8 +65,8 @@ struct State {
     dependents: BTreeMap<Box<str>, BTreeSet<Key>>,
     /// Namespaces being deleted: what leaves them is a reason to look again.
     ending_namespaces: BTreeSet<Box<str>>,
-    /// Group and plural of definitions being deleted, with the definition's name.
-    ending_resources: BTreeMap<(Box<str>, Box<str>), Box<str>>,
+    /// Where the objects of definitions being deleted are, with the definition's name.
+    ending_resources: BTreeMap<Prefix, Box<str>>,
     /// Owners that go after their dependents, by uid.
     waiting_owners: BTreeMap<Box<str>, Key>,
     /// Claims, volumes and classes that go when nobody uses them any more.
@@ -183,12 +183,11 @@ impl Notices {
     }
 
     /// Remembers that the objects of a definition end with it.
-    pub(super) fn set_resource_ending(&self, group: &str, plural: &str, definition: Option<&str>) {
-        let key = (group.into(), plural.into());
+    pub(super) fn set_resource_ending(&self, objects: &Prefix, definition: Option<&str>) {
         let mut state = self.state();
         match definition {
-            Some(name) => state.ending_resources.insert(key, name.into()),
-            None => state.ending_resources.remove(&key),
+            Some(name) => state.ending_resources.insert(objects.clone(), name.into()),
+            None => state.ending_resources.remove(objects),
         };
     }
 
@@ -277,18 +276,20 @@ impl State {
     }
 
     fn observe_kind(&mut self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
-        let (group, resource) = (key.group(), key.resource());
-        match (group, resource) {
-            ("", "namespaces") => {
+        let storage = Storage::of_key(key);
+        match storage {
+            Storage::BuiltIn("", "namespaces") => {
                 self.waiting.insert(Notice::Namespace(key.name().into()));
             }
-            (crd::GROUP, crd::PLURAL) => {
+            crd::STORAGE => {
                 self.waiting.insert(Notice::Definition(key.name().into()));
             }
-            (RBAC_GROUP, roles::PLURAL) => {
+            roles::STORAGE => {
                 self.waiting.insert(Notice::ClusterRoles);
             }
-            ("", "serviceaccounts" | "configmaps") if new.is_none() || key.name() == namespaces::ROOT_CA => {
+            Storage::BuiltIn("", "serviceaccounts" | "configmaps")
+                if new.is_none() || key.name() == namespaces::ROOT_CA =>
+            {
                 self.waiting.insert(Notice::Namespace(key.namespace().into()));
             }
             _ => {}
@@ -309,7 +310,7 @@ impl State {
                 self.waiting.insert(Notice::Namespace(key.namespace().into()));
             }
             if !self.ending_resources.is_empty()
-                && let Some(name) = self.ending_resources.get(&(group.into(), resource.into()))
+                && let Some(name) = self.ending_resources.get(&storage.prefix())
             {
                 self.waiting.insert(Notice::Definition(name.clone()));
             }

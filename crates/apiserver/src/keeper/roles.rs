@@ -1,21 +1,21 @@
 //! Aggregated ClusterRoles show the rules they sum up. The authorizer resolves them by itself; this is for people, and for
 //! programs that read roles.
 
-use homeostat_core::Prefix;
-
 use crate::auth::{RBAC_GROUP, fill_aggregated};
 use crate::backend::Backend;
 use crate::object::encode;
 use crate::rewrite::rewrite;
 use crate::status::Status;
+use crate::storage::Storage;
 
-/// The resource of ClusterRoles.
-pub(super) const PLURAL: &str = "clusterroles";
+const PLURAL: &str = "clusterroles";
+/// Where ClusterRoles are kept.
+pub(super) const STORAGE: Storage<'static> = Storage::BuiltIn(RBAC_GROUP, PLURAL);
 
 /// Makes the stored rules of every aggregated role the sum of those it selects.
 pub(super) async fn settle(backend: &Backend) -> Result<(), Status> {
     let snapshot = backend.store.snapshot();
-    let all = Prefix::resource(RBAC_GROUP, PLURAL);
+    let all = STORAGE.prefix();
     let mut roles =
         snapshot.range(&all, "").map(|entry| (entry.key.clone(), encode::decode(entry))).collect::<Vec<_>>();
     let before = roles.iter().map(|(_, role)| role["rules"].clone()).collect::<Vec<_>>();

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use homeostat_core::{Key, Prefix};
+use homeostat_core::Key;
 use homeostat_store::{Entry, Error as StoreError, Op};
 use serde_json::Value;
 
@@ -16,10 +16,12 @@ use crate::backend::{Backend, refusal};
 use crate::discovery::{Documents, MANAGED_LABEL};
 use crate::object::{encode, meta};
 use crate::status::Status;
+use crate::storage::Storage;
 use crate::verbs::stamp_new;
 
 const GROUP: &str = "apiregistration.k8s.io";
 const PLURAL: &str = "apiservices";
+const STORAGE: Storage<'static> = Storage::BuiltIn(GROUP, PLURAL);
 /// The label's value on those that come and go with their version.
 const FOLLOWS: &str = "true";
 
@@ -28,7 +30,7 @@ type Change = (Key, Option<Arc<Entry>>, Op);
 
 /// Is this an APIService?
 pub(super) fn is_api_service(key: &Key) -> bool {
-    (key.group(), key.resource()) == (GROUP, PLURAL)
+    Storage::of_key(key) == STORAGE
 }
 
 /// Makes the stored APIServices those of the served versions.
@@ -53,7 +55,7 @@ pub(crate) fn changes(backend: &Backend) -> Vec<Change> {
         .map(|service| (meta::name(&service).to_owned(), service))
         .collect::<BTreeMap<_, _>>();
     let mut changes = Vec::new();
-    for entry in backend.store.snapshot().range(&Prefix::resource(GROUP, PLURAL), "") {
+    for entry in backend.store.snapshot().range(&STORAGE.prefix(), "") {
         let is_wanted = wanted.remove(entry.key.name()).is_some();
         if !is_wanted && follows(&encode::decode(entry)) {
             changes.push((entry.key.clone(), Some(Arc::clone(entry)), Op::Delete));
@@ -62,7 +64,7 @@ pub(crate) fn changes(backend: &Backend) -> Vec<Change> {
     for (name, mut service) in wanted {
         stamp_new(backend, row, "", &mut service);
         service["status"]["conditions"][0]["lastTransitionTime"] = backend.now_text().into();
-        changes.push((Key::new(GROUP, PLURAL, "", &name), None, Op::Put(encode::encode(row, &service))));
+        changes.push((STORAGE.key("", &name), None, Op::Put(encode::encode(row, &service))));
     }
     changes
 }

@@ -9,21 +9,26 @@ use super::collect::release;
 use crate::backend::Backend;
 use crate::object::{encode, meta};
 use crate::status::Status;
+use crate::storage::Storage;
+
+const PODS: Storage<'static> = Storage::BuiltIn("", "pods");
+const CLAIMS: Storage<'static> = Storage::BuiltIn("", "persistentvolumeclaims");
+const VOLUMES: Storage<'static> = Storage::BuiltIn("", "persistentvolumes");
+const CLASSES: Storage<'static> = Storage::BuiltIn("storage.k8s.io", "volumeattributesclasses");
 
 /// The finalizer that keeps a stored thing of this resource while it is used.
 fn protection(key: &Key) -> Option<&'static str> {
-    match (key.group(), key.resource()) {
-        ("", "persistentvolumeclaims") => Some("kubernetes.io/pvc-protection"),
-        ("", "persistentvolumes") => Some("kubernetes.io/pv-protection"),
-        ("storage.k8s.io", "volumeattributesclasses") => Some("kubernetes.io/vac-protection"),
+    match Storage::of_key(key) {
+        CLAIMS => Some("kubernetes.io/pvc-protection"),
+        VOLUMES => Some("kubernetes.io/pv-protection"),
+        CLASSES => Some("kubernetes.io/vac-protection"),
         _ => None,
     }
 }
 
 /// May the end of this object make storage free?
 pub(super) fn is_user(key: &Key) -> bool {
-    key.group().is_empty()
-        && matches!(key.resource(), "pods" | "persistentvolumeclaims" | "persistentvolumes")
+    matches!(Storage::of_key(key), PODS | CLAIMS | VOLUMES)
 }
 
 /// Looks at an object marked for deletion: lets it go if it is unused storage, else remembers to look again.
@@ -41,20 +46,16 @@ pub(super) async fn look_at(backend: &Backend, key: &Key, object: &Value) -> Res
 }
 
 fn is_used(backend: &Backend, key: &Key, object: &Value) -> bool {
-    match key.resource() {
-        "persistentvolumeclaims" => {
-            any(backend, &Prefix::namespace("", "pods", key.namespace()), |pod| mounts(pod, key.name()))
-        }
-        "persistentvolumes" => {
+    match Storage::of_key(key) {
+        CLAIMS => any(backend, &PODS.prefix_in(key.namespace()), |pod| mounts(pod, key.name())),
+        VOLUMES => {
             let claim = &object["spec"]["claimRef"];
             let name = |field: &str| claim[field].as_str().unwrap_or_default();
-            let claim = Key::new("", "persistentvolumeclaims", name("namespace"), name("name"));
+            let claim = CLAIMS.key(name("namespace"), name("name"));
             object["status"]["phase"] == "Bound" && backend.store.snapshot().get(&claim).is_some()
         }
-        _ => ["persistentvolumeclaims", "persistentvolumes"].iter().any(|plural| {
-            any(backend, &Prefix::resource("", plural), |one| {
-                one["spec"]["volumeAttributesClassName"] == key.name()
-            })
+        _ => [CLAIMS, VOLUMES].iter().any(|storage| {
+            any(backend, &storage.prefix(), |one| one["spec"]["volumeAttributesClassName"] == key.name())
         }),
     }
 }

@@ -10,6 +10,7 @@ use homeostat_store::Snapshot;
 use super::{BOUNDS_MS, Metrics, Refusals, Series, codes, process};
 use crate::health;
 use crate::keeper::history;
+use crate::storage::Storage;
 
 /// The media type of the text.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -126,7 +127,8 @@ fn stored(out: &mut String, snapshot: &Snapshot) {
     let mut counts = BTreeMap::<(&str, &str), u64>::new();
     let mut bytes = 0;
     for entry in snapshot.iter().filter(|entry| entry.key.resource() != history::RESOURCE) {
-        *counts.entry((entry.key.group(), entry.key.resource())).or_default() += 1;
+        let storage = Storage::of_key(&entry.key);
+        *counts.entry((storage.group(), storage.plural())).or_default() += 1;
         bytes += entry.bytes.len() as u64;
     }
     head(out, "apiserver_storage_objects", "gauge", "Objects stored.");

@@ -36,7 +36,7 @@ pub(crate) use review::review;
 pub(crate) use write::stamp_new;
 
 use crate::auth::Identity;
-use crate::backend::{Backend, key_of, storage_of};
+use crate::backend::{Backend, key_of};
 use crate::heavy::{HEAVY_BYTES, Weight};
 use crate::kinds::strategy::{Strategy, strategy};
 use crate::negotiate::{Media, Representation};
@@ -44,6 +44,7 @@ use crate::object::memory::memory_of_json;
 use crate::request::{Query, ResourcePath};
 use crate::resource::Resource;
 use crate::status::Status;
+use crate::storage::Storage;
 
 /// Texts smaller than this take no more memory than is worth finding out: a hundred times themselves at worst.
 const SMALL_BYTES: usize = 4 * 1024;
@@ -73,11 +74,11 @@ impl Call {
 
     /// The objects the path means.
     fn prefix(&self) -> Prefix {
-        let (group, plural) = storage_of(&self.resource);
+        let storage = self.resource.storage();
         if self.resource.namespaced && !self.path.namespace.is_empty() {
-            Prefix::namespace(group, plural, &self.path.namespace)
+            storage.prefix_in(&self.path.namespace)
         } else {
-            Prefix::resource(group, plural)
+            storage.prefix()
         }
     }
 
@@ -136,7 +137,9 @@ impl Call {
             ("watch", _) => watch::watch(self),
             ("get", _) => get::get(&self),
             ("create", false) if self.resource.is_custom() => create::create(&self, &body).await,
-            ("create", true) if &*self.resource.kind == "Binding" => pod::bind_named(self, &body).await,
+            ("create", true) if self.resource.storage() == Storage::BuiltIn("", "bindings") => {
+                pod::bind_named(self, &body).await
+            }
             ("create", true) => create::create(&self, &body).await,
             ("update", false) => update::update(&self, &body).await,
             ("patch", false) => patch::patch(&self, &body).await,

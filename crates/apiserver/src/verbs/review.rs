@@ -6,16 +6,18 @@ use super::admit::document;
 use super::{Answer, Call};
 use crate::auth::Reviewer;
 use crate::status::Status;
+use crate::storage::Storage;
 
 /// The groups whose resources are questions.
 const GROUPS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
 
 /// Answers a review or a token request; `None`: the call is something else.
 pub(crate) fn review(call: &Call, reviewer: &Reviewer<'_>, body: &[u8]) -> Result<Option<Answer>, Status> {
-    let is_token = call.path.subresource == "token" && &*call.resource.plural == "serviceaccounts";
-    if !is_token && !GROUPS.contains(&&*call.resource.group) {
-        return Ok(None);
-    }
+    let is_token = match call.resource.storage() {
+        Storage::BuiltIn("", "serviceaccounts") if call.path.subresource == "token" => true,
+        Storage::BuiltIn(group, _) if GROUPS.contains(&group) => false,
+        _ => return Ok(None),
+    };
     let body = question(call, body)?;
     let answer = if is_token {
         let issuer = reviewer.authenticator.issuer();

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use homeostat_apiserver::migration::CONTENTS;
 use homeostat_store::Disk;
+use homeostat_store::disk::Config;
 use serde_json::{Value, json};
 
 use crate::plane::{APPLY, Answer, MERGE, Plane};
@@ -154,7 +156,8 @@ fn loose(plural: &str) -> Value {
 
 fn durable() -> (tempfile::TempDir, Arc<Disk>) {
     let folder = tempfile::tempdir().unwrap();
-    let store = Disk::open(folder.path(), &homeostat_store::disk::Config::default()).unwrap();
+    let config = Config { contents: CONTENTS, ..Config::default() };
+    let store = Disk::open(folder.path(), &config).unwrap();
     (folder, Arc::new(store))
 }
 

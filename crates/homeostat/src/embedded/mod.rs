@@ -14,9 +14,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use homeostat_apiserver::ApiServer;
 use homeostat_apiserver::bootstrap::Keep;
 use homeostat_apiserver::serve::{self, Server};
+use homeostat_apiserver::{ApiServer, migration};
 use homeostat_core::{Clock, Entropy};
 use homeostat_store::{Disk, Limits, Memory, SharedStore, disk};
 use homeostat_workloads::controllers;
@@ -176,7 +176,11 @@ impl Builder {
         Ok(match &self.data_dir {
             None => Arc::new(Memory::with(self.clock, Limits::default())),
             Some(folder) => {
-                let config = disk::Config { clock: self.clock, ..disk::Config::default() };
+                let config = disk::Config {
+                    clock: self.clock,
+                    contents: migration::CONTENTS,
+                    ..disk::Config::default()
+                };
                 Arc::new(Disk::open(folder.join("store"), &config)?)
             }
         })
