@@ -1,5 +1,6 @@
 //! Which objects a list, watch or collection means: namespace, name, labels and fields.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -13,6 +14,9 @@ use crate::object::encode;
 use crate::object::view::View;
 use crate::resource::Resource;
 use crate::status::Status;
+
+/// Keys and values in the selectors of one request. Programs name some dozen; a URL has room for twenty thousand.
+const SELECTOR_TERMS_MAX: usize = 1000;
 
 /// The selectors of one request.
 pub(super) struct Selection {
@@ -30,6 +34,7 @@ impl Selection {
             .transpose()?;
         let fields = call.query.get("fieldSelector");
         let fields = (!fields.is_empty()).then(|| parse_fields(&call.resource, fields)).transpose()?;
+        check_length(labels.as_ref(), fields.as_ref())?;
         Ok(Self { resource: Arc::clone(&call.resource), labels, fields, name: call.path.name.clone() })
     }
 
@@ -59,27 +64,36 @@ impl Selection {
     /// Name and namespace are in the key; only other fields need the object.
     fn fields_match(&self, fields: &FieldSelector, entry: &Entry) -> bool {
         let object = OnceCell::new();
-        let values = fields.terms().iter().map(|term| match &*term.field {
-            "metadata.name" | "metadata.namespace" => String::new(),
-            other => {
-                let decoded = || match self.resource.custom() {
-                    Some(_) => convert::decode(&self.resource, entry),
-                    None => encode::decode(entry),
-                };
-                let object = object.get_or_init(decoded);
-                selectable::field(&self.resource, other, object).unwrap_or_default()
+        let value = |field: &str| -> Cow<'_, str> {
+            match field {
+                "metadata.name" => return entry.key.name().into(),
+                "metadata.namespace" => return entry.key.namespace().into(),
+                _ => {}
             }
-        });
-        let values = values.collect::<Vec<_>>();
-        fields.matches(|field| match field {
-            "metadata.name" => entry.key.name(),
-            "metadata.namespace" => entry.key.namespace(),
-            other => {
-                let at = fields.terms().iter().position(|term| &*term.field == other);
-                at.map_or("", |at| &values[at])
-            }
+            let decoded = || match self.resource.custom() {
+                Some(_) => convert::decode(&self.resource, entry),
+                None => encode::decode(entry),
+            };
+            selectable::field(&self.resource, field, object.get_or_init(decoded)).unwrap_or_default().into()
+        };
+        // Terms are sorted: those of one field stand together.
+        fields.terms().chunk_by(|left, right| left.field == right.field).all(|terms| {
+            let value = terms.first().map(|term| value(&term.field)).unwrap_or_default();
+            terms.iter().all(|term| (*value == *term.value) == term.is_equal)
         })
     }
+}
+
+/// Refuses selectors that would make every object, and every event of a watch, much work.
+fn check_length(labels: Option<&LabelSelector>, fields: Option<&FieldSelector>) -> Result<(), Status> {
+    let labels = labels.map(LabelSelector::requirements).unwrap_or_default();
+    let values: usize = labels.iter().map(|requirement| 1 + requirement.values().len()).sum();
+    if values + fields.map_or(0, |fields| fields.terms().len()) <= SELECTOR_TERMS_MAX {
+        return Ok(());
+    }
+    Err(Status::bad_request(format!(
+        "the selectors name more than {SELECTOR_TERMS_MAX} keys and values; use fewer"
+    )))
 }
 
 fn parse_fields(resource: &Resource, text: &str) -> Result<FieldSelector, Status> {

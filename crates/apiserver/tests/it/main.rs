@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod adversarial;
 mod cluster_kinds;
 mod definition_ends;
 mod definitions;
