@@ -111,10 +111,11 @@ impl<H: Handler> Gate<H> {
             Ok((identity, seat)) => {
                 events = sort.is_long_running().then(|| self.room.of(&identity.name));
                 // Kept until the answer is there: so long the handler may keep the body.
-                let room = Arc::new(self.bodies.open(&identity));
+                let has_body = !request.body().is_end_stream();
+                let room = has_body.then(|| Arc::new(self.bodies.open(&identity)));
                 let user = identity.name.clone();
                 request.body_mut().sit(Some(&seat));
-                request.body_mut().count_in(Arc::clone(&room));
+                request.body_mut().count_in(room.clone());
                 request.extensions_mut().insert(identity);
                 let response = self.handle(request, sort.is_long_running()).await;
                 drop(room);
@@ -204,6 +205,9 @@ enum Sort {
 
 impl Sort {
     fn of(method: &Method, path: &str, query: Option<&str>) -> Self {
+        if !may_be_long_running(path, query.unwrap_or_default()) {
+            return Self::of_method(method);
+        }
         let Ok(decoded) = decode_path(path) else { return Self::of_method(method) };
         let Target::Resource(path) = Target::parse(&decoded) else { return Self::of_method(method) };
         let query = Query::parse(query);
@@ -215,6 +219,7 @@ impl Sort {
         if is_followed || is_connection { Self::Connection } else { Self::of_method(method) }
     }
 
+    /// What a request is that does not last.
     fn of_method(method: &Method) -> Self {
         let is_read = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
         if is_read { Self::Read } else { Self::Write }
@@ -223,6 +228,16 @@ impl Sort {
     fn is_long_running(self) -> bool {
         matches!(self, Self::Watch | Self::Connection)
     }
+}
+
+/// Is it worth looking closer? Most requests are short, and the API parses them soon enough.
+fn may_be_long_running(path: &str, query: &str) -> bool {
+    const WORDS: [&str; 5] = ["/watch/", "/attach", "/exec", "/portforward", "/proxy"];
+    let is_encoded = path.contains('%') || query.contains(['%', '+']);
+    is_encoded
+        || query.contains("watch")
+        || query.contains("follow")
+        || WORDS.iter().any(|word| path.contains(word))
 }
 
 fn refusal(status: &Status) -> Response<Body> {

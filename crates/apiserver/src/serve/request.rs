@@ -74,8 +74,8 @@ impl RequestBody {
     }
 
     /// Notes where its bytes are counted.
-    pub(crate) fn count_in(&mut self, room: Arc<BodyRoom>) {
-        self.room = Some(room);
+    pub(crate) fn count_in(&mut self, room: Option<Arc<BodyRoom>>) {
+        self.room = room;
     }
 
     /// Notes which seat it gives up when it is late.
