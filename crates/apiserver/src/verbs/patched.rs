@@ -102,8 +102,10 @@ fn check_built_in(call: &Call, object: &mut Value) -> Result<(), Refusal> {
     let kind = Some(text(object, "kind")).filter(|kind| !kind.is_empty()).unwrap_or(&resource.kind);
     if api_version.is_empty() {
         let mut dropped = drop_unknown(object);
-        dropped.insert(0, "unknown field \"metadata\"".to_owned());
-        dropped.sort();
+        if object.get("metadata").is_some() {
+            dropped.push("unknown field \"metadata\"".to_owned());
+            dropped.sort();
+        }
         let status = check_names(call, &Value::Null).expect_err("no name is given");
         return Err(Refusal { status: Box::new(status), dropped, is_decoded: true });
     }

@@ -117,6 +117,15 @@ async fn custom_objects_keep_their_type() {
     refused.expect(400);
 }
 
+/// Of a document that is nothing any more there is no field to warn of.
+#[tokio::test]
+async fn a_document_replaced_as_a_whole_has_no_name() {
+    let plane = filled().await;
+    let whole = json!([{"op": "replace", "path": "", "value": {}}]);
+    let nameless = plane.patch(SECRET, JSON_PATCH, whole).await;
+    assert_eq!((nameless.code, warnings(&nameless)), (400, Vec::new()));
+}
+
 /// The text of an apply is judged after its content.
 #[tokio::test]
 async fn a_key_given_twice_in_an_applied_yaml_is_told_by_its_line() {
