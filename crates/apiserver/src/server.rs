@@ -329,6 +329,9 @@ impl ApiServer {
             return Ok(Answer::body(200, metrics::CONTENT_TYPE, counted.into()).into_response());
         }
         let cached = self.cached();
+        if path.starts_with("/version/") && path != "/version/" {
+            return Err(Status::no_such_resource());
+        }
         if path == "/version" || path == "/version/" {
             return Ok(json(&health::version()));
         }

@@ -83,7 +83,8 @@ impl Documents {
 
     /// Answers a GET below `/openapi`. `None`: no such path.
     pub fn answer(&self, request: &Request<'_>) -> Option<Response<Body>> {
-        match request.path.trim_end_matches('/').strip_prefix("/openapi/")? {
+        match request.path.strip_prefix("/openapi/")? {
+            "v2/" | "v3/" => Some(answer::not_found()),
             "v2" if negotiate::prefers(request.accept, V2_PROTOBUF) => {
                 let render = || {
                     let made = || protobuf::document(&v2::definitions(self.rows())).into();
@@ -94,7 +95,7 @@ impl Documents {
             _ if !negotiate::prefers(request.accept, "json") => Some(answer::not_acceptable()),
             "v2" => Some(answer::document(request, self.tag(), Kind::Json, || self.v2())),
             "v3" => Some(answer::json(&self.index())),
-            path => path.strip_prefix("v3/").map(|path| self.version(request, path)),
+            path => path.strip_prefix("v3/").map(|path| self.version(request, path.trim_end_matches('/'))),
         }
     }
 

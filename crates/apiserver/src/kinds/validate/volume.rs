@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::at::{At, Errors};
 use super::downward;
+use crate::field::Error;
 use crate::kinds::names;
 
 /// Where a volume comes from. The order decides which of two sources is one too many.
@@ -104,7 +105,9 @@ fn source(volume: &At<'_>, errors: &mut Errors) {
     key_files(volume, errors);
     downward::files(&volume.field("downwardAPI"), errors);
     let projected = volume.field("projected");
+    let mut files = BTreeSet::new();
     for source in projected.field("sources").items() {
+        same_files(&source, &projected, &mut files, errors);
         key_files(&source, errors);
         downward::files(&source.field("downwardAPI"), errors);
         let token = source.field("serviceAccountToken");
@@ -115,6 +118,21 @@ fn source(volume: &At<'_>, errors: &mut Errors) {
     let ephemeral = volume.field("ephemeral");
     if ephemeral.is_set() && !ephemeral.field("volumeClaimTemplate").is_set() {
         ephemeral.field("volumeClaimTemplate").required("", errors);
+    }
+}
+
+/// No two sources of a volume make the same file. It is complained of at the volume, with the name of the source.
+fn same_files(source: &At<'_>, projected: &At<'_>, files: &mut BTreeSet<String>, errors: &mut Errors) {
+    for kind in ["secret", "configMap", "downwardAPI"] {
+        let source = source.field(kind);
+        for item in source.field("items").items() {
+            let path = item.field("path");
+            if path.text().is_empty() || files.insert(path.text().to_owned()) {
+                continue;
+            }
+            let shown = if kind == "downwardAPI" { path.text() } else { source.field("name").text() };
+            errors.push(Error::invalid(&projected.path, &shown.into(), "conflicting duplicate paths"));
+        }
     }
 }
 
