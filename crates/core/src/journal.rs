@@ -143,6 +143,13 @@ pub enum Entry {
         /// How long it ran.
         took: Duration,
     },
+    /// A reconcile was cut off before its end: the right to act for its object was lost, or the operator stopped.
+    Cancelled {
+        /// The object.
+        object: Key,
+        /// How long it ran.
+        took: Duration,
+    },
     /// A full pass over a world outside the cluster ended.
     Surveyed {
         /// The world's name.
@@ -183,7 +190,8 @@ impl Entry {
             | Self::Drifted { object, .. }
             | Self::Handled { object, .. }
             | Self::Failed { object, .. }
-            | Self::Settled { object, .. } => Some(object),
+            | Self::Settled { object, .. }
+            | Self::Cancelled { object, .. } => Some(object),
             Self::Watched { .. } | Self::Surveyed { .. } | Self::Led { .. } => None,
         }
     }
@@ -251,6 +259,8 @@ pub enum Cause {
     Retried,
     /// The periodic pass.
     Resync,
+    /// The last run was cut off before its end.
+    Interrupted,
 }
 
 /// How a write was made.

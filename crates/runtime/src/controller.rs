@@ -2,6 +2,7 @@
 //! until the operator runs.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, Stream};
 use futures::{FutureExt, StreamExt};
+use homeostat_core::Key;
 use homeostat_core::journal::{Cause, Source};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -318,8 +320,8 @@ pub(crate) struct Assembled {
     pub(crate) freshness: Vec<watch::Receiver<Freshness>>,
     pub(crate) streams: Vec<BoxFuture<'static, ()>>,
     pub(crate) companions: Vec<Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>>,
-    /// Lists every object of the main kind again.
-    pub(crate) relist: Arc<dyn Fn() + Send + Sync>,
+    /// Queues the objects of the main kind that are in these shards.
+    pub(crate) relist: Arc<dyn Fn(&BTreeSet<u32>) + Send + Sync>,
     /// The worlds it keeps.
     pub(crate) worlds: Vec<Arc<dyn Vital>>,
 }
@@ -397,11 +399,15 @@ fn forget_gone<K: Kind>(cache: &Cache<K>, memo: Arc<Memo>) {
     });
 }
 
-fn relist<K: Kind>(engine: &Arc<Engine<K>>, inbox: &Inbox) -> Arc<dyn Fn() + Send + Sync> {
-    let (cache, inbox) = (engine.cache.clone(), inbox.clone());
-    Arc::new(move || {
-        for object in cache.list() {
-            inbox.add(&crate::kind::key_of(&*object), Cause::Listed, Urgency::Background);
+fn relist<K: Kind>(engine: &Arc<Engine<K>>, inbox: &Inbox) -> Arc<dyn Fn(&BTreeSet<u32>) + Send + Sync> {
+    let (cache, inbox, fence) = (engine.cache.clone(), inbox.clone(), engine.ground.fence.clone());
+    Arc::new(move |shards| {
+        let is_in_them = |key: &Key| fence.shard_of(key).is_some_and(|shard| shards.contains(&shard));
+        // In order, so that runs of a test do not differ.
+        let keys: BTreeSet<Key> =
+            cache.entries().into_iter().map(|(key, _)| key).filter(is_in_them).collect();
+        for key in keys {
+            inbox.add(&key, Cause::Listed, Urgency::Background);
         }
     })
 }

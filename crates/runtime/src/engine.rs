@@ -18,6 +18,7 @@ use crate::action::Action;
 use crate::cache::Cache;
 use crate::context::{Context, Memo, condemn};
 use crate::fault::{Fault, Result, terminal};
+use crate::fence::Claim;
 use crate::ground::Ground;
 use crate::kind::Kind;
 use crate::panics::message_of;
@@ -65,20 +66,28 @@ impl<K: Kind> Runner for Bench<K> {
         tracing::debug_span!("reconcile", controller = %self.0.source, object = %work.key, causes = ?work.causes)
     }
 
-    fn run<'a>(&'a self, work: &'a Work) -> BoxFuture<'a, Verdict> {
-        Box::pin(self.0.run(work))
+    fn run<'a>(&'a self, work: &'a Work, claim: &'a Claim) -> BoxFuture<'a, Verdict> {
+        Box::pin(self.0.run(Run { work, claim }))
     }
 }
 
+/// What is to be run, and the right to do so.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    work: &'a Work,
+    claim: &'a Claim,
+}
+
 impl<K: Kind> Engine<K> {
-    async fn run(self: &Arc<Self>, work: &Work) -> Verdict {
+    async fn run(self: &Arc<Self>, run: Run<'_>) -> Verdict {
+        let work = run.work;
         let Some(object) = self.cache.get(&work.key) else {
             return match self.cache.poison(&work.key) {
                 Some(error) => Box::pin(self.condemn(&work.key, error)).await,
                 None => Verdict::Gone,
             };
         };
-        let step = self.step(object, work);
+        let step = self.step(object, run);
         let result = AssertUnwindSafe(step).catch_unwind().await;
         match result.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic)))) {
             Ok(action) => Verdict::Settled(action),
@@ -103,46 +112,51 @@ impl<K: Kind> Engine<K> {
     }
 
     /// The rare branches are boxed, so that the usual one makes a small future: every run allocates it.
-    async fn step(self: &Arc<Self>, object: Arc<K>, work: &Work) -> Result<Action> {
+    async fn step(self: &Arc<Self>, object: Arc<K>, run: Run<'_>) -> Result<Action> {
         let is_dying = object.meta().deletion_timestamp.is_some();
         let is_held = has_finalizer(&*object, &self.finalizer);
         let is_needed = self.cleanup.as_ref().is_some_and(|cleanup| (cleanup.is_needed)(&object));
         match (&self.cleanup, is_dying) {
-            (Some(cleanup), true) if is_held => Box::pin(self.clean_up(object, work, &cleanup.call)).await,
+            (Some(cleanup), true) if is_held => Box::pin(self.clean_up(object, run, &cleanup.call)).await,
             (_, false) if is_held && !is_needed => {
                 // The object, or a new version of the operator, no longer asks for the cleanup. That the write comes back
                 // is nothing to wait for: a predicate may hold it back.
-                Box::pin(self.context(object, work).release()).await?;
-                let Some(object) = self.cache.get(&work.key) else { return Ok(Action::await_change()) };
-                self.call(object, work, &self.reconcile).await
+                Box::pin(self.context(object, run).release()).await?;
+                let Some(object) = self.cache.get(&run.work.key) else { return Ok(Action::await_change()) };
+                self.call(object, run, &self.reconcile).await
             }
             (None, true) if is_held => {
                 // A former version registered a cleanup; nobody would ever take its finalizer off.
-                Box::pin(self.context(object, work).release()).await?;
+                Box::pin(self.context(object, run).release()).await?;
                 Ok(Action::await_change())
             }
             (_, true) if !self.is_called_to_the_end => Ok(Action::await_change()),
             (Some(_), false) if is_needed && !is_held => {
-                let object = Box::pin(self.context(object, work).hold()).await?;
-                self.call(object, work, &self.reconcile).await
+                let object = Box::pin(self.context(object, run).hold()).await?;
+                self.call(object, run, &self.reconcile).await
             }
-            (_, _) => self.call(object, work, &self.reconcile).await,
+            (_, _) => self.call(object, run, &self.reconcile).await,
         }
     }
 
-    async fn clean_up(self: &Arc<Self>, object: Arc<K>, work: &Work, cleanup: &Handler<K>) -> Result<Action> {
-        let action = self.call(object.clone(), work, cleanup).await?;
+    async fn clean_up(
+        self: &Arc<Self>,
+        object: Arc<K>,
+        run: Run<'_>,
+        cleanup: &Handler<K>,
+    ) -> Result<Action> {
+        let action = self.call(object.clone(), run, cleanup).await?;
         if action.is_settled() {
             // The cleanup may have written to the object; an old resourceVersion would be refused.
-            let object = self.cache.get(&work.key).unwrap_or(object);
-            self.context(object, work).release().await?;
+            let object = self.cache.get(&run.work.key).unwrap_or(object);
+            self.context(object, run).release().await?;
         }
         Ok(action)
     }
 
     /// Calls the user's function and writes the status it asked for, also when it failed.
-    async fn call(self: &Arc<Self>, object: Arc<K>, work: &Work, handler: &Handler<K>) -> Result<Action> {
-        let context = self.context(object.clone(), work);
+    async fn call(self: &Arc<Self>, object: Arc<K>, run: Run<'_>, handler: &Handler<K>) -> Result<Action> {
+        let context = self.context(object.clone(), run);
         // The call itself may panic as well as its future.
         let run = AssertUnwindSafe(async { handler(object, context.clone()).await });
         let mut result =
@@ -161,8 +175,8 @@ impl<K: Kind> Engine<K> {
         Ok(action)
     }
 
-    fn context(self: &Arc<Self>, object: Arc<K>, work: &Work) -> Context<K> {
-        Context::new(self.clone(), object, work)
+    fn context(self: &Arc<Self>, object: Arc<K>, run: Run<'_>) -> Context<K> {
+        Context::new(self.clone(), object, run.work, run.claim.clone())
     }
 
     /// May this controller write on behalf of `key` now?

@@ -50,6 +50,12 @@ pub enum Error {
         /// What would have been written.
         target: Key,
     },
+    /// The operator lost the lease under which the reconcile began that made this request; it was not sent.
+    #[error("{request} was not sent: this operator no longer holds its lease")]
+    FencedRequest {
+        /// Method and path.
+        request: String,
+    },
     /// An object of this name exists, and it is not ours: it was left alone.
     #[error("{target} exists and is not ours ({holder}): choose another name, delete it, or adopt it")]
     NotOurs {

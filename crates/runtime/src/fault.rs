@@ -111,9 +111,13 @@ impl Fault {
     pub(crate) fn is_cut_off(&self) -> bool {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&*self.error);
         while let Some(error) = cause {
-            if error.downcast_ref::<Error>().is_some_and(Error::is_cut_off)
-                || matches!(error.downcast_ref(), Some(kube::Error::HyperError(_) | kube::Error::Service(_)))
-            {
+            let is_unanswered = match error.downcast_ref() {
+                Some(kube::Error::HyperError(_)) => true,
+                // A request that we refused ourselves did not fail for want of a server.
+                Some(kube::Error::Service(cause)) => !cause.is::<Error>(),
+                _ => false,
+            };
+            if is_unanswered || error.downcast_ref::<Error>().is_some_and(Error::is_cut_off) {
                 return self.class == Class::Backoff;
             }
             cause = error.source();

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::Span;
 
-use crate::fence::Fence;
+use crate::fence::{Admission, Fence, Permit};
 use crate::journal::Journal;
 use crate::origins::Origins;
 use crate::queue::{Config, Depth, Outcome, Queue, Urgency, Work};
@@ -25,8 +25,6 @@ pub(crate) struct Inbox(Arc<Shared>);
 
 struct Shared {
     queue: Mutex<Manned>,
-    /// Runs under way by shard, where there are shards.
-    running: Mutex<BTreeMap<u32, i64>>,
     origins: Origins,
     wake: Notify,
     journal: Journal,
@@ -41,6 +39,14 @@ struct Manned {
     workers: usize,
     /// The keys whose last run failed because the server could not be reached.
     cut_off: BTreeSet<Key>,
+    /// The keys that came due while the right to their shard was suspended, by shard.
+    suspended: BTreeMap<u32, BTreeSet<Key>>,
+}
+
+/// A key to be run, and the right to do so.
+pub(crate) struct Admitted {
+    pub(crate) work: Work,
+    pub(crate) permit: Permit,
 }
 
 /// A worker's place. Giving it up is telling the pump that a new worker may be started.
@@ -51,10 +57,10 @@ pub(crate) struct Seat {
 
 impl Seat {
     /// The next key this process may run; none ends the seat.
-    pub(crate) fn next(&mut self, now: Instant) -> Option<Work> {
-        let work = self.inbox.next(now);
-        self.is_taken = work.is_some();
-        work
+    pub(crate) fn next(&mut self, now: Instant) -> Option<Admitted> {
+        let next = self.inbox.next(now);
+        self.is_taken = next.is_some();
+        next
     }
 
     /// Ends a run, notes it (if it was not noted before), and takes the next key if this worker goes on, all under one
@@ -64,10 +70,10 @@ impl Seat {
         ended: Ended<'_>,
         goes_on: bool,
         note: impl FnOnce(Option<Duration>) -> Option<Entry>,
-    ) -> Option<Work> {
-        let work = self.inbox.turn(ended, goes_on, note);
-        self.is_taken = work.is_some() || !goes_on;
-        work
+    ) -> Option<Admitted> {
+        let next = self.inbox.turn(ended, goes_on, note);
+        self.is_taken = next.is_some() || !goes_on;
+        next
     }
 }
 
@@ -97,11 +103,14 @@ impl Inbox {
         source: Source,
         fence: Fence,
     ) -> Self {
-        let queue =
-            Mutex::new(Manned { queue: Queue::new(config, entropy), workers: 0, cut_off: BTreeSet::new() });
+        let queue = Mutex::new(Manned {
+            queue: Queue::new(config, entropy),
+            workers: 0,
+            cut_off: BTreeSet::new(),
+            suspended: BTreeMap::new(),
+        });
         Self(Arc::new(Shared {
             queue,
-            running: Mutex::default(),
             origins: Origins::default(),
             wake: Notify::new(),
             journal,
@@ -119,49 +128,61 @@ impl Inbox {
     }
 
     /// The next key this process may run; a worker that gets none has left.
-    fn next(&self, now: Instant) -> Option<Work> {
+    fn next(&self, now: Instant) -> Option<Admitted> {
         self.take(&mut self.lock(), now)
     }
 
-    fn take(&self, manned: &mut Manned, now: Instant) -> Option<Work> {
-        let work = self.next_of(&mut manned.queue, now);
-        if work.is_none() {
+    fn take(&self, manned: &mut Manned, now: Instant) -> Option<Admitted> {
+        let next = self.next_of(manned, now);
+        if next.is_none() {
             manned.workers -= 1;
         }
-        work
+        next
     }
 
-    fn next_of(&self, queue: &mut Queue, now: Instant) -> Option<Work> {
+    fn next_of(&self, manned: &mut Manned, now: Instant) -> Option<Admitted> {
         loop {
-            let work = queue.next(now)?;
-            if self.0.fence.admits(&work.key) {
-                self.count(&work.key, 1);
-                return Some(work);
+            let work = manned.queue.next(now)?;
+            match self.0.fence.enter(&work.key) {
+                Admission::Granted(permit) => return Some(Admitted { work, permit }),
+                Admission::Suspended => match self.0.fence.shard_of(&work.key) {
+                    Some(shard) => {
+                        manned.suspended.entry(shard).or_default().insert(work.key.clone());
+                        manned.queue.suspend(work);
+                    }
+                    // No key may run: this one keeps its place.
+                    None => {
+                        manned.queue.put_back(work, now);
+                        return None;
+                    }
+                },
+                // It is forgotten here, and listed again when its shard comes to us.
+                Admission::Elsewhere => {
+                    self.0.origins.take(&work.key);
+                    manned.queue.done(work.ticket, Outcome::Gone, now);
+                }
             }
-            if !self.0.fence.is_open() {
-                // The lease ended between two looks: the key keeps its place for the next term.
-                queue.done(work.ticket, Outcome::Requeue(Duration::ZERO), now);
-                return None;
-            }
-            // Another replica's key: it is forgotten here, and listed again when its shard comes to us.
-            self.0.origins.take(&work.key);
-            queue.done(work.ticket, Outcome::Gone, now);
         }
     }
 
-    /// Does a key of this shard run?
-    pub(crate) fn is_running(&self, shard: u32) -> bool {
-        self.running().get(&shard).is_some_and(|count| *count > 0)
-    }
-
-    fn count(&self, key: &Key, change: i64) {
-        if let Some(shard) = self.0.fence.shard_of(key) {
-            *self.running().entry(shard).or_default() += change;
+    /// The right to this shard began anew: what came due meanwhile may run.
+    pub(crate) fn resume(&self, shard: u32) {
+        let mut manned = self.lock();
+        let now = Instant::now();
+        for key in manned.suspended.remove(&shard).unwrap_or_default() {
+            manned.queue.resume(&key, now);
         }
+        drop(manned);
+        self.0.wake.notify_one();
     }
 
-    fn running(&self) -> MutexGuard<'_, BTreeMap<u32, i64>> {
-        self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+    /// This shard went to another: what came due meanwhile is no longer ours.
+    pub(crate) fn forget(&self, shard: u32) {
+        let mut manned = self.lock();
+        for key in manned.suspended.remove(&shard).unwrap_or_default() {
+            self.0.origins.take(&key);
+            manned.queue.forget(&key);
+        }
     }
 
     fn turn(
@@ -169,8 +190,7 @@ impl Inbox {
         ended: Ended<'_>,
         goes_on: bool,
         note: impl FnOnce(Option<Duration>) -> Option<Entry>,
-    ) -> Option<Work> {
-        self.count(&ended.work.key, -1);
+    ) -> Option<Admitted> {
         let mut manned = self.lock();
         let before = manned.queue.deadline();
         if ended.is_cut_off {
@@ -243,18 +263,17 @@ mod tests {
     use homeostat_core::journal::Next;
 
     use super::*;
-    use crate::fence::Right;
 
     #[test]
     fn a_key_added_after_the_last_look_finds_a_free_seat() {
         let journal = Journal::new(Clock::system());
-        let fence = Fence::new(Right::Unlimited);
+        let fence = Fence::unlimited();
         let inbox = Inbox::new(Config::default(), &Entropy::seeded(1), journal, "test".into(), fence);
         let key = Key::new("", "things", "a", "x");
         inbox.add(&key, Cause::Created, Urgency::Edit);
         let now = Instant::now();
         let mut seat = inbox.seats(1, now).0.pop().expect("one seat");
-        let work = seat.next(now).expect("one key");
+        let work = seat.next(now).expect("one key").work;
         let ended = Ended { work: &work, outcome: Outcome::AwaitChange, at: now, is_cut_off: false };
         let next = Next::AwaitChange;
         let note = |_| Some(Entry::Settled { object: key.clone(), next, took: Duration::ZERO });

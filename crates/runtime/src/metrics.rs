@@ -236,6 +236,7 @@ impl Metrics {
             }),
             Entry::Settled { next, took, .. } => self.of(&record.source, |of| of.settled(*next, *took)),
             Entry::Failed { fault, took, .. } => self.of(&record.source, |of| of.failed(*fault, *took)),
+            Entry::Cancelled { took, .. } => self.of(&record.source, |of| of.ended(*took)),
             Entry::Drifted { .. } => self.of(&record.source, |of| {
                 of.drift.inc();
             }),

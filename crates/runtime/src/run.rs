@@ -21,10 +21,9 @@ use crate::caches::{Caches, Supply};
 use crate::controller::Assembled;
 use crate::declared::Declared;
 use crate::definitions;
-use crate::election;
+use crate::election::{self, Participation};
 use crate::error::Error;
 use crate::events::{self, Recorder};
-use crate::fence::Fence;
 use crate::ground::Ground;
 use crate::operator::Operator;
 use crate::queue::Backoff;
@@ -52,7 +51,7 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
         entropy: operator.entropy.clone(),
         states: operator.states,
         recorder,
-        fence: Fence::new(operator.election.initial_right()),
+        fence: operator.election.fence(operator.term),
         declared: Declared::new(&rules),
     });
     let listener = match operator.admin {
@@ -91,7 +90,7 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     tasks.spawn_heeding("events", events_of(&ground).run(notes, ended));
     let constituents = parts.iter().map(Assembled::constituent).collect();
     let held = election::hold(
-        (operator.election, operator.term),
+        Participation { election: operator.election, term: operator.term, grace: operator.grace },
         ground.clone(),
         constituents,
         stop.clone(),

@@ -2,12 +2,15 @@
 //! a worker takes key after key until there is none, then ends. No task per reconcile, no idle worker.
 //!
 //! **Invariant:** a reconcile that panics is that object's failure; the worker lives on (`engine` catches it).
-//! On shutdown no new key is taken; what runs may finish until the grace is over and is then dropped.
+//! **Invariant:** what runs holds a permit of the fence; when its right ends it is dropped where it waits, and the permit
+//! goes only after that. On shutdown no new key is taken; what runs may finish until the grace is over and is then
+//! dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use homeostat_core::Key;
 use homeostat_core::journal::{Entry, FaultClass, Next, WatchState};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -18,8 +21,8 @@ use tracing::Instrument;
 use crate::action::Action;
 use crate::cache::Freshness;
 use crate::fault::Fault;
-use crate::fence::Fence;
-use crate::inbox::{Ended, Inbox, Seat};
+use crate::fence::{Claim, Fence};
+use crate::inbox::{Admitted, Ended, Inbox, Seat};
 use crate::queue::{Outcome, Work};
 
 /// Reconciles one key.
@@ -27,7 +30,8 @@ pub(crate) trait Runner: Send + Sync + 'static {
     /// The span of a run of this key, with its causes.
     fn span(&self, work: &Work) -> tracing::Span;
 
-    fn run<'a>(&'a self, work: &'a Work) -> BoxFuture<'a, Verdict>;
+    /// Runs it under this right.
+    fn run<'a>(&'a self, work: &'a Work, claim: &'a Claim) -> BoxFuture<'a, Verdict>;
 }
 
 /// How a reconcile ended.
@@ -109,14 +113,23 @@ async fn work(mut seat: Seat, inbox: Inbox, runner: Arc<dyn Runner>, fence: Fenc
     let may_go_on = || !stop.is_cancelled() && fence.is_open();
     let mut started = Instant::now();
     let mut next = if may_go_on() { seat.next(started) } else { None };
-    while let Some(mut work) = next {
+    while let Some(Admitted { mut work, permit }) = next {
         let span = runner.span(&work);
         inbox.origins().link(&work.key, &span);
         note_start(&inbox, &mut work);
-        let verdict = runner.run(&work).instrument(span.clone()).await;
+        let unfinished = Unfinished { inbox: &inbox, key: &work.key, started };
+        // Where the right ends first, the run is dropped here, before anything else is done.
+        let verdict = permit.run(runner.run(&work, permit.claim()).instrument(span.clone())).await;
+        std::mem::forget(unfinished);
         let now = Instant::now();
-        next = settle(&mut seat, &inbox, &work, &verdict, Times { started, now, may_go_on: may_go_on() });
-        if comes_back(&verdict) {
+        let times = Times { started, now, may_go_on: may_go_on() };
+        next = match &verdict {
+            Some(verdict) => settle(&mut seat, &inbox, &work, verdict, times),
+            None => interrupt(&mut seat, &inbox, &work, times),
+        };
+        // The end of the run is noted: now the right may be another's.
+        drop(permit);
+        if verdict.as_ref().is_none_or(comes_back) {
             inbox.origins().add(&work.key, &span);
         }
         started = now;
@@ -132,6 +145,21 @@ fn note_start(inbox: &Inbox, work: &mut Work) {
     inbox.journal().record(inbox.source(), entry);
 }
 
+/// A run under way: when it is dropped with its worker, at the end of the grace, that is noted.
+struct Unfinished<'a> {
+    inbox: &'a Inbox,
+    key: &'a Key,
+    started: Instant,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        let took = Instant::now() - self.started;
+        let entry = Entry::Cancelled { object: self.key.clone(), took };
+        self.inbox.journal().record(self.inbox.source(), entry);
+    }
+}
+
 /// When a run was, and whether its worker takes another key.
 #[derive(Clone, Copy)]
 struct Times {
@@ -140,7 +168,16 @@ struct Times {
     may_go_on: bool,
 }
 
-fn settle(seat: &mut Seat, inbox: &Inbox, work: &Work, verdict: &Verdict, times: Times) -> Option<Work> {
+/// Ends a run that lost its right. The key is due again at once, for whoever has the right then.
+fn interrupt(seat: &mut Seat, inbox: &Inbox, work: &Work, times: Times) -> Option<Admitted> {
+    let (controller, object) = (inbox.source(), &work.key);
+    tracing::info!(%controller, %object, "reconcile cut off: this replica no longer holds the lease it began under");
+    let ended = Ended { work, outcome: Outcome::Interrupted, at: times.now, is_cut_off: false };
+    let (object, took) = (object.clone(), times.now - times.started);
+    seat.turn(ended, times.may_go_on, |_| Some(Entry::Cancelled { object, took }))
+}
+
+fn settle(seat: &mut Seat, inbox: &Inbox, work: &Work, verdict: &Verdict, times: Times) -> Option<Admitted> {
     let outcome = match verdict {
         Verdict::Settled(action) => action.outcome(),
         Verdict::Failed(fault) => fault.outcome(),

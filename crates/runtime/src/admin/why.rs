@@ -127,6 +127,9 @@ fn line(entry: &Entry) -> String {
             };
             format!("settled      after {took:.1?}, {next}")
         }
+        Entry::Cancelled { took, .. } => {
+            format!("cancelled    after {took:.1?}: the right to act was lost, or the operator stopped")
+        }
         Entry::Watched { resource, .. } => format!("watched      {resource}"),
         Entry::Surveyed { world, things, owned, suspects, leaks, deleted, withheld } => {
             let withheld = withheld.as_ref().map(|why| format!(", none deleted: {why}")).unwrap_or_default();
@@ -157,6 +160,7 @@ fn cause_words(cause: &Cause) -> String {
         Cause::Requeued => "it asked to be called again".to_owned(),
         Cause::Retried => "its backoff is over".to_owned(),
         Cause::Resync => "its periodic pass is due".to_owned(),
+        Cause::Interrupted => "its last run was cut off".to_owned(),
     }
 }
 

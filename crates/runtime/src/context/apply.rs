@@ -233,7 +233,7 @@ impl<K: Kind> Context<K> {
 
     /// Refuses the write when the right to write is lost.
     pub(crate) fn admitted(&self, target: &Key) -> Result<(), Error> {
-        if self.0.engine.is_admitted(&self.0.key) {
+        if self.is_admitted() {
             return Ok(());
         }
         self.note(Verb::Apply, target, WriteOutcome::Fenced);

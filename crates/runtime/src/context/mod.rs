@@ -30,6 +30,7 @@ use status::Draft;
 
 use crate::cache::Writer;
 use crate::engine::Engine;
+use crate::fence::Claim;
 use crate::kind::Kind;
 use crate::queue::Work;
 
@@ -46,6 +47,8 @@ struct Run<K: Kind> {
     engine: Arc<Engine<K>>,
     object: Arc<K>,
     key: Key,
+    /// The right under which it was begun.
+    claim: Claim,
     failures: u32,
     /// Its status may hold our verdict on a former run.
     may_be_condemned: bool,
@@ -55,26 +58,28 @@ struct Run<K: Kind> {
 }
 
 impl<K: Kind> Context<K> {
-    pub(crate) fn new(engine: Arc<Engine<K>>, object: Arc<K>, work: &Work) -> Self {
+    pub(crate) fn new(engine: Arc<Engine<K>>, object: Arc<K>, work: &Work, claim: Claim) -> Self {
         let may_be_condemned = engine.is_custom && (work.failures > 0 || work.was_listed);
         let (key, failures) = (work.key.clone(), work.failures);
         let (draft, has_warned) = (Mutex::default(), AtomicBool::default());
-        Self(Arc::new(Run { engine, object, key, failures, may_be_condemned, draft, has_warned }))
+        Self(Arc::new(Run { engine, object, key, claim, failures, may_be_condemned, draft, has_warned }))
     }
 
-    /// A context outside any reconcile.
-    pub(crate) fn detached(engine: Arc<Engine<K>>, object: Arc<K>, key: Key) -> Self {
+    /// A context outside any reconcile, under this right.
+    pub(crate) fn detached(engine: Arc<Engine<K>>, object: Arc<K>, key: Key, claim: Claim) -> Self {
         let (draft, has_warned) = (Mutex::default(), AtomicBool::default());
-        Self(Arc::new(Run { engine, object, key, failures: 0, may_be_condemned: false, draft, has_warned }))
+        let (failures, may_be_condemned) = (0, false);
+        Self(Arc::new(Run { engine, object, key, claim, failures, may_be_condemned, draft, has_warned }))
     }
 
     /// The same reconcile, gone on with a newer state of the object and nothing collected.
     pub(crate) fn renew(&self, object: Arc<K>) -> Self {
-        let Run { engine, key, failures, may_be_condemned, .. } = &*self.0;
+        let Run { engine, key, claim, failures, may_be_condemned, .. } = &*self.0;
         Self(Arc::new(Run {
             engine: engine.clone(),
             object,
             key: key.clone(),
+            claim: claim.clone(),
             failures: *failures,
             may_be_condemned: *may_be_condemned,
             draft: Mutex::default(),
@@ -106,9 +111,15 @@ impl<K: Kind> Context<K> {
         self.0.failures
     }
 
-    /// The client, for what the context does not do. Writes made with it are not fenced and not in the cache.
+    /// The client, for what the context does not do. Writes made with it are not in the cache. When the operator loses
+    /// the lease under which this reconcile began, they are refused, also in tasks that it started.
     pub fn client(&self) -> &Client {
-        &self.0.engine.ground.client
+        self.0.claim.client(&self.0.engine.ground.client)
+    }
+
+    /// May this reconcile still write?
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.0.claim.is_valid()
     }
 
     /// The time, as the operator sees it.

@@ -11,12 +11,20 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use super::agreement::COUNT_ANNOTATION;
 use super::lease::{Candidate, Move, Terms, given_back};
 use crate::error::Error;
 use crate::talk::{Attempt, Built, call_within};
 
 /// The label by which the leases of one operator are found.
 pub(super) const OPERATOR_LABEL: &str = "homeostat.dev/operator";
+
+/// A lease to be looked at, and the number of shards to be written on it.
+#[derive(Clone, Copy)]
+pub(super) struct LeaseName<'a> {
+    pub(super) name: &'a str,
+    pub(super) count: Option<u32>,
+}
 
 /// One replica among the leases of its operator.
 pub(super) struct Holder {
@@ -55,15 +63,19 @@ impl Holder {
     }
 
     /// Looks at the lease and takes or renews it if that is its turn. Returns until when it is held.
-    pub(super) async fn look(&self, name: &str, candidate: &mut Candidate) -> Result<Option<Instant>, Error> {
-        let lease = self.get(name).await?;
-        self.act(name, lease, candidate).await
+    pub(super) async fn look(
+        &self,
+        lease: LeaseName<'_>,
+        candidate: &mut Candidate,
+    ) -> Result<Option<Instant>, Error> {
+        let found = self.get(lease.name).await?;
+        self.act(lease, found, candidate).await
     }
 
     /// The same with a lease already read.
     pub(super) async fn act(
         &self,
-        name: &str,
+        LeaseName { name, count }: LeaseName<'_>,
         lease: Option<Lease>,
         candidate: &mut Candidate,
     ) -> Result<Option<Instant>, Error> {
@@ -85,7 +97,7 @@ impl Holder {
             ..LeaseSpec::default()
         };
         let sent = self.clock.instant();
-        match (self.write(name, lease, spec).await, decision) {
+        match (self.write(name, lease, (spec, count)).await, decision) {
             (Ok(()), _) => candidate.wrote(sent, self.clock.instant(), self.terms),
             // Somebody touched it in between: the next look tells who, and what was renewed before still counts.
             (Err(error), Move::Renew { .. }) if error.is_conflict() => {}
@@ -107,7 +119,7 @@ impl Holder {
         if spec.holder_identity.as_deref() != Some(self.identity.as_str()) {
             return Ok(());
         }
-        self.write(name, Some(lease), given_back(&spec)).await
+        self.write(name, Some(lease), (given_back(&spec), None)).await
     }
 
     /// Removes a lease that only told of us.
@@ -148,8 +160,18 @@ impl Holder {
         }
     }
 
+    /// Writes a number of shards on a lease that nobody holds. Somebody else's write in between is a conflict.
+    pub(super) async fn write_count(&self, name: &str, old: Option<Lease>, count: u32) -> Result<(), Error> {
+        self.write(name, old, (LeaseSpec::default(), Some(count))).await
+    }
+
     /// Creates or replaces; a write in between by anybody else is a conflict.
-    async fn write(&self, name: &str, old: Option<Lease>, spec: LeaseSpec) -> Result<(), Error> {
+    async fn write(
+        &self,
+        name: &str,
+        old: Option<Lease>,
+        (spec, count): (LeaseSpec, Option<u32>),
+    ) -> Result<(), Error> {
         let is_new = old.is_none();
         let mut lease = old.unwrap_or_else(|| Lease {
             metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
@@ -158,6 +180,10 @@ impl Holder {
         lease.spec = Some(spec);
         let labels = lease.metadata.labels.get_or_insert_default();
         labels.insert(OPERATOR_LABEL.to_owned(), self.operator.clone());
+        if let Some(count) = count {
+            let annotations = lease.metadata.annotations.get_or_insert_default();
+            annotations.insert(COUNT_ANNOTATION.to_owned(), count.to_string());
+        }
         let body = serde_json::to_vec(&lease).map_err(|error| Error::Invalid(error.to_string()))?;
         let params = PostParams::default();
         let request =

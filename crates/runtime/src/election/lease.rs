@@ -26,6 +26,9 @@ pub(super) struct Terms {
     pub(super) renew_within: Duration,
     /// The pause between two looks.
     pub(super) look_every: Duration,
+    /// How long after the end of a right its holder may still be ending what cannot write any more: half of what lies
+    /// between that and the moment from which another may act.
+    pub(super) spare: Duration,
     /// How long one answer may take: a look that hangs must leave time for another before the right ends.
     pub(super) answer_within: Duration,
 }
@@ -35,7 +38,13 @@ impl Terms {
     pub(super) fn new(term: Duration) -> Self {
         let seconds = term.as_secs() + u64::from(term.subsec_nanos() > 0);
         let term = Duration::from_secs(seconds.max(1));
-        Self { term, renew_within: term * 2 / 3, look_every: term * 2 / 15, answer_within: term * 4 / 15 }
+        Self {
+            term,
+            renew_within: term * 2 / 3,
+            look_every: term * 2 / 15,
+            spare: term / 6,
+            answer_within: term * 4 / 15,
+        }
     }
 }
 
@@ -174,6 +183,17 @@ impl Candidate {
             }
         };
         !is_over(lease, since, now, term)
+    }
+
+    /// May its holder act under it, as far as we could see?
+    pub(super) fn is_in_use(&mut self, lease: &LeaseSpec, now: Instant, term: Duration) -> bool {
+        self.is_alive(lease, now, term) && !is_given_back(lease)
+    }
+
+    /// It is not there: may the holder we knew put it back?
+    pub(super) fn may_return(&self, now: Instant, term: Duration) -> bool {
+        let known = self.seen.as_ref().filter(|(lease, _)| !is_given_back(lease));
+        known.is_some_and(|(lease, since)| !is_over(lease, *since, now, term))
     }
 
     /// For how long we have seen no change.

@@ -1,28 +1,37 @@
-//! Who acts when several replicas run: one leader, or each its shards. The result is the fence, which every write and
-//! every worker asks; nothing else in the runtime knows about elections.
+//! Who acts when several replicas run: one leader, or each its shards. The result is the fence, which everything that
+//! acts enters and every write asks; nothing else in the runtime knows about elections.
+//!
+//! **Invariant:** a lease is given back only when nothing runs under it any more. One that cannot be renewed ends by
+//! itself: the fence cuts off what runs under it, a third of a term before another may take it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::journal::Entry;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+mod agreement;
 mod holder;
 mod lease;
 mod shards;
 
-use holder::Holder;
+use holder::{Holder, LeaseName};
 pub(crate) use lease::TERM;
 use lease::{Candidate, Terms};
 use shards::{Shards, shard_name};
 
 use crate::error::Error;
 use crate::fault::Fault;
-use crate::fence::Right;
+use crate::fence::Fence;
 use crate::ground::Ground;
 use crate::inbox::Inbox;
 use crate::manifests::object_name;
+
+/// Between two looks at what still runs in a shard that is to be given back. They cost no request.
+const DRAIN_LOOK: Duration = Duration::from_millis(50);
 
 /// How the replicas of an operator share the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +45,11 @@ pub(crate) enum Election {
 }
 
 impl Election {
-    pub(crate) fn initial_right(self) -> Right {
+    /// The fence as it is before anything is known.
+    pub(crate) fn fence(self, term: Duration) -> Fence {
         match self {
-            Self::None => Right::Unlimited,
-            Self::Leader | Self::Shards(_) => Right::None,
+            Self::None => Fence::unlimited(),
+            Self::Leader | Self::Shards(_) => Fence::closed(Terms::new(term).spare),
         }
     }
 
@@ -48,47 +58,59 @@ impl Election {
     }
 }
 
+/// How a replica takes part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Participation {
+    pub(crate) election: Election,
+    /// How long others wait without a renewal before they take over.
+    pub(crate) term: Duration,
+    /// How long what runs in a shard that is to be given back may take.
+    pub(crate) grace: Duration,
+}
+
 /// A controller as the election sees it.
 #[derive(Clone)]
 pub(crate) struct Constituent {
     pub(crate) inbox: Inbox,
-    /// Queues every object of the main kind: for shards that came to us.
-    pub(crate) relist: Arc<dyn Fn() + Send + Sync>,
+    /// Queues the objects of the main kind that are in these shards: for shards that came to us.
+    pub(crate) relist: Arc<dyn Fn(&BTreeSet<u32>) + Send + Sync>,
 }
 
 /// Keeps the fence true until `stop` came and the controllers have ended, then gives the leases back.
 pub(crate) async fn hold(
-    (election, term): (Election, Duration),
+    part: Participation,
     ground: Arc<Ground>,
     constituents: Vec<Constituent>,
     stop: CancellationToken,
     controllers: TaskTracker,
 ) {
-    let (operator, terms) = (object_name(ground.name.as_str()), Terms::new(term));
+    let (operator, terms) = (object_name(ground.name.as_str()), Terms::new(part.term));
     let identity = identity(ground.entropy.next_u64() >> 32);
     let holder = Holder::new(ground.client.clone(), (operator, identity), ground.clock, terms);
     let ended = async {
         stop.cancelled().await;
         controllers.wait().await;
     };
-    match election {
+    match part.election {
         Election::None => {}
         Election::Leader => {
             let mut candidate = Candidate::default();
             tokio::select! {
                 () = lead(&holder, &ground, &mut candidate) => {}
+                () = ground.fence.enforce() => {}
                 () = ended => {}
             }
-            ground.fence.set(Right::None);
+            ground.fence.end_all();
             given_back(holder.release(&holder.operator, &mut candidate).await);
         }
         Election::Shards(count) => {
-            let mut shards = Shards::new(count);
+            let mut shards = Shards::new(count, part.grace);
             tokio::select! {
                 () = share(&holder, &ground, &mut shards, &constituents) => {}
+                () = ground.fence.enforce() => {}
                 () = ended => {}
             }
-            ground.fence.set(Right::None);
+            ground.fence.end_all();
             given_back(shards.leave(&holder).await);
         }
     }
@@ -97,12 +119,11 @@ pub(crate) async fn hold(
 /// The leader's loop. An unanswered renewal leaves the right to end by itself.
 async fn lead(holder: &Holder, ground: &Ground, candidate: &mut Candidate) {
     let (mut was_leader, mut trouble) = (false, Trouble::default());
+    let lease = LeaseName { name: &holder.operator, count: None };
     loop {
-        let look = holder.look(&holder.operator, candidate).await;
-        match &look {
-            Ok(Some(until)) => ground.fence.set(Right::Until(*until)),
-            Ok(None) => ground.fence.set(Right::None),
-            Err(_) => {}
+        let look = holder.look(lease, candidate).await;
+        if let Ok(right) = &look {
+            ground.fence.lead(*right);
         }
         holder.tell_wait(&holder.operator, candidate);
         trouble.tell(look.err(), holder.terms);
@@ -120,38 +141,53 @@ async fn share(holder: &Holder, ground: &Ground, shards: &mut Shards, constituen
     let mut trouble = Trouble::default();
     loop {
         let look = shards.look(holder).await;
-        let gained = shards.publish(&ground.fence, ground.clock);
-        for &shard in &gained {
-            note(ground, &shard_name(holder, shard), true);
-        }
-        if !gained.is_empty() {
-            for one in constituents {
-                (one.relist)();
+        publish(holder, ground, shards, constituents);
+        trouble.tell(look.err(), holder.terms);
+        let next = Instant::now() + jittered(holder, ground);
+        while shards.is_leaving() && Instant::now() < next {
+            if !hand_over(holder, ground, shards, constituents).await {
+                tokio::time::sleep(DRAIN_LOOK).await;
             }
         }
-        trouble.tell(look.failed, holder.terms);
-        if !look.leaving.is_empty() {
-            drain(constituents, &look.leaving, holder.terms).await;
-            for &shard in &look.leaving {
-                note(ground, &shard_name(holder, shard), false);
-            }
-            given_back(shards.release(holder, &look.leaving).await);
-        }
-        tokio::time::sleep(jittered(holder, ground)).await;
+        tokio::time::sleep_until(next).await;
     }
 }
 
-/// Waits until no key of these shards runs; their fence is closed, so none starts. Not longer than a third of a term:
-/// the other shards must be renewed meanwhile, and what still runs can no longer write.
-async fn drain(constituents: &[Constituent], shards: &[u32], terms: Terms) {
-    const LOOK: Duration = Duration::from_millis(50);
-    let is_running = |one: &Constituent| shards.iter().any(|&shard| one.inbox.is_running(shard));
-    let drained = async {
-        while constituents.iter().any(is_running) {
-            tokio::time::sleep(LOOK).await;
+/// Tells the fence what is held, and the controllers what begins.
+fn publish(holder: &Holder, ground: &Ground, shards: &Shards, constituents: &[Constituent]) {
+    let begun = shards.publish(&ground.fence);
+    for &shard in begun.gained.iter().chain(&begun.resumed) {
+        note(ground, &shard_name(holder, shard), true);
+    }
+    for one in constituents {
+        begun.gained.iter().chain(&begun.resumed).for_each(|shard| one.inbox.resume(*shard));
+        if !begun.gained.is_empty() {
+            (one.relist)(&begun.gained);
         }
-    };
-    let _ = tokio::time::timeout(terms.term / 3, drained).await;
+    }
+}
+
+/// Gives back shards that are to go and in which nothing runs any more; returns whether there were any.
+async fn hand_over(
+    holder: &Holder,
+    ground: &Ground,
+    shards: &mut Shards,
+    constituents: &[Constituent],
+) -> bool {
+    let vacated = shards.vacated(&ground.fence, Instant::now());
+    if vacated.is_empty() {
+        return false;
+    }
+    for &shard in &vacated {
+        note(ground, &shard_name(holder, shard), false);
+    }
+    let released = shards.release(holder, &vacated).await;
+    publish(holder, ground, shards, constituents);
+    for one in constituents {
+        vacated.iter().for_each(|shard| one.inbox.forget(*shard));
+    }
+    given_back(released);
+    true
 }
 
 fn given_back(answer: Result<(), Error>) {

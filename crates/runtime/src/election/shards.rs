@@ -1,20 +1,24 @@
 //! Sharding: every replica keeps a lease that says it lives; each shard belongs to the live replica that hashes
 //! highest with it, so a replica that comes or goes moves only its own share.
 //!
-//! **Invariant:** a shard is acted upon only under its lease. One that should move is first taken out of the fence,
-//! then drained, and only then given back; a replica that dies gives its shards up by not renewing. A shard whose
-//! fence was closed for any reason is listed again when it opens, because its keys were forgotten meanwhile.
+//! A shard that should move is closed first: nothing more begins in it, what runs may end within the grace and is cut off
+//! then, and only when nothing runs any more is its lease given back. Until that it is renewed like any other. A
+//! replica that dies gives its shards up by not renewing.
+//!
+//! **Invariant:** a shard is acted upon only under its lease, and under the number of shards that is agreed on
+//! (`agreement` says how that is known).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use homeostat_core::Clock;
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::time::Instant;
 
-use super::holder::Holder;
+use super::agreement::{Counts, count_on};
+use super::holder::{Holder, LeaseName};
 use super::lease::Candidate;
 use crate::error::Error;
-use crate::fence::{Fence, Right, stable_hash};
+use crate::fence::{Begun, Fence, ShardRight, stable_hash};
 use crate::manifests::object_name;
 
 /// The part of an identity that chance gave it: host and process are for people, and would make runs of a test differ.
@@ -23,8 +27,8 @@ fn chance_of(identity: &str) -> &str {
 }
 
 /// The replica that should hold a shard.
-pub(super) fn owner(members: &BTreeSet<String>, shard: u32) -> Option<&String> {
-    members.iter().max_by_key(|member| stable_hash(&format!("{shard}/{}", chance_of(member))))
+fn owner(members: &Members, shard: u32) -> Option<&String> {
+    members.keys().max_by_key(|member| stable_hash(&format!("{shard}/{}", chance_of(member))))
 }
 
 /// Terms without a sign of life after which the lease of a replica is removed: long enough that a machine that slept
@@ -34,101 +38,208 @@ const MEMBER_GONE_TERMS: u32 = 20;
 /// Leases of dead replicas removed in one look, so that renewals never wait long for it.
 const REMOVALS_MAX: usize = 4;
 
+/// Shards given back at a time, each with two requests, so that renewals never wait long for it.
+const RELEASES_MAX: usize = 4;
+
 /// What one replica knows of the shards.
 pub(super) struct Shards {
-    count: u32,
+    /// The number of shards it was told.
+    wanted: u32,
+    /// The number under which it holds shards; none before the first and between two.
+    in_force: Option<u32>,
     candidates: BTreeMap<String, Candidate>,
+    /// The leases held, and until when.
     held: BTreeMap<u32, Instant>,
-    /// What the fence was told.
-    published: BTreeMap<u32, Instant>,
-}
-
-/// What a look at the leases led to.
-#[derive(Default)]
-pub(super) struct Look {
-    /// Shards to be drained and given back.
-    pub(super) leaving: Vec<u32>,
-    /// Why some were not looked at.
-    pub(super) failed: Option<Error>,
+    /// Those of them that may be acted upon: no other number was alive when they were looked at.
+    proven: BTreeSet<u32>,
+    /// Those of them that are to be given back, and when what runs in them is cut off.
+    leaving: BTreeMap<u32, Instant>,
+    /// How long what runs in a shard may take when it is to be given back.
+    grace: Duration,
 }
 
 type Leases = BTreeMap<String, Lease>;
 
+/// The replicas that live, and how many shards each wants.
+type Members = BTreeMap<String, Option<u32>>;
+
 impl Shards {
-    pub(super) fn new(count: u32) -> Self {
-        Self { count, candidates: BTreeMap::new(), held: BTreeMap::new(), published: BTreeMap::new() }
-    }
-
-    /// Renews our sign of life, takes the shards that are ours and free, drops those that are not ours. What was done
-    /// before an error stays done.
-    pub(super) async fn look(&mut self, holder: &Holder) -> Look {
-        let mut look = Look::default();
-        if let Err(error) = self.go_round(holder, &mut look).await {
-            look.failed = Some(error);
+    pub(super) fn new(wanted: u32, grace: Duration) -> Self {
+        Self {
+            wanted,
+            in_force: None,
+            candidates: BTreeMap::new(),
+            held: BTreeMap::new(),
+            proven: BTreeSet::new(),
+            leaving: BTreeMap::new(),
+            grace,
         }
-        look
     }
 
-    async fn go_round(&mut self, holder: &Holder, look: &mut Look) -> Result<(), Error> {
+    /// Renews our sign of life and what we hold, takes the shards that are ours and free, and finds out which are to be
+    /// given back. What was done before an error stays done.
+    pub(super) async fn look(&mut self, holder: &Holder) -> Result<(), Error> {
         let own = member_name(holder);
-        holder.look(&own, self.candidates.entry(own.clone()).or_default()).await?;
-        let listed = holder.list().await?.into_iter();
-        let leases: Leases = listed.filter_map(|lease| Some((lease.metadata.name.clone()?, lease))).collect();
+        let sign = LeaseName { name: &own, count: Some(self.wanted) };
+        holder.look(sign, self.candidates.entry(own.clone()).or_default()).await?;
+        let leases = list(holder).await?;
         let (members, dead) = self.members(holder, &leases);
-        for shard in 0..self.count {
-            if owner(&members, shard) != Some(&holder.identity) {
-                look.leaving.extend(self.held.remove(&shard).map(|_| shard));
-                continue;
-            }
-            match self.bid(holder, shard, &leases).await {
-                Ok(Some(until)) => drop(self.held.insert(shard, until)),
-                Ok(None) => look.leaving.extend(self.held.remove(&shard).map(|_| shard)),
-                // No server: asking for each shard would only take longer.
-                Err(error @ Error::Transport { .. }) => return Err(error),
-                Err(error) => look.failed = Some(error),
-            }
+        let Some(agreed) = self.agree(holder, &leases, &members).await? else { return Ok(()) };
+        if self.held.is_empty() {
+            self.in_force = Some(agreed);
         }
+        let failed = self.bid_for_all(holder, &leases, (agreed, &members)).await;
+        self.prove(holder).await?;
         for lease in dead {
             holder.remove_unchanged(lease).await?;
         }
-        Ok(())
+        failed
+    }
+
+    /// The number of shards that is agreed on, after we have said our word; none while somebody else says his and we hold
+    /// nothing.
+    async fn agree(&self, holder: &Holder, leases: &Leases, members: &Members) -> Result<Option<u32>, Error> {
+        let name = agreement_name(holder);
+        let lease = leases.get(&name);
+        let counts =
+            Counts { agreed: lease.and_then(count_on), in_force: self.in_force, wanted: self.wanted };
+        let others = members.iter().filter(|(member, _)| **member != holder.identity);
+        let Some(proposal) = counts.proposal(others.map(|(_, wanted)| *wanted)) else {
+            return Ok(counts.agreed);
+        };
+        if let Some(agreed) = counts.agreed {
+            tracing::info!(from = agreed, to = proposal, "every replica wants another number of shards");
+        }
+        match holder.write_count(&name, lease.cloned(), proposal).await {
+            Ok(()) => Ok(Some(proposal)),
+            // The next look tells what it is.
+            Err(error) if error.is_conflict() => Ok(self.in_force),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Looks at every shard that is or should be ours. One that fails keeps the others from nothing.
+    async fn bid_for_all(
+        &mut self,
+        holder: &Holder,
+        leases: &Leases,
+        (agreed, members): (u32, &Members),
+    ) -> Result<(), Error> {
+        let Some(count) = self.in_force else { return Ok(()) };
+        let mut outcome = Ok(());
+        for shard in 0..count {
+            let is_ours = count == agreed && owner(members, shard) == Some(&holder.identity);
+            if is_ours {
+                self.leaving.remove(&shard);
+            } else if self.held.contains_key(&shard) {
+                let end = holder.clock.instant() + self.grace;
+                self.leaving.entry(shard).or_insert(end);
+            } else {
+                continue;
+            }
+            match self.bid(holder, (shard, count), leases).await {
+                Ok(Some(until)) => _ = self.held.insert(shard, until),
+                Ok(None) => self.drop_shard(shard),
+                // No server: asking for each shard would only take longer.
+                Err(error @ Error::Transport { .. }) => return Err(error),
+                Err(error) => outcome = Err(error),
+            }
+        }
+        outcome
     }
 
     /// Looks at one shard. A lease that is not in the list may have lost its label: its name decides.
-    async fn bid(&mut self, holder: &Holder, shard: u32, leases: &Leases) -> Result<Option<Instant>, Error> {
+    async fn bid(
+        &mut self,
+        holder: &Holder,
+        (shard, count): (u32, u32),
+        leases: &Leases,
+    ) -> Result<Option<Instant>, Error> {
         let name = shard_name(holder, shard);
         let candidate = self.candidates.entry(name.clone()).or_default();
+        // A right that ran out may have been another's meanwhile.
+        if candidate.right(holder.clock.instant()).is_none() {
+            self.proven.remove(&shard);
+        }
+        let lease = LeaseName { name: &name, count: Some(count) };
         let held = match leases.get(&name) {
-            Some(lease) => holder.act(&name, Some(lease.clone()), candidate).await,
-            None => holder.look(&name, candidate).await,
+            Some(found) => holder.act(lease, Some(found.clone()), candidate).await,
+            None => holder.look(lease, candidate).await,
         };
         holder.tell_wait(&name, candidate);
         held
     }
 
-    /// Tells the fence what is held; returns the shards it opens that were closed until now.
-    pub(super) fn publish(&mut self, fence: &Fence, clock: Clock) -> Vec<u32> {
-        fence.set(Right::Shards { count: self.count, held: self.held.clone() });
-        let now = clock.instant();
-        let before = std::mem::replace(&mut self.published, self.held.clone());
-        let was_closed = |shard: &u32| before.get(shard).is_none_or(|end| *end <= now);
-        let open = self.held.iter().filter(|(_, end)| **end > now).map(|(shard, _)| *shard);
-        open.filter(was_closed).collect()
+    /// Looks whether shards that were taken may be acted upon.
+    async fn prove(&mut self, holder: &Holder) -> Result<(), Error> {
+        let Some(count) = self.in_force else { return Ok(()) };
+        if self.held.keys().all(|shard| self.proven.contains(shard)) {
+            return Ok(());
+        }
+        let leases = list(holder).await?;
+        let is_agreed = leases.get(&agreement_name(holder)).and_then(count_on) == Some(count);
+        if is_agreed && !self.sees_another_count(holder, &leases, count) {
+            self.proven.extend(self.held.keys());
+        }
+        Ok(())
+    }
+
+    /// Does a shard's lease live that was not taken under this number, or has one vanished whose holder may put it back?
+    fn sees_another_count(&mut self, holder: &Holder, leases: &Leases, count: u32) -> bool {
+        let (now, term) = (holder.clock.instant(), holder.terms.term);
+        let prefix = format!("{}-shard-", holder.operator);
+        let mut is_seen = false;
+        for (name, lease) in with_prefix(leases, &prefix) {
+            let spec = lease.spec.clone().unwrap_or_default();
+            let is_own = spec.holder_identity.as_deref() == Some(holder.identity.as_str());
+            let candidate = self.candidates.entry(name.clone()).or_default();
+            is_seen |= !is_own && candidate.is_in_use(&spec, now, term) && count_on(lease) != Some(count);
+        }
+        let missing = self
+            .candidates
+            .iter()
+            .filter(|(name, _)| name.starts_with(&prefix) && !leases.contains_key(*name));
+        is_seen || missing.into_iter().any(|(_, candidate)| candidate.may_return(now, term))
+    }
+
+    /// Tells the fence what may be acted upon; returns what begins.
+    pub(super) fn publish(&self, fence: &Fence) -> Begun {
+        let Some(count) = self.in_force else { return Begun::default() };
+        let proven = self.held.iter().filter(|(shard, _)| self.proven.contains(shard));
+        let rights = proven.map(|(&shard, &until)| {
+            (shard, ShardRight { until, is_closing: self.leaving.contains_key(&shard) })
+        });
+        fence.share(count, &rights.collect())
+    }
+
+    /// Some of the shards to be given back in which nothing runs any more. What has had its time is cut off.
+    pub(super) fn vacated(&self, fence: &Fence, now: Instant) -> Vec<u32> {
+        for (&shard, _) in self.leaving.iter().filter(|(_, end)| **end <= now) {
+            fence.end_shard(shard);
+        }
+        let vacated = self.leaving.keys().copied().filter(|&shard| fence.active_in(shard) == 0);
+        vacated.take(RELEASES_MAX).collect()
+    }
+
+    /// Are there shards to be given back?
+    pub(super) fn is_leaving(&self) -> bool {
+        !self.leaving.is_empty()
     }
 
     /// The replicas that live, by what we see of their leases, ourselves always; and leases of the long dead.
-    fn members<'a>(&mut self, holder: &Holder, leases: &'a Leases) -> (BTreeSet<String>, Vec<&'a Lease>) {
+    fn members<'a>(&mut self, holder: &Holder, leases: &'a Leases) -> (Members, Vec<&'a Lease>) {
         let (now, term) = (holder.clock.instant(), holder.terms.term);
         let (prefix, own) = (format!("{}-member-", holder.operator), member_name(holder));
         self.candidates
             .retain(|name, _| !name.starts_with(&prefix) || *name == own || leases.contains_key(name));
-        let (mut members, mut dead) = (BTreeSet::from([holder.identity.clone()]), Vec::new());
-        let others = leases.range(prefix.clone()..).take_while(|(name, _)| name.starts_with(&prefix));
-        for (name, lease) in others.filter(|(name, _)| **name != own) {
+        let (mut members, mut dead) =
+            (Members::from([(holder.identity.clone(), Some(self.wanted))]), Vec::new());
+        for (name, lease) in with_prefix(leases, &prefix).filter(|(name, _)| **name != own) {
             let spec = lease.spec.clone().unwrap_or_default();
             let candidate = self.candidates.entry(name.clone()).or_default();
             if candidate.is_alive(&spec, now, term) {
-                members.extend(spec.holder_identity.filter(|identity| !identity.is_empty()));
+                let identity = spec.holder_identity.filter(|identity| !identity.is_empty());
+                members.extend(identity.map(|identity| (identity, count_on(lease))));
             } else if candidate.unchanged_for(now) >= term * MEMBER_GONE_TERMS {
                 dead.push(lease);
             }
@@ -137,8 +248,15 @@ impl Shards {
         (members, dead)
     }
 
+    fn drop_shard(&mut self, shard: u32) {
+        self.held.remove(&shard);
+        self.proven.remove(&shard);
+        self.leaving.remove(&shard);
+    }
+
     /// Gives these shards back. The first failure ends it: they expire by themselves, and a stop must not wait long.
     pub(super) async fn release(&mut self, holder: &Holder, shards: &[u32]) -> Result<(), Error> {
+        shards.iter().for_each(|shard| self.drop_shard(*shard));
         for &shard in shards {
             let name = shard_name(holder, shard);
             holder.release(&name, self.candidates.entry(name.clone()).or_default()).await?;
@@ -148,14 +266,30 @@ impl Shards {
 
     /// Gives back everything.
     pub(super) async fn leave(&mut self, holder: &Holder) -> Result<(), Error> {
-        let held: Vec<u32> = std::mem::take(&mut self.held).into_keys().collect();
+        let held: Vec<u32> = self.held.keys().copied().collect();
         self.release(holder, &held).await?;
         holder.remove(&member_name(holder)).await
     }
 }
 
+async fn list(holder: &Holder) -> Result<Leases, Error> {
+    let listed = holder.list().await?.into_iter();
+    Ok(listed.filter_map(|lease| Some((lease.metadata.name.clone()?, lease))).collect())
+}
+
+fn with_prefix<'a, 'p>(
+    leases: &'a Leases,
+    prefix: &'p str,
+) -> impl Iterator<Item = (&'a String, &'a Lease)> + use<'a, 'p> {
+    leases.range(prefix.to_owned()..).take_while(move |(name, _)| name.starts_with(prefix))
+}
+
 pub(super) fn shard_name(holder: &Holder, shard: u32) -> String {
     format!("{}-shard-{shard}", holder.operator)
+}
+
+fn agreement_name(holder: &Holder) -> String {
+    format!("{}-shards", holder.operator)
 }
 
 fn member_name(holder: &Holder) -> String {
@@ -168,8 +302,9 @@ mod tests {
 
     #[test]
     fn a_new_replica_takes_only_its_own_share() {
-        let two = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
-        let three = BTreeSet::from(["a".to_owned(), "b".to_owned(), "c".to_owned()]);
+        let members =
+            |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), None)).collect::<Members>();
+        let (two, three) = (members(&["a", "b"]), members(&["a", "b", "c"]));
         let mut moved = 0;
         for shard in 0..300 {
             let (before, after) = (owner(&two, shard).unwrap(), owner(&three, shard).unwrap());

@@ -24,6 +24,7 @@ use super::verdict;
 use crate::context::Context;
 use crate::engine::{Engine, Test, words_of};
 use crate::fault::{Fault, Result};
+use crate::fence::{Admission, Permit};
 use crate::inbox::Inbox;
 use crate::kind::{Kind, key_of};
 use crate::queue::{Backoff, Outcome, Urgency};
@@ -186,7 +187,6 @@ impl Nursery {
                 () = self.changed.notified() => {}
                 Some(ended) = tasks.join_next() => self.note_end(ended.ok()),
                 _ = rights.changed() => self.look_at_all(),
-                () = engine.ground.fence.lapsed() => self.look_at_all(),
             }
         }
         self.roster().running.values().for_each(CancellationToken::cancel);
@@ -204,19 +204,25 @@ impl Nursery {
         tasks: &mut JoinSet<(Post, Ended)>,
     ) {
         let mut roster = self.roster();
-        let may_run = engine.is_admitted(&post.0);
-        let should_run = may_run && roster.wanted.get(post).is_some_and(|want| want.ended.is_none());
-        match (roster.running.get(post), should_run) {
-            (Some(stop), false) => stop.cancel(),
-            (None, true) => {
+        let is_wanted = roster.wanted.get(post).is_some_and(|want| want.ended.is_none());
+        let permit = match engine.ground.fence.enter(&post.0) {
+            Admission::Granted(permit) if is_wanted => Some(permit),
+            _ => None,
+        };
+        match (roster.running.get(post), permit) {
+            (Some(stop), None) => stop.cancel(),
+            (None, Some(permit)) => {
                 let Some(object) = engine.cache.get(&post.0) else { return };
                 let stop = CancellationToken::new();
                 roster.running.insert(post.clone(), stop.clone());
-                let context = Context::detached(engine.clone(), object, post.0.clone());
-                tasks.spawn(tend(post.clone(), plan.clone(), context, stop));
+                let claim = permit.claim().clone();
+                let context = Context::detached(engine.clone(), object, post.0.clone(), claim);
+                let spare = engine.ground.fence.spare();
+                let life = tend(post.clone(), plan.clone(), context, stop.clone());
+                tasks.spawn(tend_while_permitted(post.clone(), life, stop, (permit, spare)));
             }
             // One that was told to stop while it is wanted again is looked at when it has ended.
-            (Some(_), true) | (None, false) => {}
+            (Some(_), Some(_)) | (None, None) => {}
         }
     }
 
@@ -267,6 +273,24 @@ impl Roster {
         let range = (key.clone(), 0)..=(key.clone(), usize::MAX);
         let running = self.running.range(range.clone()).map(|(post, _)| post);
         self.wanted.range(range).map(|(post, _)| post).chain(running).cloned().collect()
+    }
+}
+
+/// A daemon that loses its right is told to stop, and dropped before the right can be another's.
+async fn tend_while_permitted(
+    post: Post,
+    life: impl Future<Output = (Post, Ended)>,
+    stop: CancellationToken,
+    (permit, spare): (Permit, Duration),
+) -> (Post, Ended) {
+    let lost = async {
+        permit.ended().await;
+        stop.cancel();
+        tokio::time::sleep(spare).await;
+    };
+    tokio::select! {
+        ended = life => ended,
+        () = lost => (post, Ended::Stopped),
     }
 }
 

@@ -24,6 +24,7 @@ use crate::context::Context;
 use crate::engine::{Engine, Test, words_of};
 use crate::events::Severity;
 use crate::fault::{Fault, Result};
+use crate::fence::{Admission, Permit};
 use crate::kind::Kind;
 
 /// Events waiting for listeners: more than the first list of a large cluster, less than memory.
@@ -133,11 +134,21 @@ impl<K: Kind> Mailbox<K> {
 }
 
 async fn tell<K: Kind>(plan: Arc<Plan<K>>, engine: Arc<Engine<K>>, key: Key, event: RawEvent<K>) -> Key {
-    if !engine.is_admitted(&key) {
-        return key;
-    }
+    let Admission::Granted(permit) = engine.ground.fence.enter(&key) else { return key };
+    permit.run(tell_all(&plan, &engine, &key, &event, &permit)).await;
+    key
+}
+
+async fn tell_all<K: Kind>(
+    plan: &Arc<Plan<K>>,
+    engine: &Arc<Engine<K>>,
+    key: &Key,
+    event: &RawEvent<K>,
+    permit: &Permit,
+) {
     for listener in &plan.listeners {
-        let context = Context::detached(engine.clone(), event.object.clone(), key.clone());
+        let claim = permit.claim().clone();
+        let context = Context::detached(engine.clone(), event.object.clone(), key.clone(), claim);
         let which = Which { id: listener.id.clone(), attempt: 1, since: context.now() };
         let turn = Turn::new(context, which, CancellationToken::new(), plan.lookups.clone());
         let event = event.clone();
@@ -156,7 +167,6 @@ async fn tell<K: Kind>(plan: Arc<Plan<K>>, engine: Arc<Engine<K>>, key: Key, eve
             turn.event(Severity::Warning, "HandlerFailed", message);
         }
     }
-    key
 }
 
 #[cfg(test)]

@@ -96,6 +96,8 @@ pub enum Outcome {
     RetryAfter(Duration),
     /// In an error that only an edit can cure.
     Terminal,
+    /// It was cut off before its end: neither well nor failed, and due again at once.
+    Interrupted,
     /// The object no longer exists; forget it.
     Gone,
 }
@@ -203,13 +205,73 @@ impl Queue {
         if let Some(urgency) = again {
             self.trigger(ticket, urgency, now);
         }
-        if outcome == Outcome::Requeue(Duration::ZERO) && self.slots[ticket].phase == Phase::Idle {
-            self.ring(ticket, TimerReason::Requeue, now);
+        if self.slots[ticket].phase == Phase::Idle {
+            match outcome {
+                Outcome::Requeue(Duration::ZERO) => self.ring(ticket, TimerReason::Requeue, now),
+                Outcome::Interrupted => self.ring(ticket, TimerReason::Interrupted, now),
+                _ => {}
+            }
         }
         if self.slots[ticket].is_forgettable() {
             self.slots.release(ticket);
         }
         timer.map(|timer| timer.at.saturating_duration_since(now))
+    }
+
+    /// Takes back a key whose run did not begin: it stays due, with its causes, its failures and its age.
+    pub fn put_back(&mut self, work: Work, now: Instant) {
+        let (class, since) = (class_of(&work.causes), now.checked_sub(work.waited).unwrap_or(now));
+        let ticket = self.shelve(work);
+        self.make_ready(ticket, class, since);
+    }
+
+    /// Takes back a key whose run did not begin and may not for a while: [`Queue::resume`] makes it due again. A trigger
+    /// does so, too.
+    pub fn suspend(&mut self, work: Work) {
+        self.shelve(work);
+    }
+
+    /// Makes a key due that was suspended.
+    pub fn resume(&mut self, key: &Key, now: Instant) {
+        let Some(index) = self.slots.get(key) else { return };
+        let slot = &self.slots[index];
+        if slot.phase == Phase::Idle && !slot.causes.is_empty() {
+            let class = class_of(&slot.causes);
+            self.set_timer(index, None);
+            self.make_ready(index, class, now);
+        }
+    }
+
+    /// Forgets a key, unless a run of it is under way.
+    pub fn forget(&mut self, key: &Key) {
+        let Some(index) = self.slots.get(key) else { return };
+        if matches!(self.slots[index].phase, Phase::Running { .. }) {
+            return;
+        }
+        self.set_timer(index, None);
+        let slot = &mut self.slots[index];
+        if matches!(slot.phase, Phase::Ready(_)) {
+            slot.stamp = slot.stamp.wrapping_add(1);
+            self.ready_count -= 1;
+        }
+        (slot.phase, slot.health) = (Phase::Idle, Health::Well);
+        slot.causes.clear();
+        self.slots.release(index);
+    }
+
+    /// Ends a run that did not begin; its causes stay with the key.
+    fn shelve(&mut self, work: Work) -> u32 {
+        let slot = &mut self.slots[work.ticket];
+        debug_assert!(
+            matches!(slot.phase, Phase::Running { .. }),
+            "only a key that was handed out comes back"
+        );
+        slot.phase = Phase::Idle;
+        work.causes.into_iter().for_each(|cause| slot.note(cause));
+        let namespace = slot.namespace;
+        self.running_count -= 1;
+        self.ready.ended(namespace);
+        work.ticket
     }
 
     /// Is a trigger for this key pending or a run of it under way?
@@ -233,6 +295,7 @@ impl Queue {
         let failures = slot.failures();
         let (health, timer) = match outcome {
             Outcome::Gone | Outcome::Requeue(Duration::ZERO) => (Health::Well, None),
+            Outcome::Interrupted => (slot.health, None),
             Outcome::AwaitChange => {
                 (Health::Well, self.config.resync.map(|period| resync(period, &self.entropy, now)))
             }
@@ -328,6 +391,12 @@ impl Health {
             },
         }
     }
+}
+
+/// How a key ranks that is due for these causes.
+fn class_of(causes: &[Cause]) -> Class {
+    let is_background = causes.iter().all(|cause| matches!(cause, Cause::Listed | Cause::Resync));
+    if is_background { Class::Background } else { Class::Fresh }
 }
 
 fn failing(failures: u32, until: Instant, early_used: bool) -> (Health, Option<Timer>) {

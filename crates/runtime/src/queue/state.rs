@@ -60,6 +60,8 @@ pub(super) enum TimerReason {
     Requeue,
     Retry,
     Resync,
+    /// Its last run was cut off; that timer never waits.
+    Interrupted,
 }
 
 impl TimerReason {
@@ -68,12 +70,13 @@ impl TimerReason {
             Self::Requeue => Cause::Requeued,
             Self::Retry => Cause::Retried,
             Self::Resync => Cause::Resync,
+            Self::Interrupted => Cause::Interrupted,
         }
     }
 
     pub(super) fn class(self) -> Class {
         match self {
-            Self::Requeue | Self::Retry => Class::Fresh,
+            Self::Requeue | Self::Retry | Self::Interrupted => Class::Fresh,
             Self::Resync => Class::Background,
         }
     }

@@ -1,6 +1,7 @@
 //! The end of a pass: deleting what leaked, as far as `leaks` allows, and only after a last look at the object that
 //! should own it (on the server, not in the cache) and at the thing itself.
 
+use homeostat_core::Key;
 use homeostat_core::journal::Verb;
 use tokio::time::Instant;
 
@@ -12,6 +13,7 @@ use super::leaks::Suspicion;
 use super::patrol::Patrol;
 use super::survey::Finding;
 use crate::error::Error;
+use crate::fence::Admission;
 use crate::kind::key;
 
 impl<W: World> Patrol<W> {
@@ -61,9 +63,14 @@ impl<W: World> Desk<W> {
             Suspicion::OwnerGone(owner) => owner.key.clone(),
             Suspicion::Unwanted | Suspicion::Stray => Self::target(name),
         };
-        if !self.ground.fence.admits(&object) {
+        let Admission::Granted(permit) = self.ground.fence.enter(&object) else {
             return Ok(Removal::Spared);
-        }
+        };
+        let removed = permit.run(self.remove_now(&object, name, suspicion)).await;
+        removed.unwrap_or(Ok(Removal::Later("the right to act was lost")))
+    }
+
+    async fn remove_now(&self, object: &Key, name: &str, suspicion: &Suspicion) -> Result<Removal, Stopped> {
         if let Suspicion::OwnerGone(owner) = suspicion
             && self.lives(owner).await?
         {
@@ -79,7 +86,7 @@ impl<W: World> Desk<W> {
         if self.pace().is_err() {
             return Ok(Removal::Later("as many as a minute may take were deleted"));
         }
-        self.write((&object, Verb::Delete, name), self.world.delete(name, &have)).await?;
+        self.write((object, Verb::Delete, name), self.world.delete(name, &have)).await?;
         tracing::info!(world = W::NAME, name, ?suspicion, "a leak was deleted");
         self.forget_gone(name, suspicion).await?;
         Ok(Removal::Deleted)

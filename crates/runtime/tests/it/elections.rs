@@ -87,11 +87,12 @@ async fn a_deposed_leaders_late_write_is_not_sent() {
     .await;
     lab.pass(70).await;
     assert!(!lab.names::<k8s_openapi::api::core::v1::ConfigMap>().await.contains(&"late".to_owned()));
-    let errors = crate::lab::entries(&running, "w", |entry| match entry {
-        Entry::Failed { error, .. } => Some(error),
+    let ends = crate::lab::entries(&running, "w", |entry| match entry {
+        Entry::Cancelled { took, .. } => Some(took.as_secs()),
+        Entry::Settled { .. } | Entry::Failed { .. } => panic!("it came to an end"),
         _ => None,
     });
-    assert!(errors[0].contains("no longer holds its lease"), "{errors:?}");
+    assert!(ends.len() == 1 && ends[0] < 10, "it is cut off at the next look: {ends:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,7 +207,8 @@ async fn holders_are_named_by_host_and_process() {
     let mut lab = Lab::new().await;
     let _one = replica(&mut lab, Some(2), true);
     lab.pass(20).await;
-    for (lease, holder) in holders(&lab).await {
+    let held = holders(&lab).await.into_iter().filter(|(_, holder)| !holder.is_empty());
+    for (lease, holder) in held {
         let [host, process, chance] = holder.split('_').collect::<Vec<_>>()[..] else { panic!("{holder}") };
         assert!(!host.is_empty() && chance.len() == 8, "{holder}");
         assert_eq!(process, std::process::id().to_string());

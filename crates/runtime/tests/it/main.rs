@@ -14,6 +14,7 @@ mod faults;
 mod finalizers;
 mod gaps;
 mod handlers;
+mod handovers;
 mod lab;
 mod lagging;
 mod lists;

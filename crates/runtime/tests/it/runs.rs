@@ -18,7 +18,9 @@ pub(crate) fn spans(records: &[Record]) -> BTreeMap<Key, Vec<(Timestamp, Timesta
                 let before = open.insert(object.clone(), record.at);
                 assert_eq!(before, None, "{object} was started twice");
             }
-            Entry::Settled { object, .. } | Entry::Failed { object, .. } => {
+            Entry::Settled { object, .. }
+            | Entry::Failed { object, .. }
+            | Entry::Cancelled { object, .. } => {
                 let start = open.remove(object).expect("it was started");
                 spans.entry(object.clone()).or_default().push((start, record.at));
             }

@@ -1,0 +1,55 @@
+//! A client for what the context does not do, under the right of a run: reads pass, and whatever may change something
+//! is refused from the moment the right is over.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::future::BoxFuture;
+use http::{Method, Request, Response, header};
+use kube::Client;
+use kube::client::Body;
+
+use super::tenure::Term;
+use crate::error::Error;
+
+/// The client `whole`, for as long as the right lasts.
+pub(super) fn fenced(whole: &Client, term: &Arc<Term>) -> Client {
+    let namespace = whole.default_namespace().to_owned();
+    Client::new(Fenced { whole: whole.clone(), term: term.clone() }, namespace)
+}
+
+#[derive(Clone)]
+struct Fenced {
+    whole: Client,
+    term: Arc<Term>,
+}
+
+impl tower::Service<Request<Body>> for Fenced {
+    type Response = Response<Body>;
+    type Error = crate::fault::BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Self { whole, term } = self.clone();
+        Box::pin(async move {
+            if may_change(&request) && !term.is_valid() {
+                return Err(Error::FencedRequest { request: words_of(&request) }.into());
+            }
+            Ok(whole.send(request).await?)
+        })
+    }
+}
+
+/// Reads do no harm; a command in a container, which is a GET that becomes something else, may do any.
+fn may_change(request: &Request<Body>) -> bool {
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    !is_read || request.headers().contains_key(header::UPGRADE)
+}
+
+fn words_of(request: &Request<Body>) -> String {
+    format!("{} {}", request.method(), request.uri().path())
+}

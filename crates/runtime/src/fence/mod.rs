@@ -1,0 +1,383 @@
+//! The right to act. A replica that lost its lease, or is about to, must neither go on with what it does nor send the
+//! write it has prepared: whatever acts for an object enters the fence first, is ended when the right ends, and asks the
+//! fence before each write. The fence closes before the lease can pass to another.
+//!
+//! Without an election everything is admitted and nothing is counted. With one leader there is one [`Tenure`] for all
+//! keys, with shards one for each shard held. The election opens, renews and ends tenures; nothing else does.
+//!
+//! **Invariant:** a tenure that is over never begins again. Whoever gains the right anew gets a new one, so that what
+//! was begun under the old right cannot write under the new.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_core::Key;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+mod client;
+mod tenure;
+
+use tenure::Tenure;
+pub(crate) use tenure::{Claim, Permit};
+
+/// What this process may do now.
+#[derive(Debug)]
+pub(crate) enum Right {
+    /// Everything, always: no election.
+    Unlimited,
+    /// Everything under this tenure, if there is one.
+    Whole(Option<Arc<Tenure>>),
+    /// The keys of some of the shards, each under its tenure.
+    Shards {
+        /// Into how many the keys are dealt.
+        count: u32,
+        /// Those held, lapsed ones included.
+        held: BTreeMap<u32, Arc<Tenure>>,
+    },
+}
+
+impl Right {
+    fn tenures(&self) -> Vec<&Arc<Tenure>> {
+        match self {
+            Self::Unlimited => Vec::new(),
+            Self::Whole(tenure) => tenure.iter().collect(),
+            Self::Shards { held, .. } => held.values().collect(),
+        }
+    }
+
+    fn shard(&self, shard: u32) -> Option<&Arc<Tenure>> {
+        match self {
+            Self::Shards { held, .. } => held.get(&shard),
+            Self::Unlimited | Self::Whole(_) => None,
+        }
+    }
+
+    fn end(&self) {
+        self.tenures().into_iter().for_each(|tenure| tenure.end());
+    }
+}
+
+/// What the election says about a shard that is held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShardRight {
+    /// When it ends unless renewed.
+    pub(crate) until: Instant,
+    /// It is to be given back: what is under way may end, nothing more begins.
+    pub(crate) is_closing: bool,
+}
+
+/// The shards whose right begins.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Begun {
+    /// Those that were another's.
+    pub(crate) gained: BTreeSet<u32>,
+    /// Those that were ours before they lapsed.
+    pub(crate) resumed: BTreeSet<u32>,
+}
+
+/// Whether something may begin for a key.
+#[derive(Debug)]
+pub(crate) enum Admission {
+    /// It may, and is counted until the permit is dropped.
+    Granted(Permit),
+    /// Not now: the right lapsed or is being handed over, and may be ours again.
+    Suspended,
+    /// It is another replica's.
+    Elsewhere,
+}
+
+/// A shared view of the right to act. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Fence {
+    right: Arc<watch::Sender<Right>>,
+    /// There is no election and never will be: nobody needs to look.
+    is_unlimited: bool,
+    /// What lies between the end of a right and the moment from which it may be another's, as far as it may be used.
+    spare: Duration,
+}
+
+impl Fence {
+    fn new(right: Right, spare: Duration) -> Self {
+        let is_unlimited = matches!(right, Right::Unlimited);
+        Self { right: Arc::new(watch::Sender::new(right)), is_unlimited, spare }
+    }
+
+    /// Admits everything.
+    pub(crate) fn unlimited() -> Self {
+        Self::new(Right::Unlimited, Duration::ZERO)
+    }
+
+    /// Admits nothing until an election opens it. `spare` is how long what cannot write any more may go on.
+    pub(crate) fn closed(spare: Duration) -> Self {
+        Self::new(Right::Whole(None), spare)
+    }
+
+    /// How long what has been told that its right is over may take to end, if it cannot write.
+    pub(crate) fn spare(&self) -> Duration {
+        self.spare
+    }
+
+    /// Asks to begin something for this key.
+    pub(crate) fn enter(&self, key: &Key) -> Admission {
+        if self.is_unlimited {
+            return Admission::Granted(Permit::unlimited());
+        }
+        match &*self.right.borrow() {
+            Right::Unlimited => Admission::Granted(Permit::unlimited()),
+            Right::Whole(tenure) => tenure.as_ref().map_or(Admission::Suspended, |tenure| tenure.enter()),
+            Right::Shards { count, held } => {
+                held.get(&shard_of(key, *count)).map_or(Admission::Elsewhere, |tenure| tenure.enter())
+            }
+        }
+    }
+
+    /// The right to this key as it is now, uncounted: for what is not ended with the right but asks before it writes.
+    pub(crate) fn claim(&self, key: &Key) -> Claim {
+        if self.is_unlimited {
+            return Claim::unlimited();
+        }
+        match &*self.right.borrow() {
+            Right::Unlimited => Claim::unlimited(),
+            Right::Whole(tenure) => Claim::under(tenure.clone()),
+            Right::Shards { count, held } => Claim::under(held.get(&shard_of(key, *count)).cloned()),
+        }
+    }
+
+    /// May this key be written for now?
+    pub(crate) fn admits(&self, key: &Key) -> bool {
+        self.is_unlimited || self.claim(key).is_valid()
+    }
+
+    /// May anything be begun now?
+    pub(crate) fn is_open(&self) -> bool {
+        if self.is_unlimited {
+            return true;
+        }
+        match &*self.right.borrow() {
+            Right::Unlimited => true,
+            Right::Whole(tenure) => tenure.as_ref().is_some_and(|tenure| tenure.is_open()),
+            Right::Shards { held, .. } => held.values().any(|tenure| tenure.is_open()),
+        }
+    }
+
+    /// The shard this key belongs to, if keys are dealt into shards.
+    pub(crate) fn shard_of(&self, key: &Key) -> Option<u32> {
+        if self.is_unlimited {
+            return None;
+        }
+        match &*self.right.borrow() {
+            Right::Shards { count, .. } => Some(shard_of(key, *count)),
+            _ => None,
+        }
+    }
+
+    /// Tells when rights begin, are renewed or end.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Right> {
+        self.right.subscribe()
+    }
+
+    /// Ends rights when their time is over, for as long as it is polled. The election renews them in its own time, which
+    /// a server that does not answer may stretch.
+    pub(crate) async fn enforce(&self) {
+        let mut changes = self.right.subscribe();
+        loop {
+            let now = Instant::now();
+            let (has_lapsed, next) = {
+                let right = changes.borrow_and_update();
+                let tenures = right.tenures();
+                let lapsed = tenures.iter().filter(|tenure| tenure.lapse(now)).count();
+                (lapsed > 0, tenures.iter().filter_map(|tenure| tenure.ends_at()).min())
+            };
+            if has_lapsed {
+                // Those who wait for changes look again.
+                self.right.send_modify(|_| {});
+            }
+            tokio::select! {
+                () = reached(next) => {}
+                _ = changes.changed() => {}
+            }
+        }
+    }
+
+    /// The whole right is ours until this moment unless renewed, or ends now.
+    pub(crate) fn lead(&self, until: Option<Instant>) {
+        debug_assert!(!self.is_unlimited, "without an election nobody sets rights");
+        self.right.send_modify(|right| {
+            let former = match right {
+                Right::Whole(tenure) => tenure.take(),
+                Right::Unlimited | Right::Shards { .. } => None,
+            };
+            let tenure = until.map(|until| Tenure::renewed(former.as_ref(), until));
+            if let (Some(former), None) = (former, &tenure) {
+                former.end();
+            }
+            *right = Right::Whole(tenure);
+        });
+    }
+
+    /// These of so many shards are ours; all others end now. Returns those that begin.
+    pub(crate) fn share(&self, count: u32, rights: &BTreeMap<u32, ShardRight>) -> Begun {
+        debug_assert!(!self.is_unlimited, "without an election nobody sets rights");
+        let mut begun = Begun::default();
+        self.right.send_modify(|right| {
+            let mut before = match std::mem::replace(right, Right::Whole(None)) {
+                Right::Shards { count: same, held } if same == count => held,
+                other => {
+                    other.end();
+                    BTreeMap::new()
+                }
+            };
+            let mut held = BTreeMap::new();
+            for (&shard, &right) in rights {
+                let former = before.remove(&shard);
+                let was_open = former.as_ref().is_some_and(|former| former.is_open());
+                let tenure = Tenure::shard(former.as_ref(), right);
+                match (former, tenure.is_open()) {
+                    (None, true) => _ = begun.gained.insert(shard),
+                    (Some(_), true) if !was_open => _ = begun.resumed.insert(shard),
+                    _ => {}
+                }
+                held.insert(shard, tenure);
+            }
+            before.values().for_each(|tenure| tenure.end());
+            *right = Right::Shards { count, held };
+        });
+        begun
+    }
+
+    /// Ends what is under way in this shard.
+    pub(crate) fn end_shard(&self, shard: u32) {
+        self.right.send_modify(|right| {
+            if let Some(tenure) = right.shard(shard) {
+                tenure.end();
+            }
+        });
+    }
+
+    /// How much is under way in this shard.
+    pub(crate) fn active_in(&self, shard: u32) -> usize {
+        self.right.borrow().shard(shard).map_or(0, |tenure| tenure.active())
+    }
+
+    /// Ends every right.
+    pub(crate) fn end_all(&self) {
+        if !self.is_unlimited {
+            self.right.send_modify(|right| right.end());
+        }
+    }
+}
+
+async fn reached(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The shard a key belongs to.
+fn shard_of(key: &Key, count: u32) -> u32 {
+    u32::try_from(stable_hash(key.as_str()) % u64::from(count)).expect("below the number of shards")
+}
+
+/// FNV-1a, then the finisher of SplitMix64, because names that differ in their last letters leave FNV's high bits
+/// alike. Fixed for ever: every replica, of any build, must agree.
+pub(crate) fn stable_hash(text: &str) -> u64 {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let mixed = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> Key {
+        Key::new("", "things", "a", "x")
+    }
+
+    fn in_ten_seconds() -> Instant {
+        Instant::now() + Duration::from_secs(10)
+    }
+
+    #[track_caller]
+    fn enter(fence: &Fence) -> Permit {
+        match fence.enter(&key()) {
+            Admission::Granted(permit) => permit,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_right_ends_by_itself() {
+        let fence = Fence::closed(Duration::ZERO);
+        assert!(!fence.admits(&key()) && matches!(fence.enter(&key()), Admission::Suspended));
+        fence.lead(Some(in_ten_seconds()));
+        assert!(fence.admits(&key()) && fence.is_open());
+        let permit = enter(&fence);
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert!(!fence.admits(&key()) && !fence.is_open() && !permit.claim().is_valid());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_runs_is_ended_with_the_right_it_began_under() {
+        let fence = Fence::closed(Duration::ZERO);
+        fence.lead(Some(in_ten_seconds()));
+        let permit = enter(&fence);
+        let run = permit.run(std::future::pending::<()>());
+        let renewals = async {
+            tokio::time::sleep(Duration::from_secs(8)).await;
+            fence.lead(Some(in_ten_seconds()));
+            std::future::pending::<()>().await;
+        };
+        let began = Instant::now();
+        tokio::select! {
+            ended = run => assert_eq!(ended, None),
+            () = fence.enforce() => {}
+            () = renewals => {}
+        }
+        assert_eq!(began.elapsed(), Duration::from_secs(18), "renewed once, then ended on time");
+        fence.lead(Some(in_ten_seconds()));
+        assert!(fence.admits(&key()) && !permit.claim().is_valid(), "a new right revives nothing");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shard_that_closes_lets_what_runs_end_and_nothing_begin() {
+        let fence = Fence::closed(Duration::ZERO);
+        let share = |is_closing| {
+            let right = ShardRight { until: in_ten_seconds(), is_closing };
+            let Begun { gained, resumed } = fence.share(1, &BTreeMap::from([(0, right)]));
+            (gained.len(), resumed.len())
+        };
+        assert_eq!(share(false), (1, 0));
+        let permit = enter(&fence);
+        assert_eq!(share(true), (0, 0));
+        assert!(matches!(fence.enter(&key()), Admission::Suspended));
+        assert!(permit.claim().is_valid() && fence.admits(&key()) && fence.active_in(0) == 1);
+        assert_eq!(share(false), (0, 1), "it stays after all");
+        assert!(permit.claim().is_valid());
+        share(true);
+        fence.end_shard(0);
+        assert_eq!(share(true), (0, 0));
+        assert!(!permit.claim().is_valid(), "a renewal revives nothing");
+        assert_eq!(share(false), (0, 1));
+        assert_eq!(fence.active_in(0), 1, "what was begun before is still there");
+        drop(permit);
+        assert_eq!(fence.active_in(0), 0);
+        fence.share(1, &BTreeMap::new());
+        assert!(matches!(fence.enter(&key()), Admission::Elsewhere));
+    }
+
+    #[test]
+    fn keys_spread_over_all_shards() {
+        let mut counts = vec![0; 64];
+        for number in 0..6400 {
+            counts[shard_of(&Key::new("demo.dev", "things", "a", &format!("x{number}")), 64) as usize] += 1;
+        }
+        assert!(counts.iter().all(|count| (50..=160).contains(count)), "{counts:?}");
+    }
+}

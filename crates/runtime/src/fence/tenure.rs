@@ -1,0 +1,210 @@
+//! One uninterrupted right to a part of the keys, and what is done under it.
+//!
+//! A [`Permit`] is held by what runs: it is counted, so that the election knows when a right may be handed on. A
+//! [`Claim`] is the same without the count, for whoever may outlive the run: it only tells whether the right under which
+//! something was begun has lasted until now.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use kube::Client;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Admission, ShardRight, client};
+
+/// One uninterrupted right.
+pub(crate) struct Tenure {
+    term: Arc<Term>,
+    is_closing: AtomicBool,
+    /// Shared with former tenures of the same part: what was begun under them may still be ending.
+    active: Arc<AtomicUsize>,
+    client: OnceLock<Client>,
+}
+
+impl fmt::Debug for Tenure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tenure")
+            .field("term", &self.term)
+            .field("active", &self.active)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How long a right lasts.
+#[derive(Debug)]
+pub(super) struct Term {
+    end: Mutex<Instant>,
+    over: CancellationToken,
+}
+
+impl Term {
+    /// Does the right still last?
+    pub(super) fn is_valid(&self) -> bool {
+        !self.over.is_cancelled() && Instant::now() < *self.end()
+    }
+
+    fn end(&self) -> MutexGuard<'_, Instant> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tenure {
+    fn new(end: Instant, active: Arc<AtomicUsize>) -> Arc<Self> {
+        let term = Arc::new(Term { end: Mutex::new(end), over: CancellationToken::new() });
+        Arc::new(Self { term, is_closing: AtomicBool::new(false), active, client: OnceLock::new() })
+    }
+
+    /// The right until this moment: the former one, renewed, or a new one where there is none or it is over.
+    pub(super) fn renewed(former: Option<&Arc<Self>>, until: Instant) -> Arc<Self> {
+        match former {
+            Some(former) if former.renew(until) => former.clone(),
+            Some(former) => {
+                former.end();
+                Self::new(until, former.active.clone())
+            }
+            None => Self::new(until, Arc::default()),
+        }
+    }
+
+    /// The right to a shard. One that is to be given back is renewed but does not begin anew.
+    pub(super) fn shard(former: Option<&Arc<Self>>, right: ShardRight) -> Arc<Self> {
+        let tenure = match former {
+            Some(former) if right.is_closing => {
+                former.renew(right.until);
+                former.clone()
+            }
+            _ => Self::renewed(former, right.until),
+        };
+        tenure.is_closing.store(right.is_closing, Ordering::Release);
+        tenure
+    }
+
+    fn renew(&self, until: Instant) -> bool {
+        let mut end = self.term.end();
+        let lasts = !self.term.over.is_cancelled() && Instant::now() < *end;
+        if lasts {
+            *end = until;
+        }
+        lasts
+    }
+
+    pub(super) fn enter(self: &Arc<Self>) -> Admission {
+        // The election closes a right under the lock that guards this call, and counts what is under way after it.
+        if self.is_open() { Admission::Granted(Permit::under(self)) } else { Admission::Suspended }
+    }
+
+    /// May anything be begun under it?
+    pub(super) fn is_open(&self) -> bool {
+        self.term.is_valid() && !self.is_closing.load(Ordering::Acquire)
+    }
+
+    /// Ends it, whatever is under way.
+    pub(super) fn end(&self) {
+        self.term.over.cancel();
+    }
+
+    /// Ends it if its time is over; returns whether that was news.
+    pub(super) fn lapse(&self, now: Instant) -> bool {
+        let has_lapsed = !self.term.over.is_cancelled() && *self.term.end() <= now;
+        if has_lapsed {
+            self.end();
+        }
+        has_lapsed
+    }
+
+    /// When it ends unless renewed; none when it is over.
+    pub(super) fn ends_at(&self) -> Option<Instant> {
+        (!self.term.over.is_cancelled()).then(|| *self.term.end())
+    }
+
+    /// How much is under way.
+    pub(super) fn active(&self) -> usize {
+        self.active.load(Ordering::Acquire)
+    }
+}
+
+/// The right under which something was begun.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim(ClaimTo);
+
+#[derive(Clone, Debug)]
+enum ClaimTo {
+    Everything,
+    Nothing,
+    Tenure(Arc<Tenure>),
+}
+
+impl Claim {
+    pub(super) fn unlimited() -> Self {
+        Self(ClaimTo::Everything)
+    }
+
+    pub(super) fn under(tenure: Option<Arc<Tenure>>) -> Self {
+        Self(tenure.map_or(ClaimTo::Nothing, ClaimTo::Tenure))
+    }
+
+    /// Has it lasted until now?
+    pub(crate) fn is_valid(&self) -> bool {
+        match &self.0 {
+            ClaimTo::Everything => true,
+            ClaimTo::Nothing => false,
+            ClaimTo::Tenure(tenure) => tenure.term.is_valid(),
+        }
+    }
+
+    /// A client whose writes are refused when the right is over.
+    pub(crate) fn client<'a>(&'a self, whole: &'a Client) -> &'a Client {
+        match &self.0 {
+            ClaimTo::Everything | ClaimTo::Nothing => whole,
+            ClaimTo::Tenure(tenure) => tenure.client.get_or_init(|| client::fenced(whole, &tenure.term)),
+        }
+    }
+}
+
+/// The right of something under way, counted until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Permit(Claim);
+
+impl Permit {
+    pub(super) fn unlimited() -> Self {
+        Self(Claim::unlimited())
+    }
+
+    fn under(tenure: &Arc<Tenure>) -> Self {
+        tenure.active.fetch_add(1, Ordering::AcqRel);
+        Self(Claim::under(Some(tenure.clone())))
+    }
+
+    /// The same right, uncounted.
+    pub(crate) fn claim(&self) -> &Claim {
+        &self.0
+    }
+
+    /// Runs the future while the right lasts; none when it ended first, and then the future is dropped where it waits.
+    pub(crate) async fn run<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        match &self.0.0 {
+            ClaimTo::Everything => Some(future.await),
+            ClaimTo::Nothing => None,
+            ClaimTo::Tenure(tenure) => tenure.term.over.run_until_cancelled(future).await,
+        }
+    }
+
+    /// Waits until the right is over.
+    pub(crate) async fn ended(&self) {
+        match &self.0.0 {
+            ClaimTo::Everything => std::future::pending().await,
+            ClaimTo::Nothing => {}
+            ClaimTo::Tenure(tenure) => tenure.term.over.cancelled().await,
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let ClaimTo::Tenure(tenure) = &self.0.0 {
+            tenure.active.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
