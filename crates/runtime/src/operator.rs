@@ -152,18 +152,20 @@ impl Operator {
         Self { election: Election::Leader, ..self }
     }
 
-    /// Several replicas share the work: the objects are dealt into this many shards, each held by a Lease.
+    /// Several replicas share the work: the objects are dealt into this many shards, each held by a Lease. Replicas that
+    /// ask for different numbers, as in a rollout, go by the one in force until all ask for the same other one.
     pub fn sharded(self, shards: u32) -> Self {
         Self { election: Election::Shards(shards.max(1)), ..self }
     }
 
     /// How long a lease lasts that is not renewed (15 s unless told): so long nobody acts when a replica dies. A replica
-    /// that is cut off stops by itself after two thirds of it.
+    /// that is cut off from its lease stops by itself after two thirds of it, and cuts off what runs.
     pub fn lease_term(self, term: Duration) -> Self {
         Self { term, ..self }
     }
 
-    /// How long running reconciles may take after the stop (25 s unless told).
+    /// How long running reconciles may take after the stop, and in a shard that goes to another replica (25 s unless
+    /// told). Then they are cut off where they wait.
     pub fn grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
     }
