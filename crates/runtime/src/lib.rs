@@ -39,6 +39,7 @@ pub mod otel;
 mod panics;
 mod predicate;
 pub mod queue;
+mod recent;
 mod relations;
 mod rights;
 mod rule;

@@ -1,20 +1,30 @@
 //! Which spans asked for the next run of a key, so that its own span can be linked to them. Costs nothing while nobody
 //! collects spans.
 //!
-//! **Invariant:** bounded per key like the causes themselves, and taken when the key runs.
+//! **Invariant:** memory is bounded, per key like the causes themselves and in the number of keys: keys wait for ever in a
+//! replica that only stands by, and a span that is kept keeps what the collector knows of it. Taken when the key runs.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use homeostat_core::Key;
 use tracing::Span;
 
+use crate::recent::Recent;
+
 /// Links kept per run: as many as causes.
 const LINKS_MAX: usize = 16;
 
+/// Keys of which links are kept: those that asked last. A trace of an older key shows one link less.
+const KEYS_MAX: usize = 4096;
+
 /// Spans by the key they asked for.
-#[derive(Default)]
-pub(crate) struct Origins(Mutex<HashMap<Key, Vec<Span>>>);
+pub(crate) struct Origins(Mutex<Recent<Key, Vec<Span>>>);
+
+impl Default for Origins {
+    fn default() -> Self {
+        Self(Mutex::new(Recent::new(KEYS_MAX)))
+    }
+}
 
 impl Origins {
     /// This span asks for a run of this key.
@@ -23,9 +33,10 @@ impl Origins {
             return;
         }
         let mut all = self.lock();
-        let spans = all.entry(key.clone()).or_default();
-        if spans.len() < LINKS_MAX {
-            spans.push(span.clone());
+        match all.get_mut(key) {
+            Some(spans) if spans.len() < LINKS_MAX => spans.push(span.clone()),
+            Some(_) => {}
+            None => all.insert(key.clone(), vec![span.clone()]),
         }
     }
 
@@ -44,7 +55,28 @@ impl Origins {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Vec<Span>>> {
+    fn lock(&self) -> MutexGuard<'_, Recent<Key, Vec<Span>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_of_keys_that_never_run_are_let_go() {
+        let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).finish();
+        let origins = Origins::default();
+        tracing::subscriber::with_default(subscriber, || {
+            for number in 0..3 * KEYS_MAX {
+                let key = Key::new("", "things", "a", &number.to_string());
+                (0..2 * LINKS_MAX).for_each(|_| origins.add(&key, &tracing::debug_span!("observe")));
+            }
+        });
+        assert_eq!(origins.lock().len(), KEYS_MAX);
+        let last = Key::new("", "things", "a", &(3 * KEYS_MAX - 1).to_string());
+        assert_eq!(origins.take(&last).len(), LINKS_MAX);
+        assert_eq!(origins.take(&Key::new("", "things", "a", "0")).len(), 0);
     }
 }

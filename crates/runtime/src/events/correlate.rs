@@ -1,9 +1,10 @@
 //! Which events are sent, sans I/O: the same event again is counted on the first one, and an object that talks too
 //! much is silenced for a while.
 //!
-//! Memory is bounded: the correlator keeps at most [`KNOWN_MAX`] events and forgets the oldest half when full.
+//! Memory is bounded: the correlator keeps at most [`KNOWN_MAX`] events and as many budgets, also while the server refuses
+//! every event, and forgets the oldest half of what is full.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use homeostat_core::Entropy;
@@ -64,7 +65,7 @@ impl Correlator {
     }
 
     pub(super) fn judge(&mut self, note: &Note, now: Instant) -> Decision {
-        self.shrink();
+        self.shrink(now);
         let same = same(note);
         if !self.spend(&same.uid, now) {
             return Decision::Drop;
@@ -89,8 +90,7 @@ impl Correlator {
 
     fn spend(&mut self, uid: &str, now: Instant) -> bool {
         let budget = self.budgets.entry(uid.to_owned()).or_insert(Budget { left: BURST, refilled: now });
-        let elapsed = now.saturating_duration_since(budget.refilled);
-        let earned = u32::try_from(elapsed.as_secs() / REFILL.as_secs()).unwrap_or(BURST);
+        let earned = budget.earned(now);
         if earned > 0 {
             budget.left = budget.left.saturating_add(earned).min(BURST);
             budget.refilled += REFILL * earned;
@@ -98,17 +98,38 @@ impl Correlator {
         budget.left.checked_sub(1).map(|left| budget.left = left).is_some()
     }
 
-    fn shrink(&mut self) {
-        if self.known.len() < KNOWN_MAX {
-            return;
+    fn shrink(&mut self, now: Instant) {
+        if self.known.len() >= KNOWN_MAX {
+            let middle = median(self.known.values().map(|known| known.last));
+            self.known.retain(|_, known| known.last > middle);
         }
-        let mut times: Vec<Instant> = self.known.values().map(|known| known.last).collect();
-        times.sort_unstable();
-        let middle = times[times.len() / 2];
-        self.known.retain(|_, known| known.last > middle);
-        let alive: HashSet<&str> = self.known.keys().map(|same| same.uid.as_str()).collect();
-        self.budgets.retain(|uid, _| alive.contains(uid.as_str()));
+        if self.budgets.len() >= KNOWN_MAX {
+            // A budget that is whole again says nothing.
+            self.budgets.retain(|_, budget| !budget.is_whole(now));
+        }
+        if self.budgets.len() >= KNOWN_MAX {
+            let middle = median(self.budgets.values().map(|budget| budget.refilled));
+            self.budgets.retain(|_, budget| budget.refilled > middle);
+        }
     }
+}
+
+impl Budget {
+    /// Events earned since it was last refilled.
+    fn earned(&self, now: Instant) -> u32 {
+        let elapsed = now.saturating_duration_since(self.refilled);
+        u32::try_from(elapsed.as_secs() / REFILL.as_secs()).unwrap_or(BURST)
+    }
+
+    fn is_whole(&self, now: Instant) -> bool {
+        self.left.saturating_add(self.earned(now)) >= BURST
+    }
+}
+
+fn median(times: impl Iterator<Item = Instant>) -> Instant {
+    let mut times: Vec<Instant> = times.collect();
+    times.sort_unstable();
+    times[times.len() / 2]
 }
 
 fn same(note: &Note) -> Same {
@@ -172,5 +193,33 @@ mod tests {
             correlator.judge(&note(&(number / 20).to_string(), &number.to_string()), at);
         }
         assert!(correlator.known.len() <= KNOWN_MAX && correlator.budgets.len() <= KNOWN_MAX);
+    }
+
+    #[test]
+    fn memory_is_bounded_while_every_event_is_refused() {
+        let mut correlator = Correlator::new(Entropy::seeded(1));
+        let now = Instant::now();
+        for number in 0..20_000_u32 {
+            let told = note(&number.to_string(), "m");
+            correlator.judge(&told, now + Duration::from_millis(number.into()));
+            correlator.forget(&told);
+        }
+        assert!(correlator.known.is_empty() && correlator.budgets.len() <= KNOWN_MAX);
+    }
+
+    #[test]
+    fn an_object_that_talks_too_much_stays_silenced_when_others_are_forgotten() {
+        let mut correlator = Correlator::new(Entropy::seeded(1));
+        let now = Instant::now();
+        for number in 0..KNOWN_MAX {
+            correlator.judge(&note(&number.to_string(), "m"), now);
+        }
+        let later = now + Duration::from_secs(1);
+        (0..BURST).for_each(|number| drop(correlator.judge(&note("loud", &number.to_string()), later)));
+        // The others have earned their event back, and are forgotten for the next newcomer.
+        let last = now + REFILL;
+        correlator.judge(&note("newcomer", "m"), last);
+        assert_eq!(correlator.budgets.len(), 2);
+        assert_eq!(correlator.judge(&note("loud", "again"), last), Decision::Drop);
     }
 }
