@@ -77,10 +77,37 @@ pub(crate) fn is_namespaced<K: Kind>() -> bool {
     std::any::type_name::<K::Scope>() != std::any::type_name::<kube::core::ClusterResourceScope>()
 }
 
+/// The groups of Kubernetes' own kinds, without versions. Others that end in `k8s.io` belong to projects beside it, such as
+/// the Gateway API or volume snapshots, and their kinds are defined like anybody's.
+const BUILT_IN_GROUPS: [&str; 23] = [
+    "",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "apps",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "internal.apiserver.k8s.io",
+    "networking.k8s.io",
+    "node.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "resource.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+    "storagemigration.k8s.io",
+];
+
 /// Is this a kind of somebody's own, not one of Kubernetes'?
 pub(crate) fn is_custom<K: Kind>() -> bool {
-    let group = K::group(&());
-    group.contains('.') && !group.ends_with(".k8s.io")
+    !BUILT_IN_GROUPS.contains(&&*K::group(&()))
 }
 
 impl From<String> for Target {
@@ -109,7 +136,9 @@ impl<N: Into<String>, M: Into<String>> From<(N, M)> for Target {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::apps::v1::Deployment;
     use k8s_openapi::api::core::v1::{ConfigMap, Node};
+    use k8s_openapi::api::networking::v1::Ingress;
 
     use super::*;
 
@@ -120,5 +149,19 @@ mod tests {
         assert_eq!(seen((&"x".to_owned()).into()), "configmaps/here/x");
         assert_eq!(seen(("there", "x").into()), "configmaps/there/x");
         assert_eq!(Target::from("x").key::<Node>("here").to_string(), "nodes/x");
+    }
+
+    #[derive(kube::CustomResource, Serialize, serde::Deserialize, Clone, Debug, schemars::JsonSchema)]
+    #[kube(group = "gateway.networking.k8s.io", version = "v1", kind = "Gateway", namespaced)]
+    struct GatewaySpec {}
+
+    #[derive(kube::CustomResource, Serialize, serde::Deserialize, Clone, Debug, schemars::JsonSchema)]
+    #[kube(group = "snapshot.storage.k8s.io", version = "v1", kind = "VolumeSnapshot", namespaced)]
+    struct VolumeSnapshotSpec {}
+
+    #[test]
+    fn kinds_of_projects_beside_kubernetes_are_not_its_own() {
+        assert!(is_custom::<Gateway>() && is_custom::<VolumeSnapshot>());
+        assert!(!is_custom::<ConfigMap>() && !is_custom::<Deployment>() && !is_custom::<Ingress>());
     }
 }
