@@ -1,7 +1,7 @@
 //! Checks at start that the operator may do what its builder declared, and names exactly what is missing.
 //!
 //! It only informs: what is missing shows up as a failing watch or write, heals when the right is granted, and keeps
-//! nothing else from working.
+//! nothing else from working. A review that the server did not answer is no right: it is asked for again.
 
 use futures::StreamExt;
 use futures::stream;
@@ -27,20 +27,61 @@ struct Review {
     status: Option<SubjectAccessReviewStatus>,
 }
 
-/// What this client may not do of what the rules say, in words.
-pub(crate) async fn missing(client: &Client, namespace: Option<&str>, rules: &[Rule]) -> Vec<String> {
+/// What is known of the client's rights, in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rights {
+    /// What it may not do.
+    pub(crate) missing: Vec<String>,
+    /// What the server did not answer, and why not.
+    pub(crate) unknown: Vec<String>,
+}
+
+impl Rights {
+    /// Does the client have every right it was asked about?
+    pub(crate) fn are_complete(&self) -> bool {
+        self.missing.is_empty() && self.unknown.is_empty()
+    }
+
+    /// The two together.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.missing.extend(other.missing);
+        self.unknown.extend(other.unknown);
+        self
+    }
+
+    /// A line for each right that is missing, and one for all that are unknown: usually the server was away, and one reason
+    /// is that of all.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> =
+            self.missing.iter().map(|missing| format!("this operator {missing}")).collect();
+        if let Some(first) = self.unknown.first() {
+            let count = self.unknown.len();
+            lines.push(format!("{count} rights of this operator are not known yet; it asks again ({first})"));
+        }
+        lines
+    }
+}
+
+/// Asks the server whether this client has the rights that the rules name.
+pub(crate) async fn review_rights(client: &Client, namespace: Option<&str>, rules: &[Rule]) -> Rights {
     let wanted = merge(rules).into_iter().flat_map(|((group, resource), (verbs, is_namespaced))| {
         let namespace = namespace.filter(|_| is_namespaced);
         verbs.into_iter().map(move |verb| attributes(&group, &resource, verb, namespace))
     });
     let reviews = stream::iter(wanted.collect::<Vec<_>>())
-        .map(|attributes| async move {
-            let is_allowed = review(client, &attributes).await;
-            // An unanswered review proves nothing.
-            is_allowed.is_ok_and(|is_allowed| !is_allowed).then(|| words(&attributes))
-        })
+        .map(|attributes| async move { (review(client, &attributes).await, attributes) })
         .buffered(REVIEWS_AT_ONCE);
-    reviews.filter_map(|lacking| async { lacking }).collect().await
+    let reviews: Vec<_> = reviews.collect().await;
+    let mut rights = Rights::default();
+    for (answer, attributes) in reviews {
+        match answer {
+            Ok(true) => {}
+            Ok(false) => rights.missing.push(format!("may not {}", words(&attributes))),
+            // An unanswered review proves nothing, neither way.
+            Err(error) => rights.unknown.push(format!("may it {}? {error:?}", words(&attributes))),
+        }
+    }
+    rights
 }
 
 fn attributes(group: &str, resource: &str, verb: &str, namespace: Option<&str>) -> ResourceAttributes {
@@ -87,5 +128,5 @@ fn words(attributes: &ResourceAttributes) -> String {
         Some(namespace) => format!("in namespace {namespace}"),
         None => "in all namespaces".to_owned(),
     };
-    format!("may not {} {what} {place}", text(&attributes.verb))
+    format!("{} {what} {place}", text(&attributes.verb))
 }

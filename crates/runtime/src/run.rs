@@ -1,5 +1,5 @@
-//! Running an operator, in order: definitions, watches, events, election, controllers (each when its caches can be
-//! trusted), admin server. Stopping is one token: watches and streams end where they wait, controllers take no more
+//! Running an operator, in order: admin server, startup activities, definitions, watches, events, election, controllers
+//! (each when its caches can be trusted). Stopping is one token: watches and streams end where they wait, controllers take no more
 //! keys and let running ones end within the grace, then their events are sent and the lease is given back.
 
 use std::collections::BTreeSet;
@@ -59,7 +59,14 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
         None => None,
     };
     let activities = Arc::new(operator.activities);
-    match stop.run_until_cancelled(activities.start(&ground)).await {
+    let board = Board::new(&ground, activities.clone(), listener.is_some());
+    let mut tasks = Tasks::new(stop.clone());
+    // First of all: a kubelet that gets no answer ends the process, however well it starts.
+    if let Some(listener) = listener {
+        tasks.spawn("admin", admin::serve(listener, board.clone()));
+    }
+    let starting = |words: String| board.set_starting(words);
+    match stop.run_until_cancelled(activities.start(&ground, &starting)).await {
         None => return Ok(()),
         Some(started) => started?,
     }
@@ -70,21 +77,18 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
              says about failing objects; flatten StatusBase into the status"
         );
     }
+    starting("installing definitions".to_owned());
     let installed = stop.run_until_cancelled(definitions::install(&ground, operator.definitions)).await;
     let Some(installed) = installed else { return Ok(()) };
     let parts: Vec<Assembled> =
         operator.controls.into_iter().map(|control| control.0.assemble(&ground, operator.grace)).collect();
     check_names(&parts)?;
-    let board = Board::new(&ground, &parts, activities.clone(), listener.is_some());
-    let mut tasks = Tasks::new(stop.clone());
-    tasks.spawn("rights", report_rights(ground.clone(), rules, lease_rules, board.clone()));
+    board.set_running(&parts);
+    tasks.spawn("rights", report_rights(ground.clone(), rules, lease_rules, board));
     for kept in installed {
         tasks.spawn("definition", definitions::keep(ground.clone(), kept));
     }
     spawn_watches(&mut tasks, &ground);
-    if let Some(listener) = listener {
-        tasks.spawn("admin", admin::serve(listener, board));
-    }
     let controllers = TaskTracker::new();
     let ended = flush_by(stop.clone(), controllers.clone(), ground.clock, operator.grace);
     tasks.spawn_heeding("events", events_of(&ground).run(notes, ended));
@@ -134,21 +138,24 @@ pub(crate) fn stop_on_signal(stop: CancellationToken) -> Result<AbortOnDropHandl
     })))
 }
 
-/// Tells which rights are missing, and looks again until they are granted.
+/// Tells which rights are missing, and looks again until all are granted and the server has said so.
 async fn report_rights(ground: Arc<Ground>, rules: Vec<Rule>, lease_rules: Vec<Rule>, board: Arc<Board>) {
     let (client, namespace) = (&ground.client, ground.scope.namespace.as_deref());
     let mut known = Vec::new();
     for looks in 1.. {
-        let mut missing = rights::missing(client, namespace, &rules).await;
-        missing.extend(rights::missing(client, Some(client.default_namespace()), &lease_rules).await);
-        for lacking in missing.iter().filter(|lacking| !known.contains(*lacking)) {
-            tracing::warn!("this operator {lacking}; its `manifests` command prints the rights it needs");
+        let leases = rights::review_rights(client, Some(client.default_namespace()), &lease_rules).await;
+        let rights = rights::review_rights(client, namespace, &rules).await.and(leases);
+        for missing in rights.missing.iter().filter(|missing| !known.contains(*missing)) {
+            tracing::warn!("this operator {missing}; its `manifests` command prints the rights it needs");
         }
-        board.set_missing_rights(missing.clone());
-        if missing.is_empty() {
+        if let Some(first) = rights.unknown.first() {
+            tracing::debug!(count = rights.unknown.len(), first, "rights are not known; asking again");
+        }
+        board.set_rights(rights.clone());
+        if rights.are_complete() {
             return;
         }
-        known = missing;
+        known = rights.missing;
         tokio::time::sleep(RIGHTS_AGAIN.delay(looks, &ground.entropy)).await;
     }
 }

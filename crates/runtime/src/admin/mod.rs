@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -29,6 +29,7 @@ use crate::handlers::Activities;
 use crate::inbox::Inbox;
 use crate::journal::Journal;
 use crate::metrics::{Metrics, Reading};
+use crate::rights::Rights;
 use crate::world::Vital;
 
 /// Connections at a time: a scraper, a kubelet, a few people. One more ends the oldest, so that idle ones keep nobody
@@ -47,10 +48,17 @@ pub(crate) struct Board {
     metrics: Arc<Metrics>,
     journal: Journal,
     caches: Caches,
-    controllers: Vec<Shown>,
-    worlds: Vec<Arc<dyn Vital>>,
     probes: Option<Probes>,
-    missing_rights: Mutex<Vec<String>>,
+    stage: Mutex<Stage>,
+    rights: Mutex<Rights>,
+}
+
+/// How far the operator is.
+enum Stage {
+    /// It does this before its controllers exist.
+    Starting(String),
+    /// These run.
+    Running { controllers: Vec<Shown>, worlds: Vec<Arc<dyn Vital>> },
 }
 
 /// The operator's probes and what they need.
@@ -73,40 +81,64 @@ struct Page {
 }
 
 impl Board {
-    /// `is_served` says whether anybody can ask for metrics; if not, nothing is counted.
-    pub(crate) fn new(
-        ground: &Arc<Ground>,
-        parts: &[Assembled],
-        activities: Arc<Activities>,
-        is_served: bool,
-    ) -> Arc<Self> {
+    /// The board of an operator that begins to start. `is_served` says whether anybody can ask for metrics; if not,
+    /// nothing is counted.
+    pub(crate) fn new(ground: &Arc<Ground>, activities: Arc<Activities>, is_served: bool) -> Arc<Self> {
         let metrics = Metrics::new();
         if is_served {
             let fold = metrics.clone();
             ground.journal.fold(move |record| fold.fold(record));
         }
+        Arc::new(Self {
+            metrics,
+            journal: ground.journal.clone(),
+            caches: ground.caches.clone(),
+            probes: Some(Probes { ground: ground.clone(), activities }),
+            stage: Mutex::new(Stage::Starting("nothing is done yet".to_owned())),
+            rights: Mutex::default(),
+        })
+    }
+
+    /// What is under way before the controllers exist.
+    pub(crate) fn set_starting(&self, words: String) {
+        *self.stage() = Stage::Starting(words);
+    }
+
+    /// The controllers exist.
+    pub(crate) fn set_running(&self, parts: &[Assembled]) {
         let shown = |part: &Assembled| Shown {
             name: part.name.to_string(),
             inbox: part.inbox.clone(),
             concurrency: part.pump.concurrency,
         };
-        Arc::new(Self {
-            metrics,
-            journal: ground.journal.clone(),
-            caches: ground.caches.clone(),
+        *self.stage() = Stage::Running {
             controllers: parts.iter().map(shown).collect(),
             worlds: parts.iter().flat_map(|part| part.worlds.clone()).collect(),
-            probes: Some(Probes { ground: ground.clone(), activities }),
-            missing_rights: Mutex::default(),
-        })
+        };
     }
 
-    pub(crate) fn set_missing_rights(&self, missing: Vec<String>) {
-        *self.missing_rights.lock().unwrap_or_else(PoisonError::into_inner) = missing;
+    pub(crate) fn set_rights(&self, rights: Rights) {
+        *self.rights.lock().unwrap_or_else(PoisonError::into_inner) = rights;
     }
 
-    /// Asks the operator's probes, if it has any.
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is under way before the controllers exist.
+    fn starting(&self) -> Option<String> {
+        match &*self.stage() {
+            Stage::Starting(words) => Some(words.clone()),
+            Stage::Running { .. } => None,
+        }
+    }
+
+    /// Asks the operator's probes, if it has any. Not before it has started: they may ask what a startup handler is still
+    /// about to make, and an operator that starts is alive.
     async fn health(&self, wants_json: bool) -> Page {
+        if let Some(words) = self.starting() {
+            return Page::text(StatusCode::OK, format!("ok, starting: {words}\n"));
+        }
         let answers = match &self.probes {
             Some(probes) => probes.activities.probe(&probes.ground).await,
             None => Vec::new(),
@@ -154,6 +186,10 @@ impl Board {
     fn readiness(&self) -> Page {
         let mut lines = Vec::new();
         let mut is_ready = true;
+        if let Some(words) = self.starting() {
+            is_ready = false;
+            lines.push(format!("[-] starting: {words}\n"));
+        }
         for (_, cache) in self.caches.all() {
             let freshness = cache.freshness();
             let problem = match freshness.state {
@@ -168,9 +204,11 @@ impl Board {
             let quarantined = cache.quarantined().into_iter();
             lines.extend(quarantined.map(|(key, error)| format!("[!] {key} does not decode: {error}\n")));
         }
-        lines.extend(self.worlds.iter().map(|world| world.vitals().line()));
-        let missing = self.missing_rights.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.extend(missing.iter().map(|lacking| format!("[!] this operator {lacking}\n")));
+        if let Stage::Running { worlds, .. } = &*self.stage() {
+            lines.extend(worlds.iter().map(|world| world.vitals().line()));
+        }
+        let rights = self.rights.lock().unwrap_or_else(PoisonError::into_inner).lines();
+        lines.extend(rights.into_iter().map(|words| format!("[!] {words}\n")));
         let undeclared = self.probes.iter().flat_map(|probes| probes.ground.declared.undeclared());
         lines.extend(undeclared.map(|words| format!("[!] {words}\n")));
         Page::text(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, lines.concat())
@@ -183,12 +221,13 @@ impl Board {
             let is_fresh = freshness.is_synced && freshness.state == WatchState::Fresh;
             (cache.resource(), cache.len(), cache.quarantined().len(), is_fresh)
         });
-        let worlds = self.worlds.iter().map(|world| world.vitals());
-        Reading {
-            queues: self.controllers.iter().map(queue).collect(),
-            caches: caches.collect(),
-            worlds: worlds.collect(),
-        }
+        let (queues, worlds) = match &*self.stage() {
+            Stage::Starting(_) => (Vec::new(), Vec::new()),
+            Stage::Running { controllers, worlds } => {
+                (controllers.iter().map(queue).collect(), worlds.iter().map(|world| world.vitals()).collect())
+            }
+        };
+        Reading { queues, caches: caches.collect(), worlds }
     }
 }
 
@@ -304,10 +343,9 @@ mod tests {
                 metrics,
                 journal,
                 caches,
-                controllers: Vec::new(),
-                worlds: Vec::new(),
                 probes: None,
-                missing_rights: Mutex::default(),
+                stage: Mutex::new(Stage::Running { controllers: Vec::new(), worlds: Vec::new() }),
+                rights: Mutex::default(),
             },
             cache,
         )

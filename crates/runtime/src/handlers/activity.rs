@@ -89,10 +89,15 @@ impl Activities {
     }
 
     /// Runs what comes before the controllers, one after the other, each until it succeeds. A terminal fault is the
-    /// end of the operator.
-    pub(crate) async fn start(&self, ground: &Arc<Ground>) -> Result<(), Error> {
+    /// end of the operator. `tell` hears what is under way.
+    pub(crate) async fn start(
+        &self,
+        ground: &Arc<Ground>,
+        tell: &(dyn Fn(String) + Sync),
+    ) -> Result<(), Error> {
         for activity in &self.startup {
             let mut failures = 0;
+            tell(format!("startup handler {} is running", activity.id));
             while let Err(fault) = activity.run(ground).await {
                 failures += 1;
                 let (id, error) = (activity.id.clone(), fault.chain());
@@ -102,6 +107,7 @@ impl Activities {
                     _ => Backoff::default().delay(failures, &ground.entropy),
                 };
                 tracing::warn!(id, error, retry = ?delay, "startup failed");
+                tell(format!("startup handler {id} failed and is tried again: {error}"));
                 tokio::time::sleep(delay).await;
             }
         }

@@ -208,6 +208,31 @@ async fn a_right_that_was_granted_is_no_longer_called_missing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_right_that_the_server_has_not_been_asked_about_is_not_taken_for_granted() {
+    let mut lab = Lab::new().await;
+    let is_review = |path: &str| path.ends_with("selfsubjectaccessreviews");
+    lab.faults.set(move |request| is_review(request.uri().path()).then_some(Breakage::Unreachable));
+    let running = lab.run_logging(|controller| controller).await;
+    let page = running.page("/readyz").await;
+    assert!(
+        page.contains("rights of this operator are not known yet; it asks again (may it create events"),
+        "{page}"
+    );
+    let refusal = r#"{"status": {"allowed": false}}"#;
+    lab.faults.set(move |request| is_review(request.uri().path()).then_some(Breakage::Answer(refusal)));
+    lab.pass(20).await;
+    let page = running.page("/readyz").await;
+    assert!(
+        page.contains("this operator may not watch widgets.test.dev") && !page.contains("not known"),
+        "{page}"
+    );
+    lab.faults.clear();
+    lab.pass(60).await;
+    let page = running.page("/readyz").await;
+    assert!(!page.contains("may not") && !page.contains("not known"), "{page}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn idle_connections_keep_nobody_from_the_admin_pages() {
     let mut lab = Lab::new().await;
     let running = lab.run_logging(|controller| controller).await;

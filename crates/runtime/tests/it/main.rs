@@ -27,6 +27,7 @@ mod runs;
 mod shutdown;
 mod silence;
 mod slow;
+mod starting;
 mod times;
 mod told;
 mod triggers;
