@@ -189,7 +189,9 @@ impl<K: Kind> Controller<K> {
         self.relate(indexes::<K, T, V, I>(values), Rule::on::<T>("", READ))
     }
 
-    /// Triggers from outside the cluster: each item names an object to reconcile. `name` appears in explanations.
+    /// Triggers from outside the cluster: each item names an object to reconcile. A name without a namespace means the
+    /// operator's own: the one it is bound to ([`Operator::namespace`](crate::Operator::namespace)), otherwise that of its
+    /// kubeconfig or Pod. `name` appears in explanations.
     pub fn on(
         mut self,
         name: impl Into<Cow<'static, str>>,
@@ -356,8 +358,9 @@ impl<K: Kind> Part for Complete<K> {
         let wire =
             Wire { caches: &ground.caches, scope: &ground.scope, main: &cache, inbox: &inbox, memo: &memo };
         freshness.extend(controller.relations.into_iter().map(|relation| relation(&wire)));
-        let streams =
-            controller.streams.into_iter().map(|outside| listen::<K>(outside, inbox.clone())).collect();
+        let home = ground.home_namespace();
+        let listen = |outside| listen::<K>(outside, inbox.clone(), home.clone());
+        let streams = controller.streams.into_iter().map(listen).collect();
         let engine = Arc::new(Engine {
             finalizer: format!("{}/{}", ground.name, controller.name),
             source: source.clone(),
@@ -412,7 +415,8 @@ fn relist<K: Kind>(engine: &Arc<Engine<K>>, inbox: &Inbox) -> Arc<dyn Fn(&BTreeS
     })
 }
 
-fn listen<K: Kind>(mut outside: Outside, inbox: Inbox) -> BoxFuture<'static, ()> {
+/// Queues what the stream names; a name without a namespace is one of `home`.
+fn listen<K: Kind>(mut outside: Outside, inbox: Inbox, home: String) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let source = &outside.name;
         loop {
@@ -427,7 +431,7 @@ fn listen<K: Kind>(mut outside: Outside, inbox: Inbox) -> BoxFuture<'static, ()>
                 }
             };
             let cause = Cause::Outside { source: outside.name.clone() };
-            inbox.add(&target.key::<K>("default"), cause, Urgency::Event);
+            inbox.add(&target.key::<K>(&home), cause, Urgency::Event);
         }
     })
 }

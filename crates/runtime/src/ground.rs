@@ -32,6 +32,13 @@ pub(crate) struct Ground {
     pub(crate) declared: Declared,
 }
 
+impl Ground {
+    /// The namespace that a name without one means: the only one the operator works in, otherwise the client's own.
+    pub(crate) fn home_namespace(&self) -> String {
+        self.scope.namespace.clone().unwrap_or_else(|| self.client.default_namespace().to_owned())
+    }
+}
+
 /// The user's shared values, one per type.
 #[derive(Clone, Default)]
 pub(crate) struct States(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);

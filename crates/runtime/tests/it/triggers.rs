@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use futures::stream;
 use homeostat_core::journal::{Cause, Change, Entry};
-use homeostat_runtime::{Predicate, changed, retry_after};
+use homeostat_runtime::{Action, Controller, Predicate, changed, retry_after};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::Api;
+use kube::api::PostParams;
 use serde_json::json;
 
 use crate::lab::{Lab, Widget, WidgetSpec, config, entries};
@@ -261,4 +263,25 @@ async fn a_mapping_that_panics_does_not_end_the_watch() {
     map.data = Some([("widget".to_owned(), "w".to_owned())].into());
     lab.create(&map).await;
     assert_eq!(lab.log.take(), ["w"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_from_outside_without_a_namespace_means_that_of_the_operator() {
+    let mut lab = Lab::new().await;
+    let api: Api<Widget> = Api::namespaced(lab.client.clone(), "kube-system");
+    api.create(&PostParams::default(), &Widget::new("w", WidgetSpec::default())).await.unwrap();
+    let (sender, receiver) = tokio::sync::mpsc::channel::<String>(1);
+    let pushes =
+        stream::unfold(receiver, |mut receiver| async { receiver.recv().await.map(|name| (name, receiver)) });
+    let log = lab.log.clone();
+    let control = Controller::<Widget>::new().on("webhook", pushes).reconcile(move |widget, _| {
+        log.say(widget.metadata.name.clone().unwrap_or_default());
+        async { Ok(Action::await_change()) }
+    });
+    lab.run(|operator| operator.namespace("kube-system").control(control));
+    lab.rest().await;
+    assert_eq!(lab.log.take(), ["w"], "it is listed");
+    sender.send("w".into()).await.unwrap();
+    lab.rest().await;
+    assert_eq!(lab.log.take(), ["w"], "and called for");
 }
