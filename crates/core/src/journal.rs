@@ -275,7 +275,7 @@ pub enum Verb {
     Patch,
     /// Replaced.
     Update,
-    /// Server-side apply of the status subresource.
+    /// Patch of the status subresource.
     Status,
     /// Deleted.
     Delete,

@@ -1,6 +1,6 @@
-//! Comparing JSON: what of the desired state the actual state lacks, and the merge patch from one to the other.
+//! Comparing JSON: what of the desired state the actual state lacks.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// Drops object members that are null: in desired state they mean "not mine", not "null".
 pub(crate) fn without_nulls(value: Value) -> Value {
@@ -50,26 +50,6 @@ fn descend(path: &mut String, name: &str, desired: &Value, actual: &Value, found
     path.truncate(length);
 }
 
-/// The JSON merge patch that turns `old` into `new`; none when they agree.
-pub(crate) fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
-    match (old, new) {
-        (Value::Object(old), Value::Object(new)) => {
-            let mut patch = Map::new();
-            for (name, value) in new {
-                if let Some(change) = merge_patch(old.get(name).unwrap_or(&Value::Null), value) {
-                    patch.insert(name.clone(), change);
-                }
-            }
-            for name in old.keys().filter(|name| !new.contains_key(*name)) {
-                patch.insert(name.clone(), Value::Null);
-            }
-            (!patch.is_empty()).then_some(Value::Object(patch))
-        }
-        (old, new) if old == new => None,
-        (_, new) => Some(new.clone()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -89,22 +69,5 @@ mod tests {
         check(json!({"a": [1]}), json!({"a": [1, 2]}), &["/a"]);
         check(json!({"a": {}, "l": []}), json!({}), &[]);
         check(json!({"a": 1, "b": 2}), json!({}), &["/a", "/b"]);
-    }
-
-    #[test]
-    #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
-    fn merge_patches() {
-        #[track_caller]
-        fn check(old: Value, new: Value, expected: Option<Value>) {
-            assert_eq!(merge_patch(&old, &new), expected);
-        }
-        check(json!({"a": 1}), json!({"a": 1}), None);
-        check(
-            json!({"a": 1, "b": 2}),
-            json!({"a": 1, "c": {"d": 3}}),
-            Some(json!({"b": null, "c": {"d": 3}})),
-        );
-        check(json!({"l": [1]}), json!({"l": [1, 2]}), Some(json!({"l": [1, 2]})));
-        check(Value::Null, json!({"a": 1}), Some(json!({"a": 1})));
     }
 }

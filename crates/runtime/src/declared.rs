@@ -19,6 +19,8 @@ pub(crate) enum Deed {
     Patch,
     PatchStatus,
     Delete,
+    /// Takes a finalizer off that a former version of the controller put on.
+    Release,
 }
 
 impl Deed {
@@ -26,7 +28,7 @@ impl Deed {
         match self {
             Self::Apply => &["create", "patch"],
             Self::Create => &["create"],
-            Self::Patch | Self::PatchStatus => &["patch"],
+            Self::Patch | Self::PatchStatus | Self::Release => &["patch"],
             Self::Delete => &["delete"],
         }
     }
@@ -39,6 +41,7 @@ impl Deed {
     fn cure(self, kind: &str) -> String {
         match self {
             Self::PatchStatus => format!(".writes_status::<{kind}>()"),
+            Self::Release => ".releases_finalizer()".to_owned(),
             _ => format!(".owns::<{kind}>() or .writes::<{kind}>()"),
         }
     }
@@ -62,13 +65,18 @@ impl Declared {
         Self { verbs, undeclared: Mutex::default() }
     }
 
+    /// Do the declarations give the right to such a write?
+    pub(crate) fn has<T: Kind>(&self, deed: Deed) -> bool {
+        let declared = self.verbs.get(&resource_written::<T>(deed));
+        deed.verbs().iter().all(|verb| declared.is_some_and(|verbs| verbs.contains(verb)))
+    }
+
     /// Warns, once per kind and cure, of a write that the declarations give no right to.
     pub(crate) fn expect<T: Kind>(&self, deed: Deed) {
-        let resource = format!("{}{}", resource_of::<T>(), deed.subresource());
-        let declared = self.verbs.get(&resource);
-        if deed.verbs().iter().all(|verb| declared.is_some_and(|verbs| verbs.contains(verb))) {
+        if self.has::<T>(deed) {
             return;
         }
+        let resource = resource_written::<T>(deed);
         let words = format!(
             "{resource} is written but not declared, which a cluster forbids: add {} to the controller",
             deed.cure(&T::kind(&()))
@@ -82,6 +90,10 @@ impl Declared {
     pub(crate) fn undeclared(&self) -> Vec<String> {
         self.undeclared.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
+}
+
+fn resource_written<T: Kind>(deed: Deed) -> String {
+    format!("{}{}", resource_of::<T>(), deed.subresource())
 }
 
 #[cfg(test)]

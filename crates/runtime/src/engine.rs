@@ -83,7 +83,7 @@ impl<K: Kind> Engine<K> {
         let work = run.work;
         let Some(object) = self.cache.get(&work.key) else {
             return match self.cache.poison(&work.key) {
-                Some(error) => Box::pin(self.condemn(&work.key, error)).await,
+                Some(error) => Box::pin(self.condemn(run, error)).await,
                 None => Verdict::Gone,
             };
         };
@@ -104,8 +104,8 @@ impl<K: Kind> Engine<K> {
     }
 
     /// An object that does not decode is nobody's to reconcile until it changes; its status says so.
-    async fn condemn(&self, key: &Key, error: String) -> Verdict {
-        match condemn(self, key, &error).await {
+    async fn condemn(&self, run: Run<'_>, error: String) -> Verdict {
+        match condemn(self, &run.work.key, run.claim, &error).await {
             Ok(()) => Verdict::Failed(terminal(format!("the object does not decode: {error}"))),
             Err(error) => Verdict::Failed(error.into()),
         }
@@ -166,7 +166,7 @@ impl<K: Kind> Engine<K> {
         {
             fault.set_told();
         }
-        let written = match context.status_patch(result.as_ref().err()) {
+        let written = match context.status_change(result.as_ref().err()) {
             Some(patch) => Box::pin(context.put_status(&patch)).await,
             None => Ok(()),
         };

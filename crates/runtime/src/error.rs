@@ -56,6 +56,12 @@ pub enum Error {
         /// Method and path.
         request: String,
     },
+    /// Somebody else wrote what we were about to write, after we had read it. What they wrote was left alone.
+    #[error("{target} was not written: somebody else wrote the same since it was read; it is read again")]
+    Overtaken {
+        /// What would have been written.
+        target: Key,
+    },
     /// An object of this name exists, and it is not ours: it was left alone.
     #[error("{target} exists and is not ours ({holder}): choose another name, delete it, or adopt it")]
     NotOurs {
@@ -131,18 +137,6 @@ impl Error {
     /// Was there no server at the other end: no answer, or one by a proxy that has nobody behind it?
     pub(crate) fn is_cut_off(&self) -> bool {
         matches!(self, Self::Transport { .. }) || matches!(self.code(), Some(502..=504))
-    }
-
-    /// Is the object with the uid that we named gone, or another one by now?
-    pub(crate) fn is_of_another_uid(&self) -> bool {
-        match self {
-            Self::Api { status, .. } => match status.code {
-                409 => status.message.contains("UID in precondition"),
-                422 => status.message.contains("metadata.uid"),
-                _ => false,
-            },
-            _ => false,
-        }
     }
 
     /// Did somebody else write in between, or is the name taken?

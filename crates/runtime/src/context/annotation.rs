@@ -1,37 +1,92 @@
-//! Annotations of our own on the object itself. A merge patch of one annotation touches nothing of anybody else, so it
-//! needs no resourceVersion and cannot conflict; only another object of the same name refuses it, by its uid.
+//! Annotations of our own on the object itself, each changed only from what we know it to say.
+//!
+//! A blind write would undo what another replica recorded after we had lost the right to act. A resourceVersion would
+//! refuse every write of anybody to the object, of which there are many and none concern us. So it is a JSON patch that tests
+//! the one annotation and the uid.
 
 use homeostat_core::journal::{Verb, WriteOutcome};
-use kube::api::{Patch, PatchParams};
-use kube::core::Request as Path;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Context;
+use super::raw::{JsonPatch, escaped, is_stale};
 use crate::error::Error;
 use crate::kind::{Kind, revision_of};
-use crate::talk::{Attempt, call};
+
+/// Requests for one annotation: whether an object has annotations at all changes once or twice in its life.
+const TRIES_MAX: usize = 3;
+
+/// An annotation and what becomes of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Annotation<'a> {
+    pub(crate) name: &'a str,
+    /// What it says, as far as we know; none when it is not there.
+    pub(crate) old: Option<&'a str>,
+    pub(crate) new: &'a str,
+}
 
 impl<K: Kind> Context<K> {
-    /// Writes an annotation. An object that is gone meanwhile is no error.
-    pub(crate) async fn annotate(&self, name: &str, text: &str) -> Result<(), Error> {
-        self.admitted(&self.0.key)?;
-        let meta = self.0.object.meta();
-        let patch = json!({"metadata": {"uid": meta.uid, "annotations": {name: text}}});
-        let url = Path::new(K::url_path(&(), meta.namespace.as_deref()));
-        let params = PatchParams {
-            field_manager: Some(self.0.engine.ground.name.to_string()),
-            ..PatchParams::default()
-        };
-        let request = url.patch(self.0.key.name(), &params, &Patch::Merge(patch));
-        let attempt = Attempt { verb: "annotate", target: self.0.key.as_str() };
-        let _writing = self.0.engine.cache.writing(&self.0.key, self.writer());
-        let answer: Result<K, Error> = call(&self.0.engine.ground.client, attempt, request).await;
-        if matches!(&answer, Err(error) if error.is_not_found() || error.is_of_another_uid()) {
-            return Ok(());
+    /// Changes an annotation. That somebody else changed it before is an error; that the object is gone is none.
+    pub(crate) async fn annotate(&self, annotation: Annotation<'_>) -> Result<(), Error> {
+        let (engine, key) = (&self.0.engine, &self.0.key);
+        let mut has_others = self.newest().meta().annotations.is_some();
+        let _writing = engine.cache.writing(key, self.writer());
+        for tries in 1.. {
+            self.admitted(Verb::Patch, key)?;
+            let operations = self.operations(annotation, has_others);
+            let patch = JsonPatch { verb: "annotate", subresource: None, operations };
+            let refusal = match engine.send_patch(key, patch).await {
+                Ok(object) => {
+                    self.note_annotated(object);
+                    return Ok(());
+                }
+                Err(error) if error.is_not_found() => return Ok(()),
+                Err(error) if is_stale(&error) && tries < TRIES_MAX => error,
+                Err(error) => return self.noting_failure(Verb::Patch, key, Err(error)),
+            };
+            let Some(object) = engine.read_whole(key).await? else { return Ok(()) };
+            if object["metadata"]["uid"].as_str() != self.0.object.meta().uid.as_deref() {
+                return Ok(());
+            }
+            let annotations = object["metadata"].get("annotations").filter(|all| !all.is_null()).cloned();
+            let found = annotations.as_ref().and_then(|all| all[annotation.name].as_str());
+            if found == Some(annotation.new) {
+                // Our own write, whose answer was lost.
+                if let Ok(object) = serde_json::from_value(object) {
+                    self.note_annotated(object);
+                }
+                return Ok(());
+            }
+            if found != annotation.old {
+                let overtaken = Error::Overtaken { target: key.clone() };
+                return self.noting_failure(Verb::Patch, key, Err(overtaken));
+            }
+            if annotations.is_some() == has_others {
+                return self.noting_failure(Verb::Patch, key, Err(refusal));
+            }
+            has_others = annotations.is_some();
         }
-        let object = self.noting_failure(Verb::Patch, &self.0.key, answer)?;
-        self.note(Verb::Patch, &self.0.key, WriteOutcome::Done { revision: Some(revision_of(&object)) });
+        unreachable!("the last try returns")
+    }
+
+    fn note_annotated(&self, object: K) {
+        let revision = Some(revision_of(&object));
+        self.note(Verb::Patch, &self.0.key, WriteOutcome::Done { revision });
         self.0.engine.cache.wrote(object, self.writer());
-        Ok(())
+    }
+
+    fn operations(&self, annotation: Annotation<'_>, has_others: bool) -> Vec<Value> {
+        const ALL: &str = "/metadata/annotations";
+        let Annotation { name, old, new } = annotation;
+        let test = |path: &str, value: Value| json!({"op": "test", "path": path, "value": value});
+        let mut operations = vec![test("/metadata/uid", json!(self.0.object.meta().uid))];
+        if has_others {
+            let path = format!("{ALL}/{}", escaped(name));
+            operations.push(test(&path, json!(old)));
+            operations.push(json!({"op": "add", "path": path, "value": new}));
+        } else {
+            operations.push(test(ALL, Value::Null));
+            operations.push(json!({"op": "add", "path": ALL, "value": {name: new}}));
+        }
+        operations
     }
 }

@@ -9,69 +9,23 @@
 //! it, it would even be deleted with our object.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use homeostat_core::Key;
 use homeostat_core::journal::{Entry, Verb, WriteOutcome};
-use homeostat_core::{Key, Revision};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Patch, PatchParams};
 use kube::core::Request as Path;
 use serde_json::{Value, json};
 
 use super::Context;
+use super::memo::{Applied, hash_of};
 use super::standing::Standing;
 use crate::contrast::{differences, without_nulls};
 use crate::declared::Deed;
 use crate::error::Error;
 use crate::kind::{Kind, Metadata, is_namespaced, key, revision_of};
 use crate::talk::{Attempt, call};
-
-/// What a controller applied last to each object.
-#[derive(Default)]
-pub(crate) struct Memo(Mutex<HashMap<Key, Remembered>>);
-
-struct Remembered {
-    applied: Applied,
-    uid: Option<Box<str>>,
-}
-
-/// A fingerprint of a write, and the revision it led to.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) struct Applied {
-    configuration: u64,
-    revision: Revision,
-}
-
-impl Memo {
-    fn get(&self, key: &Key) -> Option<Applied> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).map(|one| one.applied)
-    }
-
-    /// The uid of the object under this name that we applied last.
-    pub(super) fn uid(&self, key: &Key) -> Option<String> {
-        let memo = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        memo.get(key)?.uid.as_deref().map(str::to_owned)
-    }
-
-    /// Was exactly this written last?
-    pub(super) fn is(&self, key: &Key, applied: Applied) -> bool {
-        self.get(key) == Some(applied)
-    }
-
-    pub(super) fn set(&self, key: Key, applied: Applied, uid: Option<&str>) {
-        let remembered = Remembered { applied, uid: uid.map(Into::into) };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, remembered);
-    }
-
-    /// The object is gone.
-    pub(crate) fn forget(&self, key: &Key) {
-        let mut memo = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        memo.remove(key);
-        memo.remove(&status_key(key));
-    }
-}
 
 /// What happens to an object of the wanted name that is not ours.
 #[derive(Clone, Copy)]
@@ -141,7 +95,12 @@ impl<K: Kind> Context<K> {
         let revision = revision_of(&object);
         self.note(Verb::Apply, &prepared.key, WriteOutcome::Done { revision: Some(revision) });
         let applied = Applied { configuration: prepared.hash, revision };
-        self.0.engine.memo.set(prepared.key, applied, object.meta().uid.as_deref());
+        let (memo, uid) = (&self.0.engine.memo, object.meta().uid.as_deref());
+        if self.is_watched::<T>(&prepared.key) {
+            memo.set(prepared.key, applied, uid);
+        } else {
+            memo.set_unwatched(prepared.key, applied, uid);
+        }
         Ok(match self.cache::<T>() {
             Ok(cache) => cache.wrote(object, self.writer()),
             Err(_) => Arc::new(object),
@@ -167,7 +126,7 @@ impl<K: Kind> Context<K> {
     }
 
     async fn send_apply<T: Kind>(&self, prepared: &Prepared, standing: &Standing) -> Result<T, Error> {
-        self.admitted(&prepared.key)?;
+        self.admitted(Verb::Apply, &prepared.key)?;
         let body = match standing {
             Standing::Foreign { holder } => {
                 return Err(Error::NotOurs { target: prepared.key.clone(), holder: holder.clone() });
@@ -232,31 +191,21 @@ impl<K: Kind> Context<K> {
     }
 
     /// Refuses the write when the right to write is lost.
-    pub(crate) fn admitted(&self, target: &Key) -> Result<(), Error> {
-        if self.is_admitted() {
-            return Ok(());
-        }
-        self.note(Verb::Apply, target, WriteOutcome::Fenced);
-        Err(Error::Fenced { target: target.clone() })
+    pub(crate) fn admitted(&self, verb: Verb, target: &Key) -> Result<(), Error> {
+        self.0.engine.admit(&self.0.claim, &self.0.key, verb, target)
     }
 
     pub(super) fn note(&self, verb: Verb, target: &Key, outcome: WriteOutcome) {
-        let engine = &self.0.engine;
-        let entry =
-            Entry::Wrote { object: self.0.key.clone(), verb, target: target.clone(), outcome, diff: vec![] };
-        engine.ground.journal.record(&engine.source, entry);
+        self.0.engine.note(&self.0.key, verb, target, outcome);
     }
 
     pub(super) fn noting_failure<T>(
         &self,
         verb: Verb,
-        key: &Key,
+        target: &Key,
         answer: Result<T, Error>,
     ) -> Result<T, Error> {
-        if let Err(error) = &answer {
-            self.note(verb, key, WriteOutcome::Failed { error: error.to_string() });
-        }
-        answer
+        self.0.engine.noting(&self.0.key, verb, target, answer)
     }
 }
 
@@ -291,20 +240,4 @@ fn prepare<T: Kind>(desired: &T) -> Result<Prepared, Error> {
     }
     let hash = hash_of(&body);
     Ok(Prepared { key, body, hash })
-}
-
-fn hash_of(body: &Value) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    body.to_string().hash(&mut hasher);
-    hasher.finish()
-}
-
-/// How a written body is remembered.
-pub(super) fn fingerprint(body: &Value, revision: Revision) -> Applied {
-    Applied { configuration: hash_of(body), revision }
-}
-
-/// The status of an object is remembered beside the object itself.
-pub(super) fn status_key(key: &Key) -> Key {
-    Key::new(key.group(), &format!("{}:status", key.resource()), key.namespace(), key.name())
 }

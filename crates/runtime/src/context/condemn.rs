@@ -3,60 +3,49 @@
 //! reconcile takes them back.
 
 use homeostat_core::Key;
-use homeostat_core::journal::{Entry, Verb, WriteOutcome};
+use homeostat_core::journal::{Verb, WriteOutcome};
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::api::{GetParams, Patch, PatchParams};
-use kube::core::Request as Path;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
 use super::condition::condition;
-use super::status::{RECONCILED, merge_conditions};
-use crate::contrast::merge_patch;
+use super::status::{RECONCILED, Snapshot, StatusChange, Written};
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::fence::Claim;
 use crate::kind::{Kind, parse_revision};
-use crate::talk::{Attempt, call};
 
 /// The name of both.
 const UNDECODABLE: &str = "Undecodable";
 
 /// Leaves the event, and writes the condition if the kind is one whose status is ours to write and does not say so already.
-pub(crate) async fn condemn<K: Kind>(engine: &Engine<K>, key: &Key, error: &str) -> Result<(), Error> {
-    let namespace = Some(key.namespace()).filter(|namespace| !namespace.is_empty());
-    let (url, client) = (Path::new(K::url_path(&(), namespace)), &engine.ground.client);
-    let attempt = |verb| Attempt { verb, target: key.as_str() };
-    let found = call::<Value>(client, attempt("get"), url.get(key.name(), &GetParams::default())).await;
-    let Some(object) = unless_gone(found)? else { return Ok(()) };
-    if !engine.is_admitted(key) {
-        return Err(Error::Fenced { target: key.clone() });
-    }
+pub(crate) async fn condemn<K: Kind>(
+    engine: &Engine<K>,
+    key: &Key,
+    claim: &Claim,
+    error: &str,
+) -> Result<(), Error> {
+    let Some(object) = engine.read_whole(key).await? else { return Ok(()) };
+    engine.admit(claim, key, Verb::Status, key)?;
     if !is_told(&object) {
         engine.warn_of(reference::<K>(&object), UNDECODABLE, format!("the object does not decode: {error}"));
     }
-    if !engine.is_custom {
+    if !engine.tells_in_status() {
         return Ok(());
     }
-    let mut status = object["status"].clone();
-    let fallen = std::iter::once(RECONCILED).chain(engine.vouches);
-    let verdicts = fallen.map(|r#type| condition(r#type, false, UNDECODABLE, error)).collect();
+    let mut change = StatusChange::default();
     let generation = object["metadata"]["generation"].as_i64();
-    merge_conditions(&mut status, verdicts, generation, engine.ground.clock.now());
-    if generation.is_some() {
-        status["observedGeneration"] = json!(generation);
+    for r#type in std::iter::once(RECONCILED).chain(engine.vouches) {
+        let fallen = condition(r#type, false, UNDECODABLE, error);
+        change.set_condition(&Condition { observed_generation: generation, ..fallen });
     }
-    let Some(patch) = merge_patch(&object["status"], &status) else { return Ok(()) };
-    let body =
-        json!({"metadata": {"resourceVersion": object["metadata"]["resourceVersion"]}, "status": patch});
-    let params =
-        PatchParams { field_manager: Some(engine.ground.name.to_string()), ..PatchParams::default() };
-    let request = url.patch_subresource("status", key.name(), &params, &Patch::Merge(body));
-    let written = unless_gone(call::<Value>(client, attempt("write the status of"), request).await)?;
-    if let Some(object) = written {
+    if generation.is_some() {
+        change.set("observedGeneration", json!(generation));
+    }
+    let written = engine.change_status::<Value>((key, claim), &change, Snapshot::whole(object)).await?;
+    if let Written::Done(object) = written {
         let revision = Some(parse_revision(object["metadata"]["resourceVersion"].as_str()));
-        let outcome = WriteOutcome::Done { revision };
-        let (object, target) = (key.clone(), key.clone());
-        let entry = Entry::Wrote { object, verb: Verb::Status, target, outcome, diff: Vec::new() };
-        engine.ground.journal.record(&engine.source, entry);
+        engine.note(key, Verb::Status, key, WriteOutcome::Done { revision });
     }
     Ok(())
 }
@@ -81,13 +70,5 @@ fn reference<K: Kind>(object: &Value) -> ObjectReference {
         uid: text("uid"),
         resource_version: text("resourceVersion"),
         field_path: None,
-    }
-}
-
-/// The answer; none when the object is gone or its kind has no status.
-fn unless_gone(answer: Result<Value, Error>) -> Result<Option<Value>, Error> {
-    match answer {
-        Err(error) if error.is_not_found() => Ok(None),
-        answer => answer.map(Some),
     }
 }

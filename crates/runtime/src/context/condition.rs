@@ -29,38 +29,7 @@ pub fn condition(r#type: &str, is_true: bool, reason: &str, message: impl Into<S
     }
 }
 
-/// Puts `new` among `conditions`. The transition time moves only when the status does; a condition that says what it
-/// said before is left as it is.
-pub(super) fn merge(conditions: &mut Vec<Condition>, new: Condition, now: Timestamp) {
-    let Some(old) = conditions.iter_mut().find(|old| old.type_ == new.type_) else {
-        conditions.push(Condition { last_transition_time: whole_second(now), ..new });
-        return;
-    };
-    let last_transition_time =
-        if old.status == new.status { old.last_transition_time.clone() } else { whole_second(now) };
-    *old = Condition { last_transition_time, ..new };
-}
-
 /// The API keeps times to the second; a finer one would come back different and be written again.
-fn whole_second(now: Timestamp) -> Time {
+pub(super) fn whole_second(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).expect("the whole second of a valid time is valid"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_transition_time_moves_with_the_status_only() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let mut conditions = Vec::new();
-        merge(&mut conditions, condition("Ready", false, "Waiting", "a"), at(1));
-        merge(&mut conditions, condition("Ready", false, "StillWaiting", "b"), at(2));
-        assert_eq!(
-            (conditions[0].reason.as_str(), conditions[0].last_transition_time.0),
-            ("StillWaiting", at(1))
-        );
-        merge(&mut conditions, condition("Ready", true, "Up", "c"), at(3));
-        assert_eq!((conditions.len(), conditions[0].last_transition_time.0), (1, at(3)));
-    }
 }

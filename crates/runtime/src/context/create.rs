@@ -35,7 +35,7 @@ impl<K: Kind> Context<K> {
         let meta = desired.meta();
         let name = meta.name.as_deref().or(meta.generate_name.as_deref()).unwrap_or_default();
         let target = key::<B>(meta.namespace.as_deref().unwrap_or_default(), name);
-        self.admitted(&target)?;
+        self.admitted(Verb::Create, &target)?;
         self.0.engine.ground.declared.expect::<B>(Deed::Create);
         let body = body_of(&desired, &target)?;
         let params = PostParams {
@@ -76,7 +76,8 @@ impl<K: Kind> Context<K> {
         patch: &Patch<Value>,
     ) -> Result<Arc<T>, Error> {
         let target = key_of(object);
-        self.admitted(&target)?;
+        let verb = if subresource.is_some() { Verb::Status } else { Verb::Patch };
+        self.admitted(verb, &target)?;
         let deed = if subresource.is_some() { Deed::PatchStatus } else { Deed::Patch };
         self.0.engine.ground.declared.expect::<T>(deed);
         let url = Path::new(T::url_path(&(), object.meta().namespace.as_deref()));
@@ -88,8 +89,8 @@ impl<K: Kind> Context<K> {
         };
         let attempt = Attempt { verb: "patch", target: target.as_str() };
         let answer = call(&self.0.engine.ground.client, attempt, request).await;
-        let object: T = self.noting_failure(Verb::Patch, &target, answer)?;
-        Ok(self.keep(Verb::Patch, object))
+        let object: T = self.noting_failure(verb, &target, answer)?;
+        Ok(self.keep(verb, object))
     }
 
     /// Notes the write and lays its outcome over the cache, if the kind is watched.

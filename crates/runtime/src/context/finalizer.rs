@@ -9,6 +9,7 @@ use kube::core::Request as Path;
 use serde_json::json;
 
 use super::Context;
+use crate::declared::Deed;
 use crate::error::Error;
 use crate::kind::{Kind, revision_of};
 use crate::talk::{Attempt, call};
@@ -24,6 +25,7 @@ impl<K: Kind> Context<K> {
 
     /// Takes our finalizer off. An object that is gone meanwhile is no error.
     pub(crate) async fn release(&self) -> Result<(), Error> {
+        self.0.engine.ground.declared.expect::<K>(Deed::Release);
         let mut names = self.finalizers();
         names.retain(|name| *name != self.0.engine.finalizer);
         match self.set_finalizers(Verb::Release, &names).await {
@@ -45,7 +47,7 @@ impl<K: Kind> Context<K> {
     }
 
     async fn set_finalizers(&self, verb: Verb, names: &[String]) -> Result<K, Error> {
-        self.admitted(&self.0.key)?;
+        self.admitted(verb, &self.0.key)?;
         let meta = self.0.object.meta();
         let patch = json!({"metadata": {
             "finalizers": names,

@@ -17,15 +17,19 @@ mod condition;
 mod create;
 mod event;
 mod finalizer;
+mod memo;
+mod note;
 mod prune;
+mod raw;
 mod read;
 mod standing;
 mod status;
 mod tell;
 
-pub(crate) use apply::Memo;
+pub(crate) use annotation::Annotation;
 pub(crate) use condemn::condemn;
 pub use condition::{StatusBase, condition};
+pub(crate) use memo::Memo;
 use status::Draft;
 
 use crate::cache::Writer;
@@ -53,23 +57,41 @@ struct Run<K: Kind> {
     /// Its status may hold our verdict on a former run.
     may_be_condemned: bool,
     draft: Mutex<Draft>,
+    /// The object as the last write of its status in this run left it.
+    written: Mutex<Option<Arc<K>>>,
     /// It left a warning on the object.
     has_warned: AtomicBool,
 }
 
+impl<K: Kind> Run<K> {
+    fn new(engine: Arc<Engine<K>>, object: Arc<K>, key: Key, claim: Claim) -> Self {
+        Self {
+            engine,
+            object,
+            key,
+            claim,
+            failures: 0,
+            may_be_condemned: false,
+            draft: Mutex::default(),
+            written: Mutex::default(),
+            has_warned: AtomicBool::default(),
+        }
+    }
+}
+
 impl<K: Kind> Context<K> {
     pub(crate) fn new(engine: Arc<Engine<K>>, object: Arc<K>, work: &Work, claim: Claim) -> Self {
-        let may_be_condemned = engine.is_custom && (work.failures > 0 || work.was_listed);
-        let (key, failures) = (work.key.clone(), work.failures);
-        let (draft, has_warned) = (Mutex::default(), AtomicBool::default());
-        Self(Arc::new(Run { engine, object, key, claim, failures, may_be_condemned, draft, has_warned }))
+        let may_be_condemned = (work.failures > 0 || work.was_listed) && engine.tells_in_status();
+        Self(Arc::new(Run {
+            failures: work.failures,
+            may_be_condemned,
+            ..Run::new(engine, object, work.key.clone(), claim)
+        }))
     }
 
     /// A context outside any reconcile, under this right.
     pub(crate) fn detached(engine: Arc<Engine<K>>, object: Arc<K>, key: Key, claim: Claim) -> Self {
-        let (draft, has_warned) = (Mutex::default(), AtomicBool::default());
-        let (failures, may_be_condemned) = (0, false);
-        Self(Arc::new(Run { engine, object, key, claim, failures, may_be_condemned, draft, has_warned }))
+        Self(Arc::new(Run::new(engine, object, key, claim)))
     }
 
     /// The same reconcile, gone on with a newer state of the object and nothing collected.
@@ -83,6 +105,7 @@ impl<K: Kind> Context<K> {
             failures: *failures,
             may_be_condemned: *may_be_condemned,
             draft: Mutex::default(),
+            written: Mutex::default(),
             has_warned: AtomicBool::new(self.has_warned()),
         }))
     }
@@ -115,11 +138,6 @@ impl<K: Kind> Context<K> {
     /// the lease under which this reconcile began, they are refused, also in tasks that it started.
     pub fn client(&self) -> &Client {
         self.0.claim.client(&self.0.engine.ground.client)
-    }
-
-    /// May this reconcile still write?
-    pub(crate) fn is_admitted(&self) -> bool {
-        self.0.claim.is_valid()
     }
 
     /// The time, as the operator sees it.

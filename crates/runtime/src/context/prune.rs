@@ -33,7 +33,7 @@ impl<K: Kind> Context<K> {
             return Ok(false);
         }
         let key = key_of(object);
-        self.admitted(&key)?;
+        self.admitted(Verb::Delete, &key)?;
         self.0.engine.ground.declared.expect::<T>(Deed::Delete);
         let precondition = Preconditions { uid: object.meta().uid.clone(), resource_version: None };
         let params = DeleteParams::background().preconditions(precondition);

@@ -50,6 +50,12 @@ impl<K: Kind> Context<K> {
         is_ours.then(|| Standing::Ours { uid: meta.uid.clone() })
     }
 
+    /// Does a cache of ours tell when the object with this key is gone?
+    pub(super) fn is_watched<T: Kind>(&self, key: &Key) -> bool {
+        let is_cached = self.cache::<T>().is_ok() || self.cache::<Metadata<T>>().is_ok();
+        is_cached && self.covers::<T>(key)
+    }
+
     /// Would an object with this key be in our cache of the kind?
     fn covers<T: Kind>(&self, key: &Key) -> bool {
         let scope = &self.0.engine.scope;

@@ -8,6 +8,7 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 
+use crate::declared::Deed;
 use crate::engine::Engine;
 use crate::events::{Note, Severity};
 use crate::fault::Fault;
@@ -38,6 +39,17 @@ pub(super) fn name(fault: &Fault, failures: u32) -> Option<Name> {
 }
 
 impl<K: Kind> Engine<K> {
+    /// Is the status of the kind ours to say something in that its reconciler did not ask for? Only if it is a kind of
+    /// somebody's own that has one.
+    pub(crate) fn tells_in_status(&self) -> bool {
+        self.is_custom && self.may_write_status()
+    }
+
+    /// Has the controller declared, or does its kind mean, that the status is written?
+    pub(super) fn may_write_status(&self) -> bool {
+        self.ground.declared.has::<K>(Deed::PatchStatus)
+    }
+
     /// Leaves an event about a fault on its object, if it is one to be told after so many failures in a row. Repeats are
     /// counted on the first event. A fault that a reconcile returns is told by the engine itself.
     pub(crate) fn tell(&self, object: &K, failures: u32, fault: &Fault) {

@@ -4,6 +4,7 @@
 //! the original. It is read and written by name, never listed or watched. The Secret is written before the annotation
 //! that points to it: after a crash in between, the newer record is found.
 
+use homeostat_core::journal::Verb;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Resource;
 use kube::api::{GetParams, Patch, PatchParams};
@@ -13,11 +14,11 @@ use serde_json::{Value, json};
 use super::codec::{ANNOTATION_BYTES_MAX, Stored, decode, encode, pointer};
 use super::essence::{Fingerprint, RECORD_SUFFIX};
 use super::record::Record;
-use crate::context::Context;
+use crate::context::{Annotation, Context};
 use crate::error::Error;
 use crate::events::Severity;
 use crate::fault::{Result, terminal};
-use crate::kind::Kind;
+use crate::kind::{Kind, key};
 use crate::talk::{Attempt, call};
 
 /// What is done to the Secrets beside.
@@ -99,7 +100,8 @@ pub(super) async fn save<K: Kind>(cx: &Context<K>, kept: &mut Kept) -> Result<()
         text = pointer(&text);
     }
     if kept.text.as_ref() != Some(&text) {
-        cx.annotate(&annotation(cx), &text).await?;
+        let name = annotation(cx);
+        cx.annotate(Annotation { name: &name, old: kept.text.as_deref(), new: &text }).await?;
     }
     kept.text = Some(text);
     kept.is_unsaved = false;
@@ -107,8 +109,8 @@ pub(super) async fn save<K: Kind>(cx: &Context<K>, kept: &mut Kept) -> Result<()
 }
 
 async fn save_aside<K: Kind>(cx: &Context<K>, text: &str) -> Result<(), Error> {
-    cx.admitted(cx.key())?;
     let name = secret_name(cx);
+    cx.admitted(Verb::Apply, &key::<Secret>(cx.key().namespace(), &name))?;
     let owner = cx.object().owner_ref(&());
     let body = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "homeostat.dev/handled",

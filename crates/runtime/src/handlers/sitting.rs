@@ -149,7 +149,7 @@ impl<'a, K: Kind> Sitting<'a, K> {
 
     /// Has the status say how the handlers stand, if it is one that may and does not say so already.
     fn tell(&mut self, daemons: Vec<Trouble>) {
-        if !self.cx.engine().is_custom {
+        if !self.cx.engine().tells_in_status() {
             return;
         }
         let candidates = self.plan.candidates(&self.object, self.state);
@@ -189,7 +189,7 @@ impl<'a, K: Kind> Sitting<'a, K> {
     /// through.
     fn foretell(&mut self, call: &Call<'_>, turn: &Turn<K>) {
         let is_worth_it =
-            !call.is_part && call.role.is_durable() && self.cx.engine().is_custom && turn.has_draft();
+            !call.is_part && call.role.is_durable() && self.cx.engine().tells_in_status() && turn.has_draft();
         if !is_worth_it || self.is_dying || self.told().is_trouble() {
             return;
         }

@@ -219,13 +219,12 @@ impl<W: World> Desk<W> {
     }
 
     /// Refuses to act for an object that this process may not act for.
-    pub(super) fn admitted(&self, object: &Key, name: &str) -> std::result::Result<(), Error> {
+    pub(super) fn admit(&self, object: &Key, verb: Verb, target: &Key) -> std::result::Result<(), Error> {
         if self.ground.fence.admits(object) {
             return Ok(());
         }
-        let target = Self::target(name);
-        self.note(object, Verb::Update, name, WriteOutcome::Fenced);
-        Err(Error::Fenced { target })
+        self.note(object, verb, target, WriteOutcome::Fenced);
+        Err(Error::Fenced { target: target.clone() })
     }
 
     /// Sends a write outside for this object, if this process may still act for it when the write's turn has come.
@@ -234,9 +233,10 @@ impl<W: World> Desk<W> {
         (object, verb, name): (&Key, Verb, &str),
         call: impl Future<Output = Answer<()>>,
     ) -> std::result::Result<(), Stopped> {
-        let admitted = || self.admitted(object, name).map_err(Stopped::Cluster);
+        let target = Self::target(name);
+        let admitted = || self.admit(object, verb, &target).map_err(Stopped::Cluster);
         let answer = self.gate.write(admitted, call).await;
-        self.noting(object, verb, name, answer)
+        self.noting(object, verb, &target, answer)
     }
 
     /// The thing as the journal names it.
@@ -244,9 +244,9 @@ impl<W: World> Desk<W> {
         Key::new("outside", W::NAME, "", &name.replace('/', ":"))
     }
 
-    pub(super) fn note(&self, object: &Key, verb: Verb, name: &str, outcome: WriteOutcome) {
-        let target = Self::target(name);
-        let entry = Entry::Wrote { object: object.clone(), verb, target, outcome, diff: vec![] };
+    pub(super) fn note(&self, object: &Key, verb: Verb, target: &Key, outcome: WriteOutcome) {
+        let (object, target) = (object.clone(), target.clone());
+        let entry = Entry::Wrote { object, verb, target, outcome, diff: vec![] };
         self.ground.journal.record(&self.source, entry);
     }
 
@@ -255,13 +255,13 @@ impl<W: World> Desk<W> {
         &self,
         object: &Key,
         verb: Verb,
-        name: &str,
+        target: &Key,
         answer: std::result::Result<(), Stopped>,
     ) -> std::result::Result<(), Stopped> {
         match &answer {
-            Ok(()) => self.note(object, verb, name, WriteOutcome::Done { revision: None }),
+            Ok(()) => self.note(object, verb, target, WriteOutcome::Done { revision: None }),
             Err(Stopped::Failed(failure)) => {
-                self.note(object, verb, name, WriteOutcome::Failed { error: failure.to_string() });
+                self.note(object, verb, target, WriteOutcome::Failed { error: failure.to_string() });
             }
             Err(Stopped::Blocked(_) | Stopped::Cluster(_)) => {}
         }

@@ -22,7 +22,7 @@ use super::desk::Desk;
 use super::record::{OutsideRecord, OutsideRecordSpec, Records};
 use crate::cache::Writer;
 use crate::error::Error;
-use crate::kind::{key_of, revision_of};
+use crate::kind::{key, key_of, revision_of};
 use crate::talk::{Attempt, call};
 
 /// Was the name in the inventory already?
@@ -118,7 +118,7 @@ impl<W: World> Desk<W> {
         let Some(record) = records.of_owner(name, &owner.uid) else { return Ok(()) };
         let path = Path::new(OutsideRecord::url_path(&(), record.metadata.namespace.as_deref()));
         let key = key_of(&*record);
-        self.admitted(&owner.key, name)?;
+        self.admit(&owner.key, Verb::Delete, &key)?;
         let request = path.delete(key.name(), &exactly(&record));
         let attempt = Attempt { verb: "delete", target: key.as_str() };
         match call::<Value>(&self.ground.client, attempt, request).await {
@@ -154,13 +154,17 @@ impl<W: World> Desk<W> {
         object: &W::Kind,
         spec: OutsideRecordSpec,
     ) -> Result<Intent, Error> {
-        self.admitted(&key_of(object), &spec.thing)?;
         let known = records.of(&spec.thing);
+        let verb = if known.is_none() { Verb::Create } else { Verb::Patch };
+        let target = match &known {
+            Some(known) => key_of(&**known),
+            None => key::<OutsideRecord>(spec.place(), &spec.object_name()),
+        };
+        self.admit(&key_of(object), verb, &target)?;
         let written = match &known {
             None => self.create_record(spec).await?,
             Some(known) => self.replace_record(known, &spec).await?,
         };
-        let verb = if known.is_none() { Verb::Create } else { Verb::Patch };
         self.wrote(&key_of(object), verb, key_of(&written), Some(revision_of(&written)));
         records.cache.wrote(written, self.writer(key_of(object)));
         Ok(if known.is_none() { Intent::New } else { Intent::Known })
@@ -204,7 +208,7 @@ impl<W: World> Desk<W> {
 
     async fn annotate(&self, object: &W::Kind, names: &BTreeMap<String, String>) -> Result<(), Error> {
         let key = key_of(object);
-        self.admitted(&key, "inventory")?;
+        self.admit(&key, Verb::Patch, &key)?;
         let newest = self.cache.get(&key);
         let meta = newest.as_deref().unwrap_or(object).meta();
         let value = if names.is_empty() { Value::Null } else { json!(json!(names).to_string()) };

@@ -454,6 +454,13 @@ pub(crate) fn widget_key(name: &str) -> Key {
     Key::new("test.dev", "widgets", "default", name)
 }
 
+/// What the journal says about objects of this name, of any kind.
+pub(crate) fn entries_of_any<T>(running: &Running, name: &str, pick: impl Fn(Entry) -> Option<T>) -> Vec<T> {
+    let is_meant = |entry: &Entry| entry.object().is_some_and(|object| object.name() == name);
+    let entries = running.journal.records().into_iter().map(|record| record.entry);
+    entries.filter(is_meant).filter_map(pick).collect()
+}
+
 /// The entries of the journal about a widget that `pick` picks.
 pub(crate) fn entries<T>(running: &Running, name: &str, pick: impl Fn(Entry) -> Option<T>) -> Vec<T> {
     running.journal.about(&widget_key(name)).into_iter().filter_map(|record| pick(record.entry)).collect()

@@ -28,6 +28,7 @@ mod shutdown;
 mod silence;
 mod slow;
 mod starting;
+mod statuses;
 mod times;
 mod told;
 mod triggers;

@@ -1,0 +1,41 @@
+//! The journal's view of writes: what was tried for which object, and what came of it.
+
+use homeostat_core::Key;
+use homeostat_core::journal::{Entry, Verb, WriteOutcome};
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::fence::Claim;
+use crate::kind::Kind;
+
+impl<K: Kind> Engine<K> {
+    /// Refuses a write for this object when the right under which it was begun is lost.
+    pub(crate) fn admit(&self, claim: &Claim, object: &Key, verb: Verb, target: &Key) -> Result<(), Error> {
+        if claim.is_valid() {
+            return Ok(());
+        }
+        self.note(object, verb, target, WriteOutcome::Fenced);
+        Err(Error::Fenced { target: target.clone() })
+    }
+
+    /// Notes what came of a write for this object.
+    pub(super) fn note(&self, object: &Key, verb: Verb, target: &Key, outcome: WriteOutcome) {
+        let (object, target) = (object.clone(), target.clone());
+        let entry = Entry::Wrote { object, verb, target, outcome, diff: Vec::new() };
+        self.ground.journal.record(&self.source, entry);
+    }
+
+    /// Notes a write that failed.
+    pub(super) fn noting<T>(
+        &self,
+        object: &Key,
+        verb: Verb,
+        target: &Key,
+        answer: Result<T, Error>,
+    ) -> Result<T, Error> {
+        if let Err(error) = &answer {
+            self.note(object, verb, target, WriteOutcome::Failed { error: error.to_string() });
+        }
+        answer
+    }
+}

@@ -1,0 +1,76 @@
+//! Requests about an object of the main kind that go by its JSON, not by its type: reading it whole, and patching it with
+//! tests of what the patch relies on.
+
+use homeostat_core::Key;
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
+use kube::api::{GetParams, Patch, PatchParams};
+use kube::core::Request as Path;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::kind::Kind;
+use crate::talk::{Attempt, Built, call};
+
+/// A JSON patch of an object or of one of its subresources.
+pub(super) struct JsonPatch<'a> {
+    /// What it does, for the error message.
+    pub(super) verb: &'static str,
+    pub(super) subresource: Option<&'a str>,
+    pub(super) operations: Vec<Value>,
+}
+
+impl<K: Kind> Engine<K> {
+    /// The object as the server has it now; none when it is gone.
+    pub(crate) async fn read_whole(&self, key: &Key) -> Result<Option<Value>, Error> {
+        let request = url::<K>(key).get(key.name(), &GetParams::default());
+        match call(&self.ground.client, Attempt { verb: "get", target: key.as_str() }, request).await {
+            Err(error) if error.is_not_found() => Ok(None),
+            answer => answer.map(Some),
+        }
+    }
+
+    /// Sends a patch; all of it is done, or none.
+    pub(super) async fn send_patch<T: DeserializeOwned>(
+        &self,
+        key: &Key,
+        patch: JsonPatch<'_>,
+    ) -> Result<T, Error> {
+        let JsonPatch { verb, subresource, operations } = patch;
+        let params =
+            PatchParams { field_manager: Some(self.ground.name.to_string()), ..PatchParams::default() };
+        let (url, body) = (url::<K>(key), Patch::Merge(operations));
+        let request = match subresource {
+            None => url.patch(key.name(), &params, &body),
+            Some(subresource) => url.patch_subresource(subresource, key.name(), &params, &body),
+        };
+        call(&self.ground.client, Attempt { verb, target: key.as_str() }, as_json_patch(request)).await
+    }
+}
+
+/// Was a test of a patch refused? The same code says that the object would be invalid; a look at the object tells.
+pub(super) fn is_stale(error: &Error) -> bool {
+    matches!(error.code(), Some(409 | 422))
+}
+
+/// A name as a segment of a JSON pointer.
+pub(super) fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// Where the objects of the kind are that live beside this one.
+fn url<K: Kind>(key: &Key) -> Path {
+    let namespace = Some(key.namespace()).filter(|namespace| !namespace.is_empty());
+    Path::new(K::url_path(&(), namespace))
+}
+
+/// kube takes patches of this type from another crate; the body is the same list.
+fn as_json_patch(request: Built) -> Built {
+    request.map(|mut request| {
+        let media_type = HeaderValue::from_static("application/json-patch+json");
+        request.headers_mut().insert(CONTENT_TYPE, media_type);
+        request
+    })
+}

@@ -1,0 +1,180 @@
+//! What a reconciler changed of a status, apart from everything else the status holds.
+//!
+//! It is the difference between the status a draft started from and the status it became: by entry for maps, by type for
+//! conditions, whole for every other list. What the reconciler did not touch is not in it, so whoever else writes the same
+//! status keeps what they wrote, and the change can be applied again to a newer status. No I/O here; `operations` turns a
+//! change into a patch.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// The field of a status that lists conditions, each known by its type.
+pub(super) const CONDITIONS: &str = "conditions";
+
+/// The changes of an object's fields, by name.
+pub(super) type Fields = BTreeMap<String, FieldChange>;
+
+/// What a reconciler changed of a status.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct StatusChange {
+    pub(super) fields: Fields,
+    pub(super) conditions: Vec<ConditionChange>,
+}
+
+/// What becomes of one field.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) enum FieldChange {
+    /// It gets this value.
+    Set(Value),
+    /// It gets this value if there is none: a default that the type brings along and nobody asked for.
+    SetIfAbsent(Value),
+    /// It goes. Of an object that others have added to since, only what was there goes.
+    Remove(Value),
+    /// It is an object, and these of its fields change.
+    Within(Fields),
+}
+
+/// What becomes of the condition of one type.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct ConditionChange {
+    pub(super) r#type: String,
+    pub(super) change: EntryChange,
+}
+
+/// What becomes of one entry of a list.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) enum EntryChange {
+    /// These fields get these values; null removes one.
+    Set {
+        fields: Map<String, Value>,
+        /// The entry as it should be, if there is none.
+        whole: Map<String, Value>,
+        /// Its transition time is ours to keep: it moves when the status of the condition does.
+        is_dated: bool,
+    },
+    /// It goes.
+    Remove,
+}
+
+impl StatusChange {
+    /// Compares a status with the one it was made from. A status made from nothing brings its type's `defaults` along.
+    pub(super) fn between(base: &Value, new: &Value, defaults: &Value) -> Self {
+        let (mut base, mut new) = (object(base), object(new));
+        let conditions = match (entries(base.get(CONDITIONS)), entries(new.get(CONDITIONS))) {
+            (Some(old), Some(now)) => {
+                let changes = changed_conditions(&old, &now);
+                base.remove(CONDITIONS);
+                new.remove(CONDITIONS);
+                changes
+            }
+            _ => Vec::new(),
+        };
+        let fields = if base.is_empty() { introduced(&new, &object(defaults)) } else { between(&base, &new) };
+        Self { fields, conditions }
+    }
+
+    /// Sets one field.
+    pub(in crate::context) fn set(&mut self, name: &str, value: Value) {
+        self.fields.insert(name.to_owned(), FieldChange::Set(value));
+    }
+
+    /// Sets a condition as the context says it; when it was written last is found out when it is written.
+    pub(in crate::context) fn set_condition(&mut self, condition: &Condition) {
+        self.conditions.retain(|other| other.r#type != condition.type_);
+        let mut fields = object(&json!(condition));
+        fields.remove("type");
+        fields.remove("lastTransitionTime");
+        let change = EntryChange::Set { whole: fields.clone(), fields, is_dated: true };
+        self.conditions.push(ConditionChange { r#type: condition.type_.clone(), change });
+    }
+}
+
+/// The fields of an object; none of anything else.
+fn object(value: &Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap_or_default()
+}
+
+fn between(old: &Map<String, Value>, new: &Map<String, Value>) -> Fields {
+    let mut fields = Fields::new();
+    for (name, value) in new {
+        let change = match (old.get(name), value) {
+            (Some(before), value) if before == value => continue,
+            (Some(Value::Object(before)), Value::Object(now)) => FieldChange::Within(between(before, now)),
+            (None, Value::Object(now)) if !now.is_empty() => {
+                FieldChange::Within(introduced(now, &Map::new()))
+            }
+            (_, value) => FieldChange::Set(value.clone()),
+        };
+        fields.insert(name.clone(), change);
+    }
+    let gone = old.iter().filter(|(name, _)| !new.contains_key(*name));
+    fields.extend(gone.map(|(name, value)| (name.clone(), FieldChange::Remove(value.clone()))));
+    fields
+}
+
+/// The fields of an object that was not there.
+fn introduced(new: &Map<String, Value>, defaults: &Map<String, Value>) -> Fields {
+    let change = |(name, value): (&String, &Value)| {
+        let default = defaults.get(name);
+        let change = match value {
+            Value::Object(fields) if !fields.is_empty() => {
+                FieldChange::Within(introduced(fields, &object(default.unwrap_or(&Value::Null))))
+            }
+            value if default == Some(value) => FieldChange::SetIfAbsent(value.clone()),
+            value => FieldChange::Set(value.clone()),
+        };
+        (name.clone(), change)
+    };
+    new.iter().map(change).collect()
+}
+
+/// The entries of a list of conditions by their type; none if it is another sort of list.
+fn entries(list: Option<&Value>) -> Option<Vec<(&str, &Map<String, Value>)>> {
+    let items = match list {
+        None | Some(Value::Null) => return Some(Vec::new()),
+        Some(list) => list.as_array()?,
+    };
+    let mut types = BTreeSet::new();
+    let mut entries = Vec::with_capacity(items.len());
+    for item in items {
+        let r#type = item["type"].as_str()?;
+        if !types.insert(r#type) {
+            return None;
+        }
+        entries.push((r#type, item.as_object()?));
+    }
+    Some(entries)
+}
+
+fn changed_conditions(
+    old: &[(&str, &Map<String, Value>)],
+    new: &[(&str, &Map<String, Value>)],
+) -> Vec<ConditionChange> {
+    let find = |entries: &[(&str, &Map<String, Value>)], r#type: &str| {
+        entries.iter().find(|(other, _)| *other == r#type).map(|(_, fields)| (*fields).clone())
+    };
+    let mut changes = Vec::new();
+    for (r#type, now) in new {
+        let before = find(old, r#type).unwrap_or_default();
+        let mut fields: Map<String, Value> = now
+            .iter()
+            .filter(|(name, value)| before.get(*name) != Some(value))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        let gone = before.keys().filter(|name| !now.contains_key(*name));
+        fields.extend(gone.map(|name| (name.clone(), Value::Null)));
+        fields.remove("type");
+        if !fields.is_empty() || !old.iter().any(|(other, _)| other == r#type) {
+            let change = EntryChange::Set { fields, whole: (*now).clone(), is_dated: false };
+            changes.push(ConditionChange { r#type: (*r#type).to_owned(), change });
+        }
+    }
+    let gone = old.iter().filter(|(r#type, _)| find(new, r#type).is_none());
+    changes.extend(
+        gone.map(|(r#type, _)| ConditionChange { r#type: (*r#type).to_owned(), change: EntryChange::Remove }),
+    );
+    changes
+}

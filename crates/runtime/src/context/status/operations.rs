@@ -1,0 +1,248 @@
+//! A change of a status as a JSON patch: operations on our own entries only, and before them tests of what they rely on.
+//!
+//! The server performs all of it or none. It refuses the patch when a test fails: when what we believe of the status is
+//! not so, because the cache is behind or its type leaves something out. The caller then reads the object as it is and
+//! asks for the operations again. No I/O here.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::change::{CONDITIONS, ConditionChange, EntryChange, FieldChange, Fields, StatusChange};
+use crate::context::condition::whole_second;
+use crate::context::raw::escaped;
+
+/// An object as far as a patch of its status relies on it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Snapshot {
+    pub(super) uid: Option<String>,
+    pub(super) resource_version: Option<String>,
+    /// Null when there is none.
+    pub(super) status: Value,
+    /// It is what the server says now, whole; not what a cache says that may be behind and keeps what a type names.
+    pub(super) is_whole: bool,
+}
+
+impl Snapshot {
+    /// An object as the server just sent it.
+    pub(crate) fn whole(mut object: Value) -> Self {
+        let text = |name: &str| object["metadata"][name].as_str().map(str::to_owned);
+        let (uid, resource_version) = (text("uid"), text("resourceVersion"));
+        let status = object.get_mut("status").map(Value::take).unwrap_or_default();
+        Self { uid, resource_version, status, is_whole: true }
+    }
+}
+
+impl StatusChange {
+    /// The patch that makes this change to the object; empty when there is nothing to change.
+    pub(super) fn operations(&self, snapshot: &Snapshot, now: Timestamp) -> Vec<Value> {
+        let mut patch = Patch { operations: Vec::new(), needs_version: false };
+        if let Value::Object(status) = &snapshot.status {
+            patch.fields("/status", status, &self.fields);
+            patch.conditions(status.get(CONDITIONS), &self.conditions, now);
+        } else {
+            let mut status = built(&self.fields);
+            let conditions = added(&self.conditions, now);
+            if !conditions.is_empty() {
+                status.insert(CONDITIONS.to_owned(), Value::Array(conditions));
+            }
+            if !status.is_empty() {
+                patch.introduce("/status", &Value::Object(status));
+            }
+        }
+        patch.finish(snapshot)
+    }
+}
+
+/// A patch in the making.
+struct Patch {
+    operations: Vec<Value>,
+    /// It is right only for this very version of the object.
+    needs_version: bool,
+}
+
+impl Patch {
+    fn test(&mut self, path: &str, value: &Value) {
+        self.operations.push(json!({"op": "test", "path": path, "value": value}));
+    }
+
+    /// Sets what is there, and adds what is not.
+    fn add(&mut self, path: &str, value: &Value) {
+        self.operations.push(json!({"op": "add", "path": path, "value": value}));
+    }
+
+    fn remove(&mut self, path: &str) {
+        self.operations.push(json!({"op": "remove", "path": path}));
+    }
+
+    /// Adds what nobody else may have added meanwhile.
+    fn introduce(&mut self, path: &str, value: &Value) {
+        self.test(path, &Value::Null);
+        self.add(path, value);
+    }
+
+    fn fields(&mut self, path: &str, object: &Map<String, Value>, changes: &Fields) {
+        for (name, change) in changes {
+            self.field(&format!("{path}/{}", escaped(name)), object.get(name), change);
+        }
+    }
+
+    fn field(&mut self, path: &str, current: Option<&Value>, change: &FieldChange) {
+        let current = current.filter(|value| !value.is_null());
+        match (change, current) {
+            (FieldChange::Set(value), current) if current == Some(value) => {}
+            (FieldChange::Set(value), _) => self.add(path, value),
+            (FieldChange::SetIfAbsent(value), None) => self.introduce(path, value),
+            (FieldChange::SetIfAbsent(_), Some(_)) | (FieldChange::Remove(_), None) => {}
+            (FieldChange::Remove(was), Some(current)) => self.take_out(path, current, was),
+            (FieldChange::Within(changes), Some(Value::Object(object))) => self.fields(path, object, changes),
+            (FieldChange::Within(changes), current) => {
+                let object = built(changes);
+                match current {
+                    _ if object.is_empty() => {}
+                    None => self.introduce(path, &Value::Object(object)),
+                    Some(_) => self.add(path, &Value::Object(object)),
+                }
+            }
+        }
+    }
+
+    /// Removes a value; of an object only what was in it, unless that is all.
+    fn take_out(&mut self, path: &str, current: &Value, was: &Value) {
+        let (Value::Object(object), Value::Object(known)) = (current, was) else {
+            self.remove(path);
+            return;
+        };
+        if object.keys().all(|name| known.contains_key(name)) {
+            self.test(path, current);
+            self.remove(path);
+            return;
+        }
+        for (name, was) in known {
+            if let Some(current) = object.get(name) {
+                self.take_out(&format!("{path}/{}", escaped(name)), current, was);
+            }
+        }
+    }
+
+    fn conditions(&mut self, list: Option<&Value>, changes: &[ConditionChange], now: Timestamp) {
+        let Some(items) = list.filter(|list| !list.is_null()) else {
+            let conditions = added(changes, now);
+            if !conditions.is_empty() {
+                self.introduce(&format!("/status/{CONDITIONS}"), &Value::Array(conditions));
+            }
+            return;
+        };
+        let items = items.as_array().map(Vec::as_slice).unwrap_or_default();
+        let place =
+            |change: &ConditionChange| items.iter().position(|item| item["type"] == change.r#type.as_str());
+        let (present, absent): (Vec<_>, Vec<_>) = changes.iter().partition(|change| place(change).is_some());
+        let mut removed = Vec::new();
+        for change in present {
+            let Some(at) = place(change) else { continue };
+            match &change.change {
+                EntryChange::Set { fields, is_dated, .. } => {
+                    self.entry((at, &items[at]), fields, *is_dated, now);
+                }
+                EntryChange::Remove => removed.push(at),
+            }
+        }
+        // From the last one on, so that no removal moves an entry that is still to be removed.
+        removed.sort_unstable_by(|one, other| other.cmp(one));
+        for at in removed {
+            let path = format!("/status/{CONDITIONS}/{at}");
+            self.test(&format!("{path}/type"), &items[at]["type"]);
+            self.remove(&path);
+        }
+        for condition in added(absent, now) {
+            // No test says "no entry of this type": only the version knows that nobody has added one.
+            self.needs_version = true;
+            self.add(&format!("/status/{CONDITIONS}/-"), &condition);
+        }
+    }
+
+    /// Changes fields of the condition at this place. The others of the same condition stay as they are.
+    fn entry(
+        &mut self,
+        (at, item): (usize, &Value),
+        fields: &Map<String, Value>,
+        is_dated: bool,
+        now: Timestamp,
+    ) {
+        let path = format!("/status/{CONDITIONS}/{at}");
+        let differs = |(name, value): &(&String, &Value)| !is_same(item.get(*name), value);
+        let mut changed: Vec<(&String, Value)> =
+            fields.iter().filter(differs).map(|(name, value)| (name, value.clone())).collect();
+        if changed.is_empty() {
+            return;
+        }
+        let time = "lastTransitionTime".to_owned();
+        if is_dated && fields.get("status") != item.get("status") {
+            changed.push((&time, json!(whole_second(now))));
+        }
+        self.test(&format!("{path}/type"), &item["type"]);
+        if is_dated {
+            self.test(&format!("{path}/status"), &item["status"]);
+        }
+        for (name, value) in changed {
+            let path = format!("{path}/{}", escaped(name));
+            if value.is_null() { self.remove(&path) } else { self.add(&path, &value) }
+        }
+    }
+
+    /// The operations, behind the test that they concern this very object.
+    fn finish(self, snapshot: &Snapshot) -> Vec<Value> {
+        if self.operations.is_empty() {
+            return Vec::new();
+        }
+        let mut tests = Self { operations: Vec::new(), needs_version: false };
+        tests.test("/metadata/uid", &json!(snapshot.uid));
+        if self.needs_version {
+            tests.test("/metadata/resourceVersion", &json!(snapshot.resource_version));
+        }
+        [tests.operations, self.operations].concat()
+    }
+}
+
+/// Does the field of a condition say the same? Go's types leave out what is empty.
+fn is_same(current: Option<&Value>, value: &Value) -> bool {
+    match current {
+        None | Some(Value::Null) => value.is_null() || value == "",
+        Some(current) => current == value,
+    }
+}
+
+/// The object that these changes make of nothing.
+fn built(changes: &Fields) -> Map<String, Value> {
+    let value = |(name, change): (&String, &FieldChange)| {
+        let value = match change {
+            FieldChange::Set(value) | FieldChange::SetIfAbsent(value) => value.clone(),
+            FieldChange::Remove(_) => return None,
+            FieldChange::Within(changes) => {
+                let object = built(changes);
+                if object.is_empty() {
+                    return None;
+                }
+                Value::Object(object)
+            }
+        };
+        Some((name.clone(), value))
+    };
+    changes.iter().filter_map(value).collect()
+}
+
+/// The conditions that these changes add to a list without any of them.
+fn added<'a>(changes: impl IntoIterator<Item = &'a ConditionChange>, now: Timestamp) -> Vec<Value> {
+    let condition = |change: &ConditionChange| {
+        let EntryChange::Set { whole, is_dated, .. } = &change.change else { return None };
+        let mut condition = whole.clone();
+        condition.insert("type".to_owned(), json!(change.r#type));
+        if *is_dated {
+            condition.insert("lastTransitionTime".to_owned(), json!(whole_second(now)));
+        }
+        Some(Value::Object(condition))
+    };
+    changes.into_iter().filter_map(condition).collect()
+}
+
+#[cfg(test)]
+mod tests;
