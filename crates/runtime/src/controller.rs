@@ -31,7 +31,8 @@ use crate::panics::message_of;
 use crate::predicate::Predicate;
 use crate::queue::{Backoff, Config, Urgency};
 use crate::relations::{Relation, Selector, Wire, indexes, main, owns, reads, references, selects, watches};
-use crate::rule::{PATCH, READ, Rule, WRITE, WRITE_ONLY};
+use crate::rule::{MainWrites, PATCH, READ, Rule, WRITE, WRITE_ONLY};
+use crate::takeover::Takeover;
 use crate::watch::Scope;
 use crate::worker::Pump;
 use crate::world::Vital;
@@ -51,6 +52,7 @@ pub struct Controller<K: Kind> {
     relations: Vec<Relation<K>>,
     streams: Vec<Outside>,
     rules: Vec<Rule>,
+    writes: MainWrites,
     config: Config,
     concurrency: usize,
     cleanup: Option<Cleanup<K>>,
@@ -82,7 +84,8 @@ impl<K: Kind> Controller<K> {
             predicate: None,
             relations: Vec::new(),
             streams: Vec::new(),
-            rules: Rule::main::<K>().into(),
+            rules: Vec::new(),
+            writes: MainWrites { status: is_custom::<K>(), ..MainWrites::default() },
             config: Config { resync: Some(RESYNC), ..Config::default() },
             concurrency: CONCURRENCY,
             cleanup: None,
@@ -109,12 +112,12 @@ impl<K: Kind> Controller<K> {
 
     /// Objects of kind `T` that our object owns: their changes trigger it, old and new owner alike.
     pub fn owns<T: Kind>(self) -> Self {
-        self.relate(owns::owns::<K, T>(None), Rule::on::<T>("", WRITE))
+        self.owning().relate(owns::owns::<K, T>(None)).allow(Rule::on::<T>("", WRITE))
     }
 
     /// Like [`owns`](Self::owns), but only these changes of a child matter; that it comes, goes or changes owners always does.
     pub fn owns_when<T: Kind>(self, predicate: Predicate<T>) -> Self {
-        self.relate(owns::owns::<K, T>(Some(predicate)), Rule::on::<T>("", WRITE))
+        self.owning().relate(owns::owns::<K, T>(Some(predicate))).allow(Rule::on::<T>("", WRITE))
     }
 
     /// Like [`owns`](Self::owns), keeping only metadata in memory: for kinds the reconciler writes but never reads.
@@ -122,7 +125,7 @@ impl<K: Kind> Controller<K> {
     where
         Metadata<T>: Kind,
     {
-        self.relate(owns::owns::<K, Metadata<T>>(None), Rule::owned_metadata::<T>())
+        self.owning().relate(owns::owns::<K, Metadata<T>>(None)).allow(Rule::on::<T>("", WRITE))
     }
 
     /// Objects of kind `T` that `map` relates to ours; it is asked about the old and the new state of each.
@@ -130,7 +133,7 @@ impl<K: Kind> Controller<K> {
     where
         I: IntoIterator<Item: Into<Target>>,
     {
-        self.relate(watches::watches::<K, T, I>(None, map), Rule::on::<T>("", READ))
+        self.relate(watches::watches::<K, T, I>(None, map)).allow(Rule::on::<T>("", READ))
     }
 
     /// Like [`watches`](Self::watches), but only these changes matter; that one comes or goes always does.
@@ -142,7 +145,7 @@ impl<K: Kind> Controller<K> {
     where
         I: IntoIterator<Item: Into<Target>>,
     {
-        self.relate(watches::watches::<K, T, I>(Some(predicate), map), Rule::on::<T>("", READ))
+        self.relate(watches::watches::<K, T, I>(Some(predicate), map)).allow(Rule::on::<T>("", READ))
     }
 
     /// Objects of kind `T` that ours names: when one appears, changes or goes, ours is reconciled.
@@ -150,7 +153,7 @@ impl<K: Kind> Controller<K> {
     where
         I: IntoIterator<Item: Into<Target>>,
     {
-        self.relate(references::references::<K, T, I>(names), Rule::on::<T>("", READ))
+        self.relate(references::references::<K, T, I>(names)).allow(Rule::on::<T>("", READ))
     }
 
     /// Objects of kind `T` that our label selector matches, owned or not: in our namespace, if both kinds live in one.
@@ -160,23 +163,30 @@ impl<K: Kind> Controller<K> {
         selector: impl Fn(&K) -> Option<S> + Clone + Send + Sync + 'static,
     ) -> Self {
         let selector = move |object: &K| selector(object).map(Selector::into_selector);
-        self.relate(selects::selects::<K, T>(selector), Rule::on::<T>("", READ))
+        self.relate(selects::selects::<K, T>(selector)).allow(Rule::on::<T>("", READ))
     }
 
     /// Objects of kind `T` that the reconciler reads but that trigger nothing.
     pub fn reads<T: Kind>(self) -> Self {
-        self.relate(reads::<K, T>(), Rule::on::<T>("", READ))
+        self.relate(reads::<K, T>()).allow(Rule::on::<T>("", READ))
     }
 
-    /// Objects of kind `T` that the reconciler writes but neither owns nor reads: only rights, no watch.
+    /// Objects of kind `T` that the reconciler writes but does not read: only rights, no watch.
     pub fn writes<T: Kind>(self) -> Self {
-        self.allow(Rule::on::<T>("", WRITE_ONLY))
+        self.owning().allow(Rule::on::<T>("", WRITE_ONLY))
     }
 
-    /// The status of objects of kind `T` that the reconciler writes
-    /// ([`Context::patch_status`]); that of the main kind needs no word.
+    /// The status of objects of kind `T` that the reconciler writes ([`Context::patch_status`]). That of
+    /// the main kind needs no word if it is one of your own; of Kubernetes' own kinds not even a terminal fault is written
+    /// there without it.
     pub fn writes_status<T: Kind>(self) -> Self {
         self.allow(Rule::on::<T>("/status", PATCH))
+    }
+
+    /// A former version had a cleanup and this one has none: its finalizer is taken off the objects that still carry it,
+    /// which takes the right to patch them.
+    pub fn releases_finalizer(self) -> Self {
+        self.writing_metadata()
     }
 
     /// An index of the objects of kind `T` by the values found in each, read with
@@ -186,7 +196,7 @@ impl<K: Kind> Controller<K> {
         V: std::hash::Hash + Eq + Send + Sync + 'static,
         I: IntoIterator<Item = V>,
     {
-        self.relate(indexes::<K, T, V, I>(values), Rule::on::<T>("", READ))
+        self.relate(indexes::<K, T, V, I>(values)).allow(Rule::on::<T>("", READ))
     }
 
     /// Triggers from outside the cluster: each item names an object to reconcile. A name without a namespace means the
@@ -243,7 +253,8 @@ impl<K: Kind> Controller<K> {
         F: Fn(Arc<K>, Context<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Action>> + Send + 'static,
     {
-        Self { cleanup: Some(Cleanup { call: handler(cleanup), is_needed: Arc::new(is_needed) }), ..self }
+        let cleanup = Cleanup { call: handler(cleanup), is_needed: Arc::new(is_needed) };
+        Self { cleanup: Some(cleanup), ..self }.writing_metadata()
     }
 
     /// Completes the controller with handlers instead of a reconcile function. Their `on_delete` takes the place of a
@@ -275,17 +286,29 @@ impl<K: Kind> Controller<K> {
         F: Fn(Arc<K>, Context<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Action>> + Send + 'static,
     {
-        Control(Box::new(Complete { controller: self, reconcile: handler(reconcile) }))
+        let rules = [Rule::main::<K>(self.writes), self.rules.clone()].concat();
+        Control(Box::new(Complete { controller: self, rules, reconcile: handler(reconcile) }))
     }
 
-    fn allow(mut self, rule: Rule) -> Self {
+    /// The object is made the owner of others.
+    fn owning(mut self) -> Self {
+        self.writes.owns = true;
+        self
+    }
+
+    /// The object carries a finalizer or annotations of ours.
+    pub(crate) fn writing_metadata(mut self) -> Self {
+        self.writes.metadata = true;
+        self
+    }
+
+    pub(crate) fn allow(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
         self
     }
 
-    pub(crate) fn relate(mut self, relation: Relation<K>, rule: Rule) -> Self {
+    pub(crate) fn relate(mut self, relation: Relation<K>) -> Self {
         self.relations.push(relation);
-        self.rules.push(rule);
         self
     }
 }
@@ -337,16 +360,17 @@ impl Assembled {
 
 struct Complete<K: Kind> {
     controller: Controller<K>,
+    rules: Vec<Rule>,
     reconcile: Handler<K>,
 }
 
 impl<K: Kind> Part for Complete<K> {
     fn rules(&self) -> &[Rule] {
-        &self.controller.rules
+        &self.rules
     }
 
     fn assemble(self: Box<Self>, ground: &Arc<Ground>, grace: Duration) -> Assembled {
-        let Self { controller, reconcile } = *self;
+        let Self { controller, reconcile, .. } = *self;
         let source = Source::from(controller.name.as_str());
         let scope = Scope { labels: controller.labels, ..ground.scope.clone() };
         let cache = ground.caches.declare::<K>(&scope);
@@ -373,6 +397,7 @@ impl<K: Kind> Part for Complete<K> {
             is_custom: is_custom::<K>(),
             vouches: controller.vouches,
             memo: memo.clone(),
+            takeover: Takeover::new(&cache, &fence),
         });
         forget_gone(&cache, memo);
         let relist = relist(&engine, &inbox);

@@ -156,8 +156,25 @@ pub(crate) fn without_conditions<'a>(
 }
 
 fn is_reconciled(definition: &Value, rules: &[Rule]) -> bool {
-    let status = format!("{}/status", text(definition, "/spec/names/plural"));
-    rules.iter().any(|rule| rule.resource == status && rule.group == text(definition, "/spec/group"))
+    rules.iter().any(|rule| {
+        rule.is_main && rule.resource == text(definition, "/spec/names/plural") && is_of(definition, rule)
+    })
+}
+
+fn is_of(definition: &Value, rule: &Rule) -> bool {
+    rule.group == text(definition, "/spec/group")
+}
+
+/// Is this rule about the status of a kind whose definition, which we bring along, has none?
+pub(crate) fn lacks(definitions: &[Value], rule: &Rule) -> bool {
+    let Some(plural) = rule.resource.strip_suffix("/status") else { return false };
+    let has_none = |version: &Value| version.pointer("/subresources/status").is_none();
+    definitions.iter().any(|definition| {
+        let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
+        text(definition, "/spec/names/plural") == plural
+            && is_of(definition, rule)
+            && versions.is_some_and(|versions| versions.iter().all(has_none))
+    })
 }
 
 fn text<'a>(definition: &'a Value, pointer: &str) -> &'a str {

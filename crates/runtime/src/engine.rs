@@ -23,6 +23,7 @@ use crate::ground::Ground;
 use crate::kind::Kind;
 use crate::panics::message_of;
 use crate::queue::Work;
+use crate::takeover::Takeover;
 use crate::watch::Scope;
 use crate::worker::{Runner, Verdict};
 
@@ -56,6 +57,8 @@ pub(crate) struct Engine<K: Kind> {
     pub(crate) vouches: Option<&'static str>,
     /// What was applied last to each child, so that applying it again costs nothing.
     pub(crate) memo: Arc<Memo>,
+    /// How far the cache is since the right to act came.
+    pub(crate) takeover: Takeover,
 }
 
 /// A controller's engine as the worker sees it.
@@ -81,6 +84,11 @@ struct Run<'a> {
 impl<K: Kind> Engine<K> {
     async fn run(self: &Arc<Self>, run: Run<'_>) -> Verdict {
         let work = run.work;
+        if let Some(gain) = self.ground.fence.gain()
+            && let Err(error) = Box::pin(self.catch_up(&work.key, gain)).await
+        {
+            return self.failed(work, error.into());
+        }
         let Some(object) = self.cache.get(&work.key) else {
             return match self.cache.poison(&work.key) {
                 Some(error) => Box::pin(self.condemn(run, error)).await,

@@ -44,6 +44,7 @@ mod relations;
 mod rights;
 mod rule;
 mod run;
+mod takeover;
 mod talk;
 mod tasks;
 mod watch;

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde_json::{Value, json};
 
+use crate::election::Election;
 use crate::rule::{Rule, merge};
 
 /// What the manifests are made from.
@@ -21,7 +22,7 @@ pub(crate) struct Description<'a> {
     pub(crate) own_arguments: &'a [String],
     pub(crate) definitions: &'a [Value],
     pub(crate) rules: &'a [Rule],
-    pub(crate) uses_leases: bool,
+    pub(crate) election: Election,
     /// Where the admin pages are served.
     pub(crate) admin: Option<SocketAddr>,
 }
@@ -76,9 +77,9 @@ fn roles(description: &Description<'_>, name: &str) -> Vec<Value> {
     if let Some(namespace) = description.namespace {
         documents.extend(account.role("Role", name, Some(namespace), &inside));
     }
-    if description.uses_leases {
+    if let Some(rule) = Rule::leases(description.election) {
         let leases = format!("{name}-leases");
-        documents.extend(account.role("Role", &leases, Some(description.home), &[Rule::leases()]));
+        documents.extend(account.role("Role", &leases, Some(description.home), &[rule]));
     }
     documents
 }
@@ -181,7 +182,7 @@ mod tests {
             own_arguments: &[],
             definitions: &[],
             rules: &rules,
-            uses_leases: true,
+            election: Election::Shards(4),
             admin: None,
         };
         let line = |document: &Value| {
@@ -206,7 +207,7 @@ mod tests {
                 own_arguments: &["run".to_owned(), "--".to_owned()],
                 definitions: &[],
                 rules: &[],
-                uses_leases: false,
+                election: Election::None,
                 admin: address.parse().ok(),
             };
             let deployment = manifests(&description).pop().expect("the deployment is last");

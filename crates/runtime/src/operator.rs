@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::Admin;
 use crate::connect::{Connected, connect};
 use crate::controller::Control;
+use crate::definitions;
 use crate::election::{Election, TERM};
 use crate::error::Error;
 use crate::fault::{self, BoxError};
@@ -262,12 +263,14 @@ impl Operator {
             own_arguments,
             definitions: &self.definitions,
             rules: &self.rules(),
-            uses_leases: self.election.uses_leases(),
+            election: self.election,
             admin: self.admin.as_ref().and_then(Admin::address),
         }))
     }
 
+    /// What the controllers do, without the status of kinds that are known to have none.
     pub(crate) fn rules(&self) -> Vec<Rule> {
-        self.controls.iter().flat_map(|control| control.0.rules()).cloned().collect()
+        let rules = self.controls.iter().flat_map(|control| control.0.rules());
+        rules.filter(|rule| !definitions::lacks(&self.definitions, rule)).cloned().collect()
     }
 }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Event;
 
-use crate::kind::{Kind, Metadata, is_namespaced};
+use crate::election::Election;
+use crate::kind::{Kind, is_namespaced};
 
 /// Verbs on one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,20 +16,33 @@ pub(crate) struct Rule {
     pub(crate) resource: String,
     pub(crate) verbs: &'static [&'static str],
     pub(crate) is_namespaced: bool,
+    /// The objects of this resource are reconciled.
+    pub(crate) is_main: bool,
 }
 
-/// Following a kind.
+/// Following a kind, and reading an object of it.
 pub(crate) const READ: &[&str] = &["get", "list", "watch"];
-/// Making, changing and removing children.
+/// Making, changing and removing children. Applying one for the first time asks whose it is.
 pub(crate) const WRITE: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
-/// The same without following them; applying one for the first time asks whose it is.
+/// The same without following them.
 pub(crate) const WRITE_ONLY: &[&str] = &["get", "create", "patch", "delete"];
-/// Following the main kind and minding its finalizers.
-pub(crate) const MAIN: &[&str] = &["get", "list", "watch", "patch"];
-/// Writing a subresource.
+/// What the records of a world need: they are followed, and never asked for one by one.
+pub(crate) const KEEP: &[&str] = &["list", "watch", "create", "patch", "delete"];
+/// Writing to what is there.
 pub(crate) const PATCH: &[&str] = &["patch"];
 /// `blockOwnerDeletion` in an owner reference asks for this right on the owner's finalizers.
-pub(crate) const UPDATE: &[&str] = &["update"];
+const UPDATE: &[&str] = &["update"];
+
+/// What a controller does to the objects it reconciles, besides reading them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MainWrites {
+    /// Finalizers and annotations of our own.
+    pub(crate) metadata: bool,
+    /// Their status, by the reconciler or by the runtime.
+    pub(crate) status: bool,
+    /// They become owners of others.
+    pub(crate) owns: bool,
+}
 
 impl Rule {
     pub(crate) fn on<K: Kind>(subresource: &str, verbs: &'static [&'static str]) -> Self {
@@ -37,12 +51,24 @@ impl Rule {
             resource: format!("{}{subresource}", K::plural(&())),
             verbs,
             is_namespaced: is_namespaced::<K>(),
+            is_main: false,
         }
     }
 
-    /// What a controller does to its main kind.
-    pub(crate) fn main<K: Kind>() -> [Self; 3] {
-        [Self::on::<K>("", MAIN), Self::on::<K>("/status", PATCH), Self::on::<K>("/finalizers", UPDATE)]
+    /// What a controller does to its main kind. A status that others write at the same moment is read again, so `get` is
+    /// always needed.
+    pub(crate) fn main<K: Kind>(writes: MainWrites) -> Vec<Self> {
+        let mut rules = vec![Self { is_main: true, ..Self::on::<K>("", READ) }];
+        if writes.metadata {
+            rules.push(Self::on::<K>("", PATCH));
+        }
+        if writes.status {
+            rules.push(Self::on::<K>("/status", PATCH));
+        }
+        if writes.owns {
+            rules.push(Self::on::<K>("/finalizers", UPDATE));
+        }
+        rules
     }
 
     /// Telling people.
@@ -50,27 +76,22 @@ impl Rule {
         Self::on::<Event>("", &["create", "patch"])
     }
 
-    /// Holding leases among its replicas.
-    pub(crate) fn leases() -> Self {
-        Self::on::<Lease>("", &["get", "list", "create", "update", "delete"])
-    }
-
-    /// What it does to a kind it owns but reads only the metadata of.
-    pub(crate) fn owned_metadata<K: Kind>() -> Self
-    where
-        Metadata<K>: Kind,
-    {
-        Self::on::<K>("", WRITE)
+    /// Holding leases among its replicas. A leader knows its Lease by name; replicas that share find each other by list, and
+    /// remove what the dead left.
+    pub(crate) fn leases(election: Election) -> Option<Self> {
+        let verbs: &[&str] = match election {
+            Election::None => return None,
+            Election::Leader => &["get", "create", "update"],
+            Election::Shards(_) => &["get", "list", "create", "update", "delete"],
+        };
+        Some(Self::on::<Lease>("", verbs))
     }
 }
 
-/// The kinds that are reconciled, in words: those whose finalizers are minded.
+/// The kinds that are reconciled, in words.
 pub(crate) fn reconciled(rules: &[Rule]) -> String {
-    let kind = |rule: &Rule| {
-        let resource = rule.resource.strip_suffix("/finalizers")?;
-        Some(format!("{resource}.{}", rule.group).trim_end_matches('.').to_owned())
-    };
-    let kinds: BTreeSet<String> = rules.iter().filter_map(kind).collect();
+    let kind = |rule: &Rule| format!("{}.{}", rule.resource, rule.group).trim_end_matches('.').to_owned();
+    let kinds: BTreeSet<String> = rules.iter().filter(|rule| rule.is_main).map(kind).collect();
     let kinds: Vec<String> = kinds.into_iter().collect();
     if kinds.is_empty() { "nothing".to_owned() } else { kinds.join(", ") }
 }

@@ -39,7 +39,7 @@ const RIGHTS_AGAIN: Backoff = Backoff::exponential(Duration::from_secs(5), Durat
 
 pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationToken) -> Result<(), Error> {
     let rules = [operator.rules(), vec![Rule::events()]].concat();
-    let lease_rules: Vec<Rule> = operator.election.uses_leases().then(Rule::leases).into_iter().collect();
+    let lease_rules: Vec<Rule> = Rule::leases(operator.election).into_iter().collect();
     let (recorder, notes) = Recorder::new();
     let ground = Arc::new(Ground {
         name: operator.name.clone(),

@@ -160,8 +160,7 @@ fn rights_that_are_missing_are_named() {
     for words in [
         "this operator may not list configmaps in all namespaces",
         "this operator may not create configmaps in all namespaces",
-        "this operator may not patch greetings.demo.dev in all namespaces",
-        "this operator may not patch greetings/status.demo.dev in all namespaces",
+        "this operator may not update greetings/finalizers.demo.dev in all namespaces",
     ] {
         eventually(words, || operator.log().contains(words).then_some(()));
     }

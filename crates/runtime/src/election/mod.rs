@@ -52,10 +52,6 @@ impl Election {
             Self::Leader | Self::Shards(_) => Fence::closed(Terms::new(term).spare),
         }
     }
-
-    pub(crate) fn uses_leases(self) -> bool {
-        self != Self::None
-    }
 }
 
 /// How a replica takes part.

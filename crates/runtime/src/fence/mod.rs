@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use homeostat_core::Key;
@@ -92,6 +93,8 @@ pub(crate) enum Admission {
 #[derive(Clone, Debug)]
 pub(crate) struct Fence {
     right: Arc<watch::Sender<Right>>,
+    /// How often a right came that was not held before.
+    gains: Arc<AtomicU64>,
     /// There is no election and never will be: nobody needs to look.
     is_unlimited: bool,
     /// What lies between the end of a right and the moment from which it may be another's, as far as it may be used.
@@ -101,7 +104,7 @@ pub(crate) struct Fence {
 impl Fence {
     fn new(right: Right, spare: Duration) -> Self {
         let is_unlimited = matches!(right, Right::Unlimited);
-        Self { right: Arc::new(watch::Sender::new(right)), is_unlimited, spare }
+        Self { right: Arc::new(watch::Sender::new(right)), gains: Arc::default(), is_unlimited, spare }
     }
 
     /// Admits everything.
@@ -173,6 +176,17 @@ impl Fence {
         }
     }
 
+    /// A number that grows whenever a right comes that was not held before; none where there is no election. What was known
+    /// under another number may be behind what another replica did meanwhile.
+    pub(crate) fn gain(&self) -> Option<u64> {
+        (!self.is_unlimited).then(|| self.gains.load(Ordering::SeqCst))
+    }
+
+    /// Counted under the lock of the right, so before anybody can act under it.
+    fn count_gain(&self) {
+        self.gains.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// Tells when rights begin, are renewed or end.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Right> {
         self.right.subscribe()
@@ -210,6 +224,10 @@ impl Fence {
                 Right::Unlimited | Right::Shards { .. } => None,
             };
             let tenure = until.map(|until| Tenure::renewed(former.as_ref(), until));
+            let is_former = |tenure| former.as_ref().is_some_and(|former| Arc::ptr_eq(former, tenure));
+            if tenure.as_ref().is_some_and(|tenure| !is_former(tenure)) {
+                self.count_gain();
+            }
             if let (Some(former), None) = (former, &tenure) {
                 former.end();
             }
@@ -242,6 +260,9 @@ impl Fence {
                 held.insert(shard, tenure);
             }
             before.values().for_each(|tenure| tenure.end());
+            if begun != Begun::default() {
+                self.count_gain();
+            }
             *right = Right::Shards { count, held };
         });
         begun
@@ -370,6 +391,24 @@ mod tests {
         assert_eq!(fence.active_in(0), 0);
         fence.share(1, &BTreeMap::new());
         assert!(matches!(fence.enter(&key()), Admission::Elsewhere));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_right_that_lapsed_is_gained_anew_and_a_renewed_one_is_not() {
+        let fence = Fence::closed(Duration::ZERO);
+        assert_eq!((fence.gain(), Fence::unlimited().gain()), (Some(0), None));
+        fence.lead(Some(in_ten_seconds()));
+        fence.lead(Some(in_ten_seconds()));
+        assert_eq!(fence.gain(), Some(1));
+        tokio::time::advance(Duration::from_secs(10)).await;
+        fence.lead(Some(in_ten_seconds()));
+        assert_eq!(fence.gain(), Some(2));
+        let fence = Fence::closed(Duration::ZERO);
+        let right = ShardRight { until: in_ten_seconds(), is_closing: false };
+        for (held, gains) in [(&[1, 2][..], 1), (&[1, 2], 1), (&[1], 1), (&[1, 3], 2), (&[], 2)] {
+            fence.share(4, &held.iter().map(|shard| (*shard, right)).collect());
+            assert_eq!(fence.gain(), Some(gains), "{held:?}");
+        }
     }
 
     #[test]

@@ -204,7 +204,12 @@ impl<K: Kind, L> Handlers<K, L> {
         self.plan.verify();
         let desk = Arc::new(Desk::new(self.plan));
         let controller = self.wires.into_iter().fold(controller, |controller, wire| wire(controller));
-        let controller = controller.relate(desk.attend(), Rule::on::<Secret>("", SECRET_VERBS));
+        let controller = controller.relate(desk.attend());
+        let controller = if desk.plan.keeps_records() {
+            controller.writing_metadata().allow(Rule::on::<Secret>("", SECRET_VERBS))
+        } else {
+            controller
+        };
         let controller = desk.companions().into_iter().fold(controller, Controller::accompany);
         let controller = if desk.plan.has_deletions() { clean_up(controller, &desk) } else { controller };
         controller.reconcile(move |object, cx| {

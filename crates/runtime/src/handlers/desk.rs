@@ -29,6 +29,9 @@ use crate::relations::Relation;
 /// Handlers called in one go. Handlers that edit their own object would otherwise keep a worker for ever.
 const STEPS_MAX: usize = 100;
 
+/// Memories of objects that are gone, beyond as many as there are objects, before they are looked for.
+const MEMORIES_SPARE: usize = 1024;
+
 /// The handlers of a kind at work.
 pub(super) struct Desk<K: Kind> {
     pub(super) plan: Arc<Plan<K>>,
@@ -168,8 +171,13 @@ impl<K: Kind> Desk<K> {
     fn remember(&self, cx: &Context<K>, memory: Memory) {
         let mut memories = self.memories();
         // Looked up under the lock: the deletion is told after the cache has it, and then finds ours to remove.
-        if cx.engine().cache.get(cx.key()).is_some() {
+        let cache = &cx.engine().cache;
+        if cache.get(cx.key()).is_some() {
             memories.insert(cx.key().clone(), memory);
+        }
+        // Nobody tells of an object that stopped decoding before it was deleted.
+        if memories.len() > 2 * cache.len() + MEMORIES_SPARE {
+            memories.retain(|key, _| cache.get(key).is_some() || cache.poison(key).is_some());
         }
     }
 

@@ -101,6 +101,14 @@ impl<K: Kind> Plan<K> {
         self.entries.iter().any(|entry| entry.role == Role::Delete)
     }
 
+    /// Is anything recorded with the objects?
+    pub(super) fn keeps_records(&self) -> bool {
+        self.entries.iter().any(|entry| match entry.role {
+            Role::Timer(schedule) => schedule.is_recorded(),
+            role => role.is_durable(),
+        })
+    }
+
     /// The handlers that start from a state they were not called with.
     pub(super) fn updates(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().filter(|entry| entry.role == Role::Update).map(|entry| entry.id.as_str())

@@ -18,7 +18,7 @@ use super::record::OutsideRecord;
 use super::tally::SYNCED;
 use crate::controller::{Assembled, Control, Controller, Part};
 use crate::ground::Ground;
-use crate::rule::{Rule, WRITE};
+use crate::rule::{KEEP, MainWrites, Rule};
 
 /// A world outside Kubernetes, and how it is treated. [`control`](Self::control) completes it.
 ///
@@ -101,10 +101,11 @@ impl<W: World> Outside<W> {
 
     /// Completes the controller.
     pub fn control(self) -> Control {
-        let mut rules: Vec<Rule> = Rule::main::<W::Kind>().into();
+        let writes = MainWrites { metadata: true, status: true, owns: false };
+        let mut rules = Rule::main::<W::Kind>(writes);
         let mut definitions = Vec::new();
         if self.policy.ownership == Ownership::Records {
-            rules.push(Rule::on::<OutsideRecord>("", WRITE));
+            rules.push(Rule::on::<OutsideRecord>("", KEEP));
             let definition = serde_json::to_value(OutsideRecord::crd());
             definitions.push(definition.expect("a definition made by the derive is plain data"));
         }

@@ -28,6 +28,7 @@ pub(super) fn control(node: &str) -> Control {
         .references::<Node, _>(may_come)
         .references::<PersistentVolumeClaim, _>(storage::claim_names)
         .writes::<PersistentVolumeClaim>()
+        .writes_status::<Pod>()
         .reconcile(schedule)
 }
 

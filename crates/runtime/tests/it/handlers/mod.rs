@@ -25,6 +25,7 @@ mod filters;
 mod indexes;
 mod parts;
 mod records;
+mod takeovers;
 mod timers;
 mod verdicts;
 

@@ -31,7 +31,11 @@ const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 const MARGIN: Duration = Duration::from_millis(100);
 
 pub(super) fn control() -> Control {
-    Controller::<CronJob>::new().named("cronjob-controller").owns::<Job>().reconcile(reconcile)
+    Controller::<CronJob>::new()
+        .named("cronjob-controller")
+        .owns::<Job>()
+        .writes_status::<CronJob>()
+        .reconcile(reconcile)
 }
 
 async fn reconcile(cron: Arc<CronJob>, cx: Context<CronJob>) -> Result {

@@ -31,6 +31,7 @@ pub(super) fn control() -> Control {
         .owns::<ControllerRevision>()
         .selects::<Pod, _>(|set: &DaemonSet| Some(selector(&set.spec.as_ref()?.selector)))
         .selects::<Node, _>(|set: &DaemonSet| Some(node_selector(set.spec.as_ref()?)))
+        .writes_status::<DaemonSet>()
         .reconcile(reconcile)
 }
 

@@ -35,6 +35,7 @@ pub(super) fn control() -> Control {
         })
         .index::<ReplicaSet, OrphanIn, _>(orphan)
         .reads::<Pod>()
+        .writes_status::<Deployment>()
         .reconcile(reconcile)
 }
 

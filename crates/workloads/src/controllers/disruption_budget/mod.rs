@@ -33,6 +33,7 @@ pub(super) fn control() -> Control {
         .reads::<ReplicaSet>()
         .reads::<StatefulSet>()
         .reads::<Job>()
+        .writes_status::<PodDisruptionBudget>()
         .reconcile(reconcile)
 }
 

@@ -42,6 +42,7 @@ fn control() -> Control {
         .named("job-controller")
         .owns::<Pod>()
         .selects::<Pod, _>(|job: &Job| Some(selector(job.spec.as_ref()?.selector.as_ref()?)))
+        .writes_status::<Job>()
         .reconcile(reconcile)
 }
 

@@ -24,6 +24,7 @@ pub(super) fn control() -> Control {
         .owns::<Pod>()
         .selects::<Pod, _>(|set: &ReplicaSet| Some(selector(&set.spec.as_ref()?.selector)))
         .index::<Pod, OrphanIn, _>(orphan)
+        .writes_status::<ReplicaSet>()
         .reconcile(reconcile)
 }
 

@@ -38,6 +38,7 @@ pub(super) fn control() -> Control {
         .index::<ControllerRevision, OrphanIn, _>(orphan)
         .reads::<PersistentVolumeClaim>()
         .writes::<PersistentVolumeClaim>()
+        .writes_status::<StatefulSet>()
         .reconcile(reconcile)
 }
 

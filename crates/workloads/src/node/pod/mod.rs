@@ -65,6 +65,7 @@ pub(super) fn control(triggers: impl Stream<Item = Target> + Send + 'static) -> 
         .references::<ServiceAccount, _>(account::reference)
         .references::<PersistentVolumeClaim, _>(sources::claims)
         .reads::<PersistentVolume>()
+        .writes_status::<Pod>()
         .on("processes", triggers)
         .concurrency(CONCURRENCY)
         .reconcile(reconcile)

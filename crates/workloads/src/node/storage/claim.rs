@@ -31,6 +31,7 @@ pub(super) fn control() -> Control {
         .reads::<StorageClass>()
         .writes::<PersistentVolume>()
         .writes::<Claim>()
+        .writes_status::<Claim>()
         .reconcile(reconcile)
 }
 

@@ -22,6 +22,7 @@ pub(super) fn control() -> Control {
         .named("volumes")
         .watches::<PersistentVolumeClaim, _>(volume_of)
         .writes::<PersistentVolume>()
+        .writes_status::<PersistentVolume>()
         .cleanup_if(is_ours, give_up)
         .reconcile(reconcile)
 }
