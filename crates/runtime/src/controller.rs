@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::action::Action;
 use crate::cache::{Cache, Freshness};
 use crate::context::{Context, Memo};
-use crate::election::Constituent;
+use crate::election::{Constituent, Relist};
 use crate::engine::{Bench, Cleanup, Engine, Handler};
 use crate::fault::Result;
 use crate::ground::Ground;
@@ -346,7 +346,7 @@ pub(crate) struct Assembled {
     pub(crate) streams: Vec<BoxFuture<'static, ()>>,
     pub(crate) companions: Vec<Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>>,
     /// Queues the objects of the main kind that are in these shards.
-    pub(crate) relist: Arc<dyn Fn(&BTreeSet<u32>) + Send + Sync>,
+    pub(crate) relist: Relist,
     /// The worlds it keeps.
     pub(crate) worlds: Vec<Arc<dyn Vital>>,
 }
@@ -427,7 +427,7 @@ fn forget_gone<K: Kind>(cache: &Cache<K>, memo: Arc<Memo>) {
     });
 }
 
-fn relist<K: Kind>(engine: &Arc<Engine<K>>, inbox: &Inbox) -> Arc<dyn Fn(&BTreeSet<u32>) + Send + Sync> {
+fn relist<K: Kind>(engine: &Arc<Engine<K>>, inbox: &Inbox) -> Relist {
     let (cache, inbox, fence) = (engine.cache.clone(), inbox.clone(), engine.ground.fence.clone());
     Arc::new(move |shards| {
         let is_in_them = |key: &Key| fence.shard_of(key).is_some_and(|shard| shards.contains(&shard));

@@ -145,17 +145,15 @@ impl Inbox {
             let work = manned.queue.next(now)?;
             match self.0.fence.enter(&work.key) {
                 Admission::Granted(permit) => return Some(Admitted { work, permit }),
-                Admission::Suspended => match self.0.fence.shard_of(&work.key) {
-                    Some(shard) => {
-                        manned.suspended.entry(shard).or_default().insert(work.key.clone());
-                        manned.queue.suspend(work);
-                    }
-                    // No key may run: this one keeps its place.
-                    None => {
+                Admission::Suspended => {
+                    let Some(shard) = self.0.fence.shard_of(&work.key) else {
+                        // No key may run: this one keeps its place.
                         manned.queue.put_back(work, now);
                         return None;
-                    }
-                },
+                    };
+                    manned.suspended.entry(shard).or_default().insert(work.key.clone());
+                    manned.queue.suspend(work);
+                }
                 // It is forgotten here, and listed again when its shard comes to us.
                 Admission::Elsewhere => {
                     self.0.origins.take(&work.key);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use homeostat_core::Clock;
 use homeostat_core::journal::WatchState;
 use kube::Client;
+use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -70,13 +71,7 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
         None => return Ok(()),
         Some(started) => started?,
     }
-    for kind in definitions::without_conditions(&operator.definitions, &rules) {
-        tracing::warn!(
-            kind,
-            "the status of this kind has no `conditions`: the server drops those that are set, also what the runtime \
-             says about failing objects; flatten StatusBase into the status"
-        );
-    }
+    warn_of_missing_conditions(&operator.definitions, &rules);
     starting("installing definitions".to_owned());
     let installed = stop.run_until_cancelled(definitions::install(&ground, operator.definitions)).await;
     let Some(installed) = installed else { return Ok(()) };
@@ -108,6 +103,16 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     let ended = tasks.join().await;
     activities.end(&ground, operator.grace).await;
     ended
+}
+
+fn warn_of_missing_conditions(definitions: &[Value], rules: &[Rule]) {
+    for kind in definitions::without_conditions(definitions, rules) {
+        tracing::warn!(
+            kind,
+            "the status of this kind has no `conditions`: the server drops those that are set, also what the runtime \
+             says about failing objects; flatten StatusBase into the status"
+        );
+    }
 }
 
 /// Names are part of finalizers and records: two controllers of one name would undo each other's.

@@ -24,6 +24,9 @@ const MEASURABLE: Duration = Duration::from_millis(60);
 /// A case that grows too fast is measured again: other tests run beside it.
 const ATTEMPTS: usize = 4;
 
+/// An object of so many parts.
+type Body = fn(usize) -> Value;
+
 /// A way to ask for much.
 struct Case {
     name: &'static str,
@@ -31,11 +34,11 @@ struct Case {
     path: &'static str,
     media: &'static str,
     /// What is there before, and where.
-    before: Option<(&'static str, fn(usize) -> Value)>,
-    body: fn(usize) -> Value,
+    before: Option<(&'static str, Body)>,
+    body: Body,
 }
 
-fn create(name: &'static str, path: &'static str, body: fn(usize) -> Value) -> Case {
+fn create(name: &'static str, path: &'static str, body: Body) -> Case {
     Case { name, method: "POST", path, media: "application/json", before: None, body }
 }
 
@@ -44,7 +47,7 @@ fn patch(
     path: &'static str,
     media: &'static str,
     before: (&'static str, fn(usize) -> Value),
-    body: fn(usize) -> Value,
+    body: Body,
 ) -> Case {
     Case { name, method: "PATCH", path, media, before: Some(before), body }
 }
@@ -80,22 +83,22 @@ fn deployment(count: usize) -> Value {
     )
 }
 
-fn of_containers(containers: Value) -> Value {
+fn of_containers(containers: &Value) -> Value {
     json!({"spec": {"template": {"spec": {"containers": containers}}}})
 }
 
-fn definition(versions: Value) -> Value {
+fn definition(versions: &Value) -> Value {
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "others.u.io"},
         "spec": {"group": "u.io", "scope": "Namespaced", "versions": versions,
         "names": {"plural": "others", "singular": "other", "kind": "Other", "listKind": "OtherList"}}})
 }
 
-fn version(spec: Value) -> Value {
+fn version(spec: &Value) -> Value {
     json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object",
         "properties": {"spec": spec}}}})
 }
 
-fn wide(spec: Value) -> Value {
+fn wide(spec: &Value) -> Value {
     json!({"apiVersion": "t.io/v1", "kind": "Wide", "metadata": {"name": "x"}, "spec": spec})
 }
 
@@ -104,7 +107,7 @@ fn config_map(count: usize) -> Value {
 }
 
 fn map_items(count: usize) -> Value {
-    wide(json!({"map": list(count, |at| json!({"k": format!("k{at}"), "v": "1"}))}))
+    wide(&json!({"map": list(count, |at| json!({"k": format!("k{at}"), "v": "1"}))}))
 }
 
 /// A kind with a list of every sort, and what is dear to judge.
@@ -113,7 +116,7 @@ fn wide_definition() -> Value {
         "d": {"type": "string", "default": "d"}}, "required": ["k"]});
     let alternatives: Vec<_> = (0..30).map(|at| json!({"minLength": at})).collect();
     let allowed: Vec<_> = (0..300).map(|at| format!("e{at}")).collect();
-    let mut definition = definition(json!([version(json!({"type": "object", "properties": {
+    let mut definition = definition(&json!([version(&json!({"type": "object", "properties": {
         "map": {"type": "array", "items": item, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]},
         "set": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
         "any": {"type": "array", "items": {"type": "string", "anyOf": alternatives}},
@@ -219,8 +222,8 @@ fn creations() -> Vec<Case> {
 fn definitions() -> Vec<Case> {
     vec![
         create("many versions", DEFINITIONS, |n| {
-            definition(list(n / 2, |at| {
-                let mut version = version(json!({"type": "object"}));
+            definition(&list(n / 2, |at| {
+                let mut version = version(&json!({"type": "object"}));
                 version["name"] = format!("v{at}").into();
                 version["storage"] = (at == 0).into();
                 version
@@ -228,35 +231,35 @@ fn definitions() -> Vec<Case> {
         }),
         create("many properties", DEFINITIONS, |n| {
             let property = |at: usize| (format!("p{at}"), json!({"type": "string", "default": "x"}));
-            definition(json!([version(json!({"type": "object", "properties": map(n, property)}))]))
+            definition(&json!([version(&json!({"type": "object", "properties": map(n, property)}))]))
         }),
         create("many wrong properties", DEFINITIONS, |n| {
-            definition(json!([version(
-                json!({"type": "object", "properties": map(n, |at| (format!("p{at}"), json!({})))})
+            definition(&json!([version(
+                &json!({"type": "object", "properties": map(n, |at| (format!("p{at}"), json!({})))})
             )]))
         }),
         create("many patterns", DEFINITIONS, |n| {
             let property =
                 |at: usize| (format!("p{at}"), json!({"type": "string", "pattern": format!("^a{at}$")}));
-            definition(json!([version(json!({"type": "object", "properties": map(n / 2, property)}))]))
+            definition(&json!([version(&json!({"type": "object", "properties": map(n / 2, property)}))]))
         }),
         create("many keys of a list", DEFINITIONS, |n| {
             let keys = list(n, |at| json!(format!("k{at}")));
             let items = json!({"type": "object", "properties": map(n, |at| (format!("k{at}"), json!({"type": "string"})))});
-            definition(json!([version(
-                json!({"type": "array", "items": items, "x-kubernetes-list-type": "map",
+            definition(&json!([version(
+                &json!({"type": "array", "items": items, "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": keys})
             )]))
         }),
         create("many columns", DEFINITIONS, |n| {
             let column =
                 |at: usize| json!({"name": format!("c{at}"), "type": "string", "jsonPath": ".spec.a"});
-            let mut version = version(json!({"type": "object"}));
+            let mut version = version(&json!({"type": "object"}));
             version["additionalPrinterColumns"] = list(n, column);
-            definition(json!([version]))
+            definition(&json!([version]))
         }),
         create("many short names", DEFINITIONS, |n| {
-            let mut definition = definition(json!([version(json!({"type": "object"}))]));
+            let mut definition = definition(&json!([version(&json!({"type": "object"}))]));
             definition["spec"]["names"]["shortNames"] = list(n, |at| json!(format!("s{at}")));
             definition
         }),
@@ -266,16 +269,16 @@ fn definitions() -> Vec<Case> {
 fn custom_objects() -> Vec<Case> {
     vec![
         create("items of a map", WIDES, map_items),
-        create("equal items of a map", WIDES, |n| wide(json!({"map": list(n, |_| json!({"k": "k"}))}))),
-        create("items of a set", WIDES, |n| wide(json!({"set": list(4 * n, |at| json!(format!("k{at}")))}))),
-        create("alternatives for many items", WIDES, |n| wide(json!({"any": list(n, |_| json!(""))}))),
-        create("values that are not allowed", WIDES, |n| wide(json!({"enum": list(n, |_| json!("x"))}))),
+        create("equal items of a map", WIDES, |n| wide(&json!({"map": list(n, |_| json!({"k": "k"}))}))),
+        create("items of a set", WIDES, |n| wide(&json!({"set": list(4 * n, |at| json!(format!("k{at}")))}))),
+        create("alternatives for many items", WIDES, |n| wide(&json!({"any": list(n, |_| json!(""))}))),
+        create("values that are not allowed", WIDES, |n| wide(&json!({"enum": list(n, |_| json!("x"))}))),
         create("texts that do not match", WIDES, |n| {
-            wide(json!({"pattern": list(n, |_| json!(format!("{}b", "a".repeat(60))))}))
+            wide(&json!({"pattern": list(n, |_| json!(format!("{}b", "a".repeat(60))))}))
         }),
         create("unknown fields below a long name", WIDES, |n| {
             wide(
-                json!({"map": [{"k": "a", "x".repeat(20 * n): 1}], "more": map(n, |at| (format!("u{at}"), json!(1)))}),
+                &json!({"map": [{"k": "a", "x".repeat(20 * n): 1}], "more": map(n, |at| (format!("u{at}"), json!(1)))}),
             )
         }),
     ]
@@ -297,15 +300,15 @@ fn patches() -> Vec<Case> {
         ),
         patch("a list merged by key", DEPLOYMENT, STRATEGIC, (DEPLOYMENTS, deployment), |n| {
             let env = list(n, |at| json!({"name": format!("v{}", 2 * at), "value": "2"}));
-            of_containers(json!([{"name": "c", "env": env}]))
+            of_containers(&json!([{"name": "c", "env": env}]))
         }),
         patch("elements deleted by key", DEPLOYMENT, STRATEGIC, (DEPLOYMENTS, deployment), |n| {
             let env = list(n, |at| json!({"name": format!("v{at}"), "$patch": "delete"}));
-            of_containers(json!([{"name": "c", "env": env}]))
+            of_containers(&json!([{"name": "c", "env": env}]))
         }),
         patch("an order of elements", DEPLOYMENT, STRATEGIC, (DEPLOYMENTS, deployment), |n| {
             let order = list(n, |at| json!({"name": format!("v{}", n - at)}));
-            of_containers(json!([{"name": "c", "$setElementOrder/env": order}]))
+            of_containers(&json!([{"name": "c", "$setElementOrder/env": order}]))
         }),
         patch("orders of many lists", MAP, STRATEGIC, (MAPS, config_map), |n| {
             let mut fields = Map::new();
@@ -319,7 +322,7 @@ fn patches() -> Vec<Case> {
             "additions at the front",
             WIDE,
             JSON_PATCH,
-            (WIDES, |n| wide(json!({"free": {"l": list(n, |_| json!(1))}}))),
+            (WIDES, |n| wide(&json!({"free": {"l": list(n, |_| json!(1))}}))),
             |n| list(n.min(9000), |_| json!({"op": "add", "path": "/spec/free/l/0", "value": 1})),
         ),
         patch("tests of the whole", MAP, JSON_PATCH, (MAPS, config_map), |n| {
@@ -333,17 +336,17 @@ fn patches() -> Vec<Case> {
             |n| json!({"data": map(n, |at| (format!("k{at}"), if at % 2 == 0 { Value::Null } else { json!("w") }))}),
         ),
         patch("items applied", WIDE_APPLY, APPLY, (WIDES, map_items), |n| {
-            wide(json!({"map": list(n, |at| json!({"k": format!("k{}", n - at), "v": "2"}))}))
+            wide(&json!({"map": list(n, |at| json!({"k": format!("k{}", n - at), "v": "2"}))}))
         }),
         patch(
             "a set applied",
             WIDE_APPLY,
             APPLY,
-            (WIDES, |n| wide(json!({"set": list(n, |at| json!(format!("k{at}")))}))),
-            |n| wide(json!({"set": list(n, |at| json!(format!("k{}", n - at)))})),
+            (WIDES, |n| wide(&json!({"set": list(n, |at| json!(format!("k{at}")))}))),
+            |n| wide(&json!({"set": list(n, |at| json!(format!("k{}", n - at)))})),
         ),
         patch("conflicts", WIDE_CONFLICT, APPLY, (WIDES, map_items), |n| {
-            wide(json!({"map": list(n, |at| json!({"k": format!("k{at}"), "v": "2"}))}))
+            wide(&json!({"map": list(n, |at| json!({"k": format!("k{at}"), "v": "2"}))}))
         }),
     ]
 }
@@ -419,7 +422,7 @@ async fn a_list_named_again_and_again_is_refused() {
     plane.post(DEPLOYMENTS, deployment(10_000)).await.expect(201);
     let again = list(10_000, |at| json!({"name": "c", "env": [{"name": format!("v{at}"), "value": "2"}]}));
     let path = format!("{DEPLOYMENTS}/x");
-    let refused = plane.patch(&path, STRATEGIC, of_containers(again)).await.expect(422);
+    let refused = plane.patch(&path, STRATEGIC, of_containers(&again)).await.expect(422);
     assert!(
         refused["message"].as_str().is_some_and(|text| text.contains("more work than one request")),
         "{refused}"

@@ -64,12 +64,15 @@ pub(crate) struct Participation {
     pub(crate) grace: Duration,
 }
 
+/// Queues every object of these shards.
+pub(crate) type Relist = Arc<dyn Fn(&BTreeSet<u32>) + Send + Sync>;
+
 /// A controller as the election sees it.
 #[derive(Clone)]
 pub(crate) struct Constituent {
     pub(crate) inbox: Inbox,
     /// Queues the objects of the main kind that are in these shards: for shards that came to us.
-    pub(crate) relist: Arc<dyn Fn(&BTreeSet<u32>) + Send + Sync>,
+    pub(crate) relist: Relist,
 }
 
 /// Keeps the fence true until `stop` came and the controllers have ended, then gives the leases back.
@@ -180,7 +183,9 @@ async fn hand_over(
     let released = shards.release(holder, &vacated).await;
     publish(holder, ground, shards, constituents);
     for one in constituents {
-        vacated.iter().for_each(|shard| one.inbox.forget(*shard));
+        for shard in &vacated {
+            one.inbox.forget(*shard);
+        }
     }
     given_back(released);
     true

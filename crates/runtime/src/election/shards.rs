@@ -256,7 +256,9 @@ impl Shards {
 
     /// Gives these shards back. The first failure ends it: they expire by themselves, and a stop must not wait long.
     pub(super) async fn release(&mut self, holder: &Holder, shards: &[u32]) -> Result<(), Error> {
-        shards.iter().for_each(|shard| self.drop_shard(*shard));
+        for shard in shards {
+            self.drop_shard(*shard);
+        }
         for &shard in shards {
             let name = shard_name(holder, shard);
             holder.release(&name, self.candidates.entry(name.clone()).or_default()).await?;

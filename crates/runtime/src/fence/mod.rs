@@ -129,9 +129,9 @@ impl Fence {
         }
         match &*self.right.borrow() {
             Right::Unlimited => Admission::Granted(Permit::unlimited()),
-            Right::Whole(tenure) => tenure.as_ref().map_or(Admission::Suspended, |tenure| tenure.enter()),
+            Right::Whole(tenure) => tenure.as_ref().map_or(Admission::Suspended, Tenure::enter),
             Right::Shards { count, held } => {
-                held.get(&shard_of(key, *count)).map_or(Admission::Elsewhere, |tenure| tenure.enter())
+                held.get(&shard_of(key, *count)).map_or(Admission::Elsewhere, Tenure::enter)
             }
         }
     }
@@ -259,7 +259,9 @@ impl Fence {
                 }
                 held.insert(shard, tenure);
             }
-            before.values().for_each(|tenure| tenure.end());
+            for tenure in before.values() {
+                tenure.end();
+            }
             if begun != Begun::default() {
                 self.count_gain();
             }

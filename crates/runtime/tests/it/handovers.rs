@@ -237,7 +237,7 @@ async fn tampering_with_the_number_of_shards_gives_no_key_to_two() {
     let name = "widgets.test.dev-shards";
     for round in 0..6_u64 {
         match round % 3 {
-            0 => _ = lab.delete::<Lease>(name).await,
+            0 => lab.delete::<Lease>(name).await,
             1 => {
                 let nonsense = json!({"metadata": {"annotations": {"homeostat.dev/shards": "many"}}});
                 lab.patch::<Lease>(name, nonsense).await;
