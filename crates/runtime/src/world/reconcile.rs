@@ -21,7 +21,9 @@ use super::decide::{Claim, Seen, Situation, Whose, decide};
 use super::desk::{Desk, fingerprint, is_owner};
 use super::gate::Stopped;
 use super::ledger::{Agreement, Sighting};
-use super::tally::{CONTESTED, DRIFTED, SYNCED, State, Sum, Tally, UNAVAILABLE, in_sync, out_of_sync};
+use super::tally::{
+    CONTESTED, DRIFTED, REFUSED, SETTLING, SYNCED, State, Sum, Tally, UNAVAILABLE, in_sync, out_of_sync,
+};
 use crate::action::Action;
 use crate::context::Context;
 use crate::engine::words_of;
@@ -127,9 +129,7 @@ impl<W: World> Hand<W> {
             if condition.reason == "Conflict" {
                 self.cx.event(Severity::Warning, "Conflict", condition.message.clone());
             }
-            // That all was well before an outage is worth more than that it cannot be seen now: it tells drift from
-            // first sight, also after a restart.
-            if condition.reason != UNAVAILABLE || !says_synced(&*self.object) {
+            if !self.says_more_already(&condition) {
                 self.cx.condition(condition);
             }
         }
@@ -146,6 +146,17 @@ impl<W: World> Hand<W> {
             Sum::Blocked => Ok(self.park()),
             // It keeps its own back-off, whoever's fault it was; if the outside is down, the retry is turned away.
             Sum::Failed(stopped) => Err(stopped.into()),
+        }
+    }
+
+    /// Does the status say something of this generation that is worth more than this condition?
+    fn says_more_already(&self, condition: &Condition) -> bool {
+        match condition.reason.as_str() {
+            // That all was well before an outage tells drift from first sight, also after a restart.
+            UNAVAILABLE => says_synced(&*self.object),
+            // Why the last write was refused is what people need to know while we wait to send it again.
+            SETTLING => synced_of(&*self.object).is_some_and(|said| said.reason == REFUSED),
+            _ => false,
         }
     }
 

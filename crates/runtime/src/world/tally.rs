@@ -23,6 +23,12 @@ pub(super) const CONTESTED: &str = "Contested";
 /// The reason when the outside did not answer.
 pub(super) const UNAVAILABLE: &str = "Unavailable";
 
+/// The reason when the outside refused our last write.
+pub(super) const REFUSED: &str = "Refused";
+
+/// The reason when there is nothing to do but to wait and look again.
+pub(super) const SETTLING: &str = "Settling";
+
 /// What came of one thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -97,7 +103,7 @@ impl Tally {
     pub(super) fn condition(&self) -> Option<Condition> {
         let bad = |reason, message: String| Some(out_of_sync(reason, message));
         match &self.failure {
-            Some(Stopped::Failed(Failure::Refused(error))) => return bad("Refused", error.to_string()),
+            Some(Stopped::Failed(Failure::Refused(error))) => return bad(REFUSED, error.to_string()),
             Some(Stopped::Failed(failure @ (Failure::Unavailable(_) | Failure::Busy(_)))) => {
                 return bad(UNAVAILABLE, failure.to_string());
             }
@@ -113,7 +119,7 @@ impl Tally {
         } else if !self.drifts.is_empty() {
             bad(DRIFTED, self.drifts.join("; "))
         } else if self.waiting.is_some() {
-            bad("Settling", "the outside may not show our last writes yet".to_owned())
+            bad(SETTLING, "the outside may not show our last writes yet".to_owned())
         } else {
             Some(in_sync())
         }

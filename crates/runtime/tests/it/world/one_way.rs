@@ -92,7 +92,10 @@ async fn a_refusal_is_a_condition_and_is_retried() {
     run(&mut lab, &yard, |outside| outside).await;
     yard.switch(|switches| switches.is_strict = true);
     lab.widget("w").await;
-    assert_eq!(synced(&lab, "w").await, ("False".into(), "Refused".into(), "not that size".into()));
+    let refused = ("False".into(), "Refused".into(), "not that size".into());
+    assert_eq!(synced(&lab, "w").await, refused);
+    lab.pass(5).await;
+    assert_eq!(synced(&lab, "w").await, refused, "also while it waits to try again");
     yard.switch(|switches| switches.is_strict = false);
     lab.pass(40).await;
     assert_eq!(yard.things(), ["w=0"]);
