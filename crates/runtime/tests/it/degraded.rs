@@ -21,22 +21,17 @@ fn state(running: &Running, name: &str) -> Option<WatchState> {
     })
 }
 
-/// Loosens the schema, so that the server accepts what our type does not decode.
-pub(crate) async fn accept_anything(lab: &Lab) {
+/// A server whose schema of widgets is loose: it accepts what our type does not decode.
+pub(crate) async fn accept_anything() -> Lab {
     let mut crd = serde_json::to_value(Widget::crd()).unwrap();
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
         json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let crds: Api<
-        k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-    > = Api::all(lab.client.clone());
-    crds.create(&PostParams::default(), &serde_json::from_value(crd).unwrap()).await.unwrap();
-    lab.rest().await;
+    Lab::serving(serde_json::from_value(crd).unwrap()).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_poison_object_is_left_out_and_heals() {
-    let mut lab = Lab::bare().await;
-    accept_anything(&lab).await;
+    let mut lab = accept_anything().await;
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("test.dev", "v1", "Widget"));
     let api: Api<DynamicObject> = Api::namespaced_with(lab.client.clone(), "default", &kind);
     let poison = DynamicObject::new("bad", &kind).data(json!({"spec": {"size": "not a number"}}));
@@ -75,8 +70,7 @@ async fn a_poison_object_is_left_out_and_heals() {
 
 #[tokio::test(start_paused = true)]
 async fn a_poison_object_that_is_deleted_leaves_nothing_behind() {
-    let mut lab = Lab::bare().await;
-    accept_anything(&lab).await;
+    let mut lab = accept_anything().await;
     let running = lab.run_logging(|controller| controller).await;
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("test.dev", "v1", "Widget"));
     let api: Api<DynamicObject> = Api::namespaced_with(lab.client.clone(), "default", &kind);
@@ -121,7 +115,7 @@ async fn an_outage_is_logged_once_per_watch_and_so_is_its_end() {
         lab.faults.set(|_| Some(Breakage::Unreachable));
         lab.faults.cut();
         lab.pass(100).await;
-        assert_eq!(lab.times_logged(" WARN "), outages, "the watch, once");
+        assert_eq!(lab.times_logged(" WARN homeostat"), outages, "the watch, once");
         assert_eq!(lab.times_logged("cannot watch test.dev/widgets: the server is not reachable"), outages);
         lab.faults.clear();
         lab.pass(60).await;
@@ -132,7 +126,11 @@ async fn an_outage_is_logged_once_per_watch_and_so_is_its_end() {
     assert!(running.metric(failures).await > 10, "each try is counted all the same");
     lab.faults.cut();
     lab.pass(60).await;
-    assert_eq!(lab.times_logged(" WARN ") + lab.times_logged("in step again"), 4, "a blip is not told");
+    assert_eq!(
+        lab.times_logged(" WARN homeostat") + lab.times_logged("in step again"),
+        4,
+        "a blip is not told"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,7 +280,7 @@ async fn a_missing_definition_is_awaited() {
     map.metadata.labels = Some([("test".to_owned(), "yes".to_owned())].into());
     lab.create(&map).await;
     assert_eq!(lab.log.take(), ["map"], "the other controller works");
-    lab.install_widgets().await;
+    lab.install(&Widget::crd()).await;
     lab.widget("w").await;
     lab.pass(60).await;
     assert_eq!(lab.log.take(), ["w"], "and this one as soon as it can");

@@ -86,7 +86,7 @@ async fn a_server_that_returns_is_followed_from_where_it_was() {
 
 /// The server comes back from a backup that is older than what the operator knows: fewer revisions, other objects.
 async fn restored(lab: &Lab, refuse_streams: bool) -> Lab {
-    let restored = Lab::new().await;
+    let restored = Lab::second().await;
     restored.widget("w").await;
     restored.widget("forgotten").await;
     lab.faults.set(|_| Some(Breakage::Unreachable));

@@ -18,7 +18,7 @@ use homeostat_runtime::{
 use homeostat_store::SharedStore;
 use homeostat_store::memory::Memory;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -31,13 +31,16 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
+use crate::logged::Logged;
+use crate::reference::Reference;
 use crate::remote::Remote;
 use crate::slow::{Lag, slow};
 use crate::times::Times;
 pub(crate) use crate::wire::Breakage;
 use crate::wire::{Faults, Hold, Wire};
 
-/// Questions a server in another process answers in a row without anything else passing, before it is called quiet.
+/// Questions a server in another process answers in a row without anything else passing, before it is called quiet. They
+/// are reads of an object, so that a store behind the server is asked, too.
 const QUIET_QUESTIONS: u32 = 24;
 
 /// Steps in which a long time passes when the server is another process, and the shortest of them: below the 20
@@ -47,6 +50,9 @@ const STEPS_MAX: u64 = 60;
 /// In a crowd of watchers the server lets events gather for a few milliseconds; this is longer than several of those, one
 /// after the other, and shorter than anything the runtime waits for.
 const MOMENT: Duration = Duration::from_millis(25);
+
+/// Shorter than anything the runtime waits for.
+const INSTANT: Duration = Duration::from_millis(1);
 
 /// The kind under test.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
@@ -83,44 +89,22 @@ pub(crate) struct Lab {
     traffic: Arc<AtomicU64>,
 }
 
-/// A writer for the log that can be read.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// What was logged on this thread, which is the whole test's.
-struct Logged {
-    lines: Lines,
-    _guard: tracing::subscriber::DefaultGuard,
-}
-
-impl Logged {
-    fn start() -> Self {
-        let lines = Lines::default();
-        let writer = lines.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::INFO)
-            .with_ansi(false)
-            .with_writer(move || writer.clone())
-            .finish();
-        Self { lines, _guard: tracing::subscriber::set_default(subscriber) }
-    }
-}
-
 /// Where the API is.
 enum Server {
     Here { store: SharedStore },
     Remote { direct: Client, _process: Remote },
+    Shared(Reference),
+}
+
+impl Server {
+    /// A client past the wire, if the server is another process.
+    fn direct(&self) -> Option<&Client> {
+        match self {
+            Self::Here { .. } => None,
+            Self::Remote { direct, .. } => Some(direct),
+            Self::Shared(reference) => Some(&reference.client),
+        }
+    }
 }
 
 /// What the reconcilers said.
@@ -185,28 +169,54 @@ impl Running {
 impl Lab {
     /// A server with the Widget kind.
     pub(crate) async fn new() -> Self {
-        let lab = Self::bare().await;
-        lab.install_widgets().await;
+        Self::serving(Widget::crd()).await
+    }
+
+    /// A server with this kind.
+    pub(crate) async fn serving(definition: CustomResourceDefinition) -> Self {
+        let lab = Self::start(Some(&definition)).await;
+        if !matches!(lab.server, Server::Shared(_)) {
+            lab.install(&definition).await;
+        }
         lab
     }
 
-    /// A server without it.
+    /// A server without any.
     pub(crate) async fn bare() -> Self {
+        Self::start(None).await
+    }
+
+    /// A second server with the Widget kind, beside the first. It is one of ours even if that is not.
+    pub(crate) async fn second() -> Self {
+        let lab = Self::on(None).await;
+        lab.install(&Widget::crd()).await;
+        lab
+    }
+
+    /// A server; one that is shared has the definition already.
+    async fn start(definition: Option<&CustomResourceDefinition>) -> Self {
+        let definitions = definition.map(|one| serde_json::to_value(one).unwrap());
+        Self::on(Reference::take(definitions.as_slice()).await).await
+    }
+
+    /// On a shared server, or one of its own.
+    async fn on(shared: Option<Reference>) -> Self {
         let clock = Clock::virtual_from(Timestamp::from_second(1_800_000_000).unwrap());
         let mut tasks = JoinSet::new();
-        let (direct, server) = match Remote::start() {
-            Some(process) => {
-                let direct = process.client().await;
-                (direct.clone(), Server::Remote { direct, _process: process })
-            }
-            None => serve_here(clock, &mut tasks).await,
+        let (direct, server) = match shared {
+            Some(reference) => (reference.client.clone(), Server::Shared(reference)),
+            None => serve(clock, &mut tasks).await,
         };
         let (faults, traffic) = (Faults::default(), Arc::<AtomicU64>::default());
-        let is_remote = matches!(server, Server::Remote { .. });
-        let times = is_remote.then(|| Times::new(clock));
+        let times = server.direct().map(|_| Times::new(clock));
+        let notes = match &server {
+            Server::Shared(reference) => Some(reference.notes.clone()),
+            _ => None,
+        };
         let client = |faults| {
             let (server, traffic, watched) = (direct.clone(), traffic.clone(), Arc::default());
-            Client::new(Wire { server, faults, times: times.clone(), traffic, watched }, "default")
+            let (times, notes) = (times.clone(), notes.clone());
+            Client::new(Wire { server, faults, times, notes, traffic, watched }, "default")
         };
         let (broken, client) = (client(faults.clone()), client(Faults::default()));
         Self {
@@ -231,9 +241,9 @@ impl Lab {
         lag
     }
 
-    pub(crate) async fn install_widgets(&self) {
+    pub(crate) async fn install(&self, definition: &CustomResourceDefinition) {
         let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        crds.create(&PostParams::default(), &Widget::crd()).await.expect("the definition is accepted");
+        crds.create(&PostParams::default(), definition).await.expect("the definition is accepted");
         self.rest().await;
     }
 
@@ -299,11 +309,12 @@ impl Lab {
 
     /// With a server in another process: waits until nothing has passed for a while.
     async fn quiet(&self) {
-        let Server::Remote { direct, .. } = &self.server else { return };
+        let Some(direct) = self.server.direct() else { return };
         let _hold = Hold::new();
+        let namespaces: Api<Namespace> = Api::all(direct.clone());
         let (mut before, mut questions) = (0, 0);
         while questions < QUIET_QUESTIONS {
-            direct.apiserver_version().await.expect("the server answers");
+            namespaces.get_metadata("default").await.expect("the server answers");
             let passed = self.traffic.load(Ordering::Relaxed);
             questions = if passed == before { questions + 1 } else { 0 };
             before = passed;
@@ -311,15 +322,26 @@ impl Lab {
     }
 
     pub(crate) async fn pass(&self, seconds: u64) {
-        let steps = match self.server {
-            Server::Here { .. } => 1,
-            Server::Remote { .. } => seconds.clamp(1, STEPS_MAX),
-        };
-        for _ in 0..steps {
-            tokio::time::sleep(Duration::from_secs(seconds) / u32::try_from(steps).unwrap()).await;
-            self.quiet().await;
+        if self.server.direct().is_some() {
+            self.pass_in_steps(seconds).await;
+        } else {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
         }
         self.rest().await;
+    }
+
+    /// With a server in another process: as much time as nothing happens in, and quiet whenever something did.
+    async fn pass_in_steps(&self, seconds: u64) {
+        let steps = seconds.clamp(1, STEPS_MAX);
+        for _ in 0..steps {
+            let before = self.traffic.load(Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_secs(seconds) / u32::try_from(steps).unwrap()).await;
+            // What is due at the same moment begins before we look.
+            tokio::time::sleep(INSTANT).await;
+            if self.traffic.load(Ordering::Relaxed) != before {
+                self.quiet().await;
+            }
+        }
     }
 
     /// Lets the operator reach the server again, which has forgotten its history: only a list can close the gap.
@@ -330,7 +352,7 @@ impl Lab {
                 self.faults.clear();
             }
             // A process cannot be told to forget; the wire answers in its place.
-            Server::Remote { .. } => self.faults.set(|request| {
+            Server::Remote { .. } | Server::Shared(_) => self.faults.set(|request| {
                 let query = request.uri().query().unwrap_or_default();
                 let is_resumed = query.contains("watch=true") && !query.contains("sendInitialEvents");
                 is_resumed.then_some(Breakage::Refuse(410, "too old resource version"))
@@ -347,7 +369,7 @@ impl Lab {
 
     /// How often.
     pub(crate) fn times_logged(&self, words: &str) -> usize {
-        String::from_utf8_lossy(&self.logged.lines.0.lock().unwrap()).matches(words).count()
+        self.logged.text().matches(words).count()
     }
 
     pub(crate) fn api<K>(&self) -> Api<K>
@@ -427,7 +449,12 @@ impl Lab {
     }
 }
 
-async fn serve_here(clock: Clock, tasks: &mut JoinSet<()>) -> (Client, Server) {
+/// A server of the test's own: in another process, or in this.
+async fn serve(clock: Clock, tasks: &mut JoinSet<()>) -> (Client, Server) {
+    if let Some(process) = Remote::start() {
+        let direct = process.client().await;
+        return (direct.clone(), Server::Remote { direct, _process: process });
+    }
     let store: SharedStore = Arc::new(Memory::with(clock, homeostat_store::Limits::default()));
     let builder = ApiServer::builder(store.clone()).clock(clock).entropy(Entropy::seeded(7));
     let (server, keeper) = builder.build().await.expect("the store takes the first objects");

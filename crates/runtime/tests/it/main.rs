@@ -1,5 +1,7 @@
 //! The runtime against the API server, with paused time: every wait is virtual. In this process unless
-//! `HOMEOSTAT_TEST_SERVER` names a `homeostat` program, which then serves each test over TLS.
+//! `HOMEOSTAT_TEST_SERVER` names a `homeostat` program, which then serves each test over TLS, or
+//! `HOMEOSTAT_TEST_KUBECONFIG` a real kube-apiserver, which serves them one after the other. A test that cannot run
+//! there says why (`reference::must_skip`).
 
 #![expect(
     clippy::unwrap_used,
@@ -18,10 +20,12 @@ mod handovers;
 mod lab;
 mod lagging;
 mod lists;
+mod logged;
 #[cfg(feature = "otel")]
 mod otel;
 mod outcomes;
 mod panics;
+mod reference;
 mod remote;
 mod runs;
 mod shutdown;

@@ -6,7 +6,9 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use kube::Client;
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::config::Kubeconfig;
+
+use crate::reference::connect;
 
 /// The program to test against; the server in this process when it is not set.
 const PROGRAM: &str = "HOMEOSTAT_TEST_SERVER";
@@ -35,14 +37,10 @@ impl Remote {
         Some(Self { child, folder })
     }
 
-    /// A client with the credentials the server wrote. Its own limits are switched off: they would count virtual time.
+    /// A client with the credentials the server wrote.
     pub(crate) async fn client(&self) -> Client {
-        let kubeconfig =
-            Kubeconfig::read_from(self.folder.path().join("kubeconfig")).expect("it was written");
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-        let mut config = config.expect("it is complete");
-        (config.connect_timeout, config.read_timeout, config.write_timeout) = (None, None, None);
-        Client::try_from(config).expect("its certificates are good")
+        let path = self.folder.path().join("kubeconfig");
+        connect(Kubeconfig::read_from(path).expect("it was written")).await
     }
 }
 

@@ -20,6 +20,7 @@ use kube::client::Body;
 use serde_json::json;
 use tokio::sync::watch;
 
+use crate::reference::Notes;
 use crate::times::Times;
 
 /// How much later than the watch a late answer is.
@@ -111,6 +112,8 @@ pub(crate) struct Wire {
     pub(crate) faults: Faults,
     /// The server is another process: its answers take real time, and its clock is another.
     pub(crate) times: Option<Times>,
+    /// The server outlives the test, which must be able to clean up.
+    pub(crate) notes: Option<Notes>,
     /// Requests and chunks that passed.
     pub(crate) traffic: Arc<AtomicU64>,
     /// Chunks of watches that passed.
@@ -178,6 +181,9 @@ impl Wire {
         cut: CancellationToken,
     ) -> std::io::Result<Response<WireBody>> {
         self.count();
+        if let Some(notes) = &self.notes {
+            notes.note(&request);
+        }
         let hold = self.times.is_some().then(Hold::new);
         let request = self.translated(request).await;
         let query = request.uri().query().unwrap_or_default();

@@ -10,6 +10,7 @@ use kube::api::ListParams;
 use serde_json::json;
 
 use crate::lab::{Lab, Running, Widget, WidgetSpec, conditions, config, entries};
+use crate::reference::{NO_COLLECTOR, must_skip};
 use crate::wire::Breakage;
 
 /// As many ConfigMaps as the widget's size, a status, an event.
@@ -90,8 +91,13 @@ async fn children_go_with_their_owner() {
     lab.run_with(reconcile).await;
     lab.widget("w").await;
     lab.patch::<Widget>("w", json!({"spec": {"size": 2}})).await;
+    let owners = lab.api::<ConfigMap>().get("w-0").await.unwrap().metadata.owner_references.unwrap();
+    assert_eq!((owners[0].name.as_str(), owners[0].controller), ("w", Some(true)));
     lab.delete::<Widget>("w").await;
     lab.pass(5).await;
+    if must_skip(NO_COLLECTOR) {
+        return;
+    }
     assert!(!lab.names::<ConfigMap>().await.iter().any(|name| name.starts_with("w-")));
 }
 
@@ -226,8 +232,13 @@ async fn an_object_of_somebody_else_is_adopted_when_asked() {
         .await;
     lab.widget("w").await;
     assert!(failures(&running, "w").is_empty());
+    let owners = lab.api::<ConfigMap>().get("w-0").await.unwrap().metadata.owner_references.unwrap();
+    assert_eq!((owners[0].name.as_str(), owners[0].controller), ("w", Some(true)));
     lab.delete::<Widget>("w").await;
     lab.pass(5).await;
+    if must_skip(NO_COLLECTOR) {
+        return;
+    }
     assert!(
         !lab.names::<ConfigMap>().await.contains(&"w-0".to_owned()),
         "what was adopted goes with its owner"

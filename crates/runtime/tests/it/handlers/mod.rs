@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use homeostat_runtime::handlers::{Diff, Turn};
 use homeostat_runtime::{Handlers, Result, StatusBase};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::PostParams;
-use kube::{Api, CustomResource, CustomResourceExt};
+use kube::{CustomResource, CustomResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -65,11 +63,7 @@ pub(crate) struct Made {
 
 /// A server with the kind.
 pub(crate) async fn lab() -> Lab {
-    let lab = Lab::bare().await;
-    let crds: Api<CustomResourceDefinition> = Api::all(lab.client.clone());
-    crds.create(&PostParams::default(), &Gadget::crd()).await.expect("the definition is accepted");
-    lab.rest().await;
-    lab
+    Lab::serving(Gadget::crd()).await
 }
 
 /// Runs these handlers.

@@ -89,8 +89,7 @@ async fn what_a_vanished_object_meant_to_make_is_inherited() {
 async fn an_object_that_does_not_decode_keeps_its_thing() {
     // Of two of the same second, as a server of its own clock makes them, the first by name has a prefixed thing.
     for ownership in ownerships() {
-        let (mut lab, yard) = (Lab::bare().await, Yard::new());
-        accept_anything(&lab).await;
+        let (mut lab, yard) = (accept_anything().await, Yard::new());
         run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("a").await;
         lab.pass(2).await;

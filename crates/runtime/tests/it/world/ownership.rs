@@ -168,7 +168,7 @@ async fn an_object_made_anew_under_its_name_takes_its_former_selfs_thing_over() 
 
 #[tokio::test(start_paused = true)]
 async fn operators_of_two_clusters_share_an_api_by_their_identities() {
-    let (mut here, mut there, yard) = (Lab::new().await, Lab::new().await, Yard::new());
+    let (mut here, mut there, yard) = (Lab::new().await, Lab::second().await, Yard::new());
     run(&mut here, &yard, |outside| outside.identity("here")).await;
     run(&mut there, &yard, |outside| outside.identity("there")).await;
     here.widget("a").await;

@@ -54,8 +54,7 @@ async fn an_object_whose_wishes_make_no_sense_says_so_from_the_start_and_later()
 #[tokio::test(start_paused = true)]
 async fn an_object_that_does_not_decode_says_so_and_keeps_what_it_has() {
     for ownership in ownerships() {
-        let (mut lab, yard) = (Lab::bare().await, Yard::new());
-        accept_anything(&lab).await;
+        let (mut lab, yard) = (accept_anything().await, Yard::new());
         run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("w").await;
         lab.widget("other").await;

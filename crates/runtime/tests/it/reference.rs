@@ -1,0 +1,296 @@
+//! A real kube-apiserver, which all tests share: `HOMEOSTAT_TEST_KUBECONFIG` names a kubeconfig of its administrator.
+//!
+//! **Invariant:** one laboratory at a time, also over several processes (a lock on a file beside the kubeconfig), and
+//! each finds what a new server has: whatever was written to is noted in that file before it is written, and removed
+//! before the next one begins. Only definitions stay if the next one wants the same: a custom kind that is new takes a
+//! kube-apiserver two seconds.
+//!
+//! It takes a server on loopback without any Node, because it deletes: no cluster that somebody works with is like that.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Method, Request};
+use kube::Client;
+use kube::client::Body;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use serde_json::{Value, json};
+
+use crate::wire::Hold;
+
+const VARIABLE: &str = "HOMEOSTAT_TEST_KUBECONFIG";
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const NAMESPACES: &str = "/api/v1/namespaces";
+
+/// Says in a definition what it was made from: the stored one has defaults besides.
+const SOURCE: &str = "test.dev/made-from";
+
+/// The namespaces every server has.
+const FIRST_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// Objects of this name are the server's own: it makes them again.
+const OWN: &str = "kubernetes";
+
+/// The definition of the runtime itself, which is the same for every operator that needs it.
+const LASTING: &str = "outsiderecords.homeostat.dev";
+
+/// How often a removal, or a kind that is to be served, is asked about, and how far apart; ten seconds in all.
+const LOOKS_MAX: u32 = 500;
+const LOOK: Duration = Duration::from_millis(20);
+
+thread_local! {
+    /// A second laboratory in a test would wait for the first for ever.
+    static IS_TAKEN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// True on a real kube-apiserver, where the test cannot go on for this reason; says so on standard error, past what
+/// collects the output of tests.
+pub(crate) fn must_skip(reason: &str) -> bool {
+    let is_used = std::env::var_os(VARIABLE).is_some();
+    if is_used {
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("a test");
+        let _ = writeln!(std::io::stderr(), "not on kube-apiserver: {test}: {reason}");
+    }
+    is_used
+}
+
+/// Why what follows from an owner's end cannot be seen there.
+pub(crate) const NO_COLLECTOR: &str =
+    "a kube-apiserver alone collects no garbage, its controller manager does";
+
+/// The server, for as long as one laboratory has it.
+pub(crate) struct Reference {
+    pub(crate) client: Client,
+    pub(crate) notes: Notes,
+}
+
+impl Drop for Reference {
+    fn drop(&mut self) {
+        // Tasks of the test that still hold the notes are about to end.
+        self.notes.0.lock().unwrap().file.unlock().expect("it is locked");
+        IS_TAKEN.set(false);
+    }
+}
+
+impl Reference {
+    /// Waits for the server and removes what the laboratory before left, except these definitions.
+    pub(crate) async fn take(definitions: &[Value]) -> Option<Self> {
+        let kubeconfig = PathBuf::from(std::env::var_os(VARIABLE)?);
+        assert!(!IS_TAKEN.replace(true), "{VARIABLE} names one server: a second one is `Lab::second`");
+        let notes = Notes::lock(kubeconfig.with_extension("lock"));
+        let kubeconfig =
+            Kubeconfig::read_from(kubeconfig).expect("HOMEOSTAT_TEST_KUBECONFIG names a kubeconfig");
+        let _hold = Hold::new();
+        let reference = Self { client: connect(kubeconfig).await, notes };
+        reference.refuse_a_cluster().await;
+        reference.remove_leftovers(definitions).await;
+        for definition in definitions {
+            reference.define(definition).await;
+        }
+        Some(reference)
+    }
+
+    async fn refuse_a_cluster(&self) {
+        let nodes = self.items("/api/v1/nodes").await.expect("nodes are served");
+        assert!(
+            nodes.is_empty(),
+            "{VARIABLE} names a cluster with nodes: these tests would delete what is in it"
+        );
+    }
+
+    async fn remove_leftovers(&self, definitions: &[Value]) {
+        let collections = self.notes.collections();
+        for collection in &collections {
+            if collection != DEFINITIONS && collection != NAMESPACES {
+                self.empty(collection, |object| name(object) != OWN).await;
+            }
+        }
+        let is_wanted = |stored: &Value| {
+            let source = stored.pointer("/metadata/annotations").and_then(|all| all.get(SOURCE));
+            definitions.iter().any(|definition| source == Some(&json!(definition.to_string())))
+        };
+        self.empty(DEFINITIONS, |definition| name(definition) != LASTING && !is_wanted(definition)).await;
+        if collections.contains(NAMESPACES) {
+            self.end_namespaces().await;
+        }
+        self.notes.forget();
+    }
+
+    /// Deletes objects and waits until they are gone, whatever their finalizers wait for.
+    async fn empty(&self, collection: &str, is_to_go: impl Fn(&Value) -> bool) {
+        for _ in 0..LOOKS_MAX {
+            // What is not served, or cannot be listed as reviews cannot, has nothing to remove.
+            let mut objects = self.items(collection).await.unwrap_or_default();
+            objects.retain(&is_to_go);
+            if objects.is_empty() {
+                return;
+            }
+            for object in &objects {
+                self.delete(collection, object).await;
+            }
+            look_again_later().await;
+        }
+        panic!("{collection} cannot be emptied");
+    }
+
+    async fn delete(&self, collection: &str, object: &Value) {
+        let path = format!("{collection}/{}", name(object));
+        let is_held = object.pointer("/metadata/finalizers").is_some() && collection != DEFINITIONS;
+        if is_held {
+            let release = json!({"metadata": {"finalizers": null}});
+            let _ = self.send(Method::PATCH, &path, &release).await;
+        }
+        if object.pointer("/metadata/deletionTimestamp").is_none() {
+            let options = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
+            let _ = self.send(Method::DELETE, &path, &options).await;
+        }
+    }
+
+    /// Ends namespaces as a namespace controller would, which is not there: by saying that they are empty.
+    async fn end_namespaces(&self) {
+        let all = self.items(NAMESPACES).await.expect("namespaces are served");
+        for mut namespace in all {
+            if FIRST_NAMESPACES.contains(&name(&namespace)) {
+                continue;
+            }
+            self.delete(NAMESPACES, &namespace).await;
+            namespace["spec"] = json!({"finalizers": []});
+            namespace["metadata"]["resourceVersion"] = Value::Null;
+            let path = format!("{NAMESPACES}/{}/finalize", name(&namespace));
+            let _ = self.send(Method::PUT, &path, &namespace).await;
+        }
+    }
+
+    /// Makes a definition, unless it is there, and waits until its kind is served.
+    async fn define(&self, definition: &Value) {
+        let mut marked = definition.clone();
+        marked["metadata"]["annotations"][SOURCE] = json!(definition.to_string());
+        match self.send(Method::POST, DEFINITIONS, &marked).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => return,
+            made => made.expect("the definition is accepted"),
+        };
+        let text = |path| definition.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        let (group, version) = (text("/spec/group"), text("/spec/versions/0/name"));
+        self.await_served(&format!("/apis/{group}/{version}/{}", text("/spec/names/plural"))).await;
+    }
+
+    async fn await_served(&self, collection: &str) {
+        for _ in 0..LOOKS_MAX {
+            if self.items(collection).await.is_ok() {
+                return;
+            }
+            look_again_later().await;
+        }
+        panic!("{collection} is not served");
+    }
+
+    async fn items(&self, collection: &str) -> kube::Result<Vec<Value>> {
+        let mut list = self.send(Method::GET, collection, &Value::Null).await?;
+        Ok(list["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
+    }
+
+    async fn send(&self, method: Method, path: &str, body: &Value) -> kube::Result<Value> {
+        let media = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let body = if body.is_null() { vec![] } else { body.to_string().into_bytes() };
+        let request = Request::builder().method(method).uri(path).header("content-type", media).body(body);
+        self.client.request(request.expect("a valid path")).await
+    }
+}
+
+/// Real time passes: the server is not on our clock.
+async fn look_again_later() {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what is waited for happens in another process, in real time"
+    )]
+    let pause = || std::thread::sleep(LOOK);
+    tokio::task::spawn_blocking(pause).await.expect("it only sleeps");
+}
+
+fn name(object: &Value) -> &str {
+    object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A client for this kubeconfig. It knows no limits of time and does not try again: both would be in virtual time, which
+/// stands still until there is an answer.
+pub(crate) async fn connect(kubeconfig: Kubeconfig) -> Client {
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let mut config = config.expect("the kubeconfig is complete");
+    let host = config.cluster_url.host().unwrap_or_default().to_owned();
+    assert!(["127.0.0.1", "localhost", "[::1]"].contains(&host.as_str()), "{host} is not this machine");
+    (config.connect_timeout, config.read_timeout, config.write_timeout) = (None, None, None);
+    config.default_retry = false;
+    Client::try_from(config).expect("its certificates are good")
+}
+
+/// Which collections were written to, kept in the file that is locked.
+#[derive(Clone)]
+pub(crate) struct Notes(Arc<Mutex<Noted>>);
+
+struct Noted {
+    file: File,
+    collections: BTreeSet<String>,
+}
+
+impl Notes {
+    fn lock(path: PathBuf) -> Self {
+        let file = File::options().create(true).append(true).read(true).open(path);
+        let mut file = file.expect("a file beside the kubeconfig can be written");
+        file.lock().expect("it can be locked");
+        let mut text = String::new();
+        file.read_to_string(&mut text).expect("we wrote it");
+        let collections = text.lines().map(str::to_owned).collect();
+        Self(Arc::new(Mutex::new(Noted { file, collections })))
+    }
+
+    /// Notes what a request may write to.
+    pub(crate) fn note(&self, request: &Request<Body>) {
+        if request.method() == Method::GET {
+            return;
+        }
+        let collection = collection_of(request.uri().path());
+        let mut noted = self.0.lock().unwrap();
+        if noted.collections.insert(collection.clone()) {
+            writeln!(noted.file, "{collection}").expect("the file takes a line");
+        }
+    }
+
+    fn collections(&self) -> BTreeSet<String> {
+        self.0.lock().unwrap().collections.clone()
+    }
+
+    fn forget(&self) {
+        let mut noted = self.0.lock().unwrap();
+        noted.collections.clear();
+        noted.file.set_len(0).and_then(|()| noted.file.rewind()).expect("the file can be emptied");
+    }
+}
+
+/// The collection a path lies in: without the name and what comes after it.
+fn collection_of(path: &str) -> String {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let version = if parts.first() == Some(&"api") { 2 } else { 3 };
+    let is_inside = parts.get(version) == Some(&"namespaces") && parts.len() > version + 2;
+    let length = if is_inside { version + 3 } else { version + 1 };
+    format!("/{}", parts[..parts.len().min(length)].join("/"))
+}
+
+#[test]
+fn a_path_lies_in_a_collection() {
+    for (path, collection) in [
+        ("/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/configmaps"),
+        ("/api/v1/namespaces/default/configmaps/a", "/api/v1/namespaces/default/configmaps"),
+        ("/apis/test.dev/v1/namespaces/n/widgets/a/status", "/apis/test.dev/v1/namespaces/n/widgets"),
+        ("/api/v1/namespaces/shop", "/api/v1/namespaces"),
+        ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/a.b", DEFINITIONS),
+    ] {
+        assert_eq!(collection_of(path), collection);
+    }
+}
