@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::journal::WatchState;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::Request as Path;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -23,6 +23,11 @@ use crate::talk::{Attempt, call};
 /// While the server is away: soon at first, and never so late that its watch would have to wait long for it.
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(500), Duration::from_secs(10));
 
+/// A kube-apiserver serves a new kind some tenths of a second after it accepted the definition, and says until then that it
+/// does not exist (404) or is about to (429). Beyond this many looks the watches take over, and say what they lack.
+const LOOKS_MAX: u32 = 50;
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
+
 /// One definition and how far it is.
 pub(crate) struct Kept {
     definition: Value,
@@ -31,11 +36,14 @@ pub(crate) struct Kept {
     is_told: bool,
 }
 
-/// Tries each definition once, so that watches usually begin with their kind in place.
+/// Tries each definition once and waits until its kind is served, so that watches usually begin with it in place.
 pub(crate) async fn install(ground: &Ground, definitions: Vec<Value>) -> Vec<Kept> {
     let mut kept = Vec::new();
     for definition in definitions {
         let verdict = apply(ground, &definition).await;
+        if matches!(verdict, Verdict::Applied) {
+            await_served(ground, &definition).await;
+        }
         let is_applied = matches!(verdict, Verdict::Applied | Verdict::Forbidden);
         kept.push(Kept { definition, is_applied, is_told: tell(false, &verdict) });
     }
@@ -134,6 +142,21 @@ async fn apply(ground: &Ground, definition: &Value) -> Verdict {
             Verdict::Forbidden
         }
         Err(error) => Verdict::Failed(error),
+    }
+}
+
+/// Waits until objects of the kind can be listed. Any other refusal is left to the watches.
+async fn await_served(ground: &Ground, definition: &Value) {
+    let version = text(definition, "/spec/versions/0/name");
+    let (group, plural) = (text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
+    let path = Path::new(format!("/apis/{group}/{version}/{plural}"));
+    for _ in 0..LOOKS_MAX {
+        let attempt = Attempt { verb: "list", target: plural };
+        let listed = call::<Value>(&ground.client, attempt, path.list(&ListParams::default().limit(1))).await;
+        if !listed.is_err_and(|error| matches!(error.code(), Some(404 | 429))) {
+            return;
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
     }
 }
 

@@ -1,5 +1,8 @@
 //! One thing is wrong and the rest goes on: a poison object, a missing definition, a forbidden watch.
 
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
 use homeostat_core::journal::{Entry, Next, WatchState};
 use homeostat_runtime::{Action, Controller};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -149,6 +152,25 @@ async fn a_definition_that_the_server_refuses_is_told_once_and_when_it_is_accept
     lab.faults.clear();
     lab.pass(60).await;
     assert_eq!(lab.times_logged("definition applied after all"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_served_a_moment_after_its_definition_is_waited_for() {
+    for (code, words) in
+        [(404, "the server could not find the requested resource"), (429, "storage is initializing")]
+    {
+        let mut lab = Lab::bare().await;
+        let asked = AtomicUsize::new(0);
+        lab.faults.set(move |request| {
+            let is_early = request.uri().path().contains("/v1/widgets") && asked.fetch_add(1, Relaxed) < 8;
+            is_early.then_some(Breakage::Refuse(code, words))
+        });
+        run_with_definition(&mut lab).await;
+        lab.pass(1).await;
+        lab.widget("w").await;
+        assert_eq!(lab.log.take(), ["w"]);
+        assert_eq!(lab.times_logged("cannot watch"), 0, "nothing is wrong");
+    }
 }
 
 #[tokio::test(start_paused = true)]
