@@ -10,10 +10,10 @@ use tokio::process::Command;
 use crate::server::{PATIENCE, Server, eventually};
 
 /// What kubectl printed, if it ended well.
-pub(crate) async fn kubectl(server: &Server, arguments: &[&str]) -> Result<String, String> {
+pub(crate) async fn kubectl(server: &impl AsRef<Path>, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new("kubectl")
         .arg("--kubeconfig")
-        .arg(&server.kubeconfig)
+        .arg(server.as_ref())
         .args(arguments)
         .stdin(Stdio::null())
         .output();
@@ -23,7 +23,7 @@ pub(crate) async fn kubectl(server: &Server, arguments: &[&str]) -> Result<Strin
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
 
-pub(crate) async fn told(server: &Server, arguments: &[&str]) -> String {
+pub(crate) async fn told(server: &impl AsRef<Path>, arguments: &[&str]) -> String {
     kubectl(server, arguments).await.unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"))
 }
 

@@ -24,6 +24,13 @@ pub(crate) struct Server {
     pub(crate) kubeconfig: PathBuf,
 }
 
+impl AsRef<Path> for Server {
+    /// Its kubeconfig, which is all that clients know.
+    fn as_ref(&self) -> &Path {
+        &self.kubeconfig
+    }
+}
+
 impl Server {
     /// Starts with its data in the folder.
     pub(crate) async fn durable(folder: &Path) -> Self {
