@@ -1,16 +1,17 @@
-//! Against `homeostat up` in its own process, over TLS: how long from the start of a controller until it has
+//! Against a server in its own process, over TLS: how long from the start of a controller until it has
 //! reconciled every object that is there, and what a cached object costs in memory.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::FutureExt;
 use tokio::sync::Notify;
 
-use super::memory;
 use super::side::{Deed, Reply, Side};
+use super::{edits, memory};
 use crate::report::{Row, Target};
-use crate::server::{Load, Process};
+use crate::server::{Load, Process, client_of};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -21,16 +22,30 @@ const ALL: usize = 30_000;
 /// An odd number of rounds has a middle one.
 const ROUNDS: usize = 5;
 
+/// On `homeostat up`.
 pub(super) async fn measure() -> Outcome<Vec<Row>> {
     let process = Process::start()?;
     let load = Load::new(process.client().await?);
     load.namespace().await?;
+    measure_with(&load, process.kubeconfig()).await
+}
+
+/// On the server of this kubeconfig, which is left as it was, but for the empty namespace.
+pub(super) async fn measure_on(kubeconfig: &Path) -> Outcome<Vec<Row>> {
+    let load = Load::new(client_of(kubeconfig).await?);
+    load.namespace().await?;
+    let rows = measure_with(&load, kubeconfig).await;
+    load.clear().await?;
+    rows
+}
+
+async fn measure_with(load: &Load, kubeconfig: &Path) -> Outcome<Vec<Row>> {
     load.create(64, FIRST, "many").await?;
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
         for (side, times) in Side::BOTH.into_iter().zip(&mut times) {
             // Each in a process of its own, as operators start: nobody sweeps up after the other.
-            times.push(memory::child(side, &process, memory::MANY, FIRST)?.milliseconds);
+            times.push(memory::child(side, kubeconfig, memory::MANY, FIRST)?.milliseconds);
         }
     }
     let middle = times.map(|mut times| {
@@ -39,8 +54,9 @@ pub(super) async fn measure() -> Outcome<Vec<Row>> {
     });
     let mut rows =
         vec![Row::beside("first reconcile of 10000 objects, TLS", "ms", middle, Target::TimesLess(3.0))];
+    rows.extend(edits::measure(&client_of(kubeconfig).await?, FIRST).await?);
     load.create(64, ALL - FIRST, "more").await?;
-    rows.push(memory::measure(&process, ALL)?);
+    rows.push(memory::measure(kubeconfig, ALL)?);
     Ok(rows)
 }
 

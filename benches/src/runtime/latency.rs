@@ -39,7 +39,7 @@ pub(super) async fn measure() -> Vec<Row> {
     ]
 }
 
-fn quantile(times: &[Duration], share: f64) -> f64 {
+pub(super) fn quantile(times: &[Duration], share: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,

@@ -1,17 +1,15 @@
 //! What a cached object costs: two processes of each runtime, one that caches few objects and one that caches many;
 //! the difference of their resident memory, divided by the difference in objects.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kube::Client;
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tokio::time::Instant;
 
 use super::first::counting;
 use super::side::{Setup, Side};
 use crate::report::{Row, Target};
-use crate::server::{Process, SHARDS, resident_kilobytes};
+use crate::server::{SHARDS, client_of, resident_kilobytes};
 
 /// The label of every object.
 pub(super) const MANY: &str = "app=bench";
@@ -32,14 +30,14 @@ pub(crate) struct Hold {
     objects: usize,
 }
 
-pub(super) fn measure(process: &Process, objects: usize) -> Result<Row, Box<dyn std::error::Error>> {
+pub(super) fn measure(kubeconfig: &Path, objects: usize) -> Result<Row, Box<dyn std::error::Error>> {
     let few = objects * FEW_SHARDS / SHARDS;
     let shards: Vec<String> = (0..FEW_SHARDS).map(|shard| shard.to_string()).collect();
     let selector = format!("shard in ({})", shards.join(","));
     let mut figures = [0.0; 2];
     for (side, figure) in Side::BOTH.into_iter().zip(&mut figures) {
-        let many = child(side, process, MANY, objects)?.kilobytes;
-        let kilobytes = many - child(side, process, &selector, few)?.kilobytes;
+        let many = child(side, kubeconfig, MANY, objects)?.kilobytes;
+        let kilobytes = many - child(side, kubeconfig, &selector, few)?.kilobytes;
         *figure = kilobytes * 1024.0 / f64::from(u32::try_from(objects - few)?);
     }
     Ok(Row::beside("memory per cached object", "bytes", figures, Target::TimesLess(1.0)))
@@ -55,14 +53,14 @@ pub(super) struct Held {
 /// Starts a process that reconciles these objects, and hears what it says.
 pub(super) fn child(
     side: Side,
-    process: &Process,
+    kubeconfig: &Path,
     labels: &str,
     objects: usize,
 ) -> Result<Held, Box<dyn std::error::Error>> {
     let side = if side == Side::Ours { "ours" } else { "theirs" };
     let output = Command::new(std::env::current_exe()?)
         .args(["hold", "--side", side, "--labels", labels, "--objects", &objects.to_string(), "--kubeconfig"])
-        .arg(process.kubeconfig())
+        .arg(kubeconfig)
         .output()?;
     let text = String::from_utf8(output.stdout)?;
     let figures = text.split_whitespace().map(str::parse).collect::<Result<Vec<f64>, _>>();
@@ -74,11 +72,9 @@ pub(super) fn child(
 
 /// The child: caches the objects and says how much memory it has and how long it took.
 pub(crate) async fn hold(options: &Hold) -> Result<(), Box<dyn std::error::Error>> {
-    let kubeconfig = Kubeconfig::read_from(&options.kubeconfig)?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let (deed, all) = counting(options.objects);
     let setup = Setup { labels: Some(&options.labels), ..Setup::default() };
-    let client = Client::try_from(config)?;
+    let client = client_of(&options.kubeconfig).await?;
     let start = Instant::now();
     let running = options.side.start(client, setup, deed);
     all.notified().await;

@@ -1,15 +1,19 @@
 //! The runtime against kube-runtime: same objects, same served bytes, same program.
 //!
 //! Where the client's side is measured, a server that costs nothing stands behind both ([`fake`]); where the whole
-//! way counts, `homeostat up` runs as its own process and both speak TLS to it ([`first`], [`memory`]).
+//! way counts, both speak TLS to a server in another process ([`first`], [`memory`], [`edits`]): `homeostat up`, or the one
+//! of a kubeconfig.
 
 mod dispatch;
+mod edits;
 mod fake;
 mod first;
 mod latency;
 pub(crate) mod memory;
 mod side;
 mod trouble;
+
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -24,10 +28,19 @@ pub(crate) struct Options {
     /// Only the measurements whose name contains this: dispatch, first, latency, trouble.
     #[arg(long, default_value = "")]
     only: String,
+    /// Only what needs a server, on that of this kubeconfig: it makes 30 000 ConfigMaps in the namespace `bench` and
+    /// deletes them in the end.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
 }
 
 pub(crate) async fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let mut rows = Vec::new();
+    if let Some(kubeconfig) = &options.kubeconfig {
+        rows.extend(first::measure_on(kubeconfig).await?);
+        report::print(&rows, "kube-runtime", options.json);
+        return Ok(());
+    }
     let is_wanted = |name: &str| name.contains(&options.only);
     if is_wanted("dispatch") {
         rows.extend(dispatch::measure().await);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures::future::try_join_all;
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::api::{DeleteParams, ObjectMeta, PostParams};
+use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
 use kube::client::Body;
 use kube::{Api, Client};
 use tokio::time::Instant;
@@ -52,11 +52,22 @@ impl Load {
         Self { client, maps }
     }
 
-    /// The namespace everything happens in.
+    /// Makes the namespace everything happens in, unless it is there.
     pub(crate) async fn namespace(&self) -> Outcome<()> {
         let metadata = ObjectMeta { name: Some(NAMESPACE.into()), ..ObjectMeta::default() };
         let namespace = Namespace { metadata, ..Namespace::default() };
-        Api::<Namespace>::all(self.client.clone()).create(&PostParams::default(), &namespace).await?;
+        let created =
+            Api::<Namespace>::all(self.client.clone()).create(&PostParams::default(), &namespace).await;
+        match created {
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            created => Ok(created.map(drop)?),
+        }
+    }
+
+    /// Deletes every object of ours.
+    pub(crate) async fn clear(&self) -> Outcome<()> {
+        let ours = ListParams::default().labels("app=bench");
+        self.maps.delete_collection(&DeleteParams::default(), &ours).await?;
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use kube::Client;
 
 use crate::figure::{Figure, Target, print};
 pub(crate) use load::{Load, NAMESPACE, SHARDS};
-pub(crate) use process::{Process, resident_kilobytes};
+pub(crate) use process::{Process, client_of, resident_kilobytes};
 
 /// Clients that write or read at once.
 const CLIENTS: usize = 64;

@@ -50,9 +50,7 @@ impl Process {
 
     /// A client with the credentials the server wrote.
     pub(crate) async fn client(&self) -> Result<kube::Client, Box<dyn std::error::Error>> {
-        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig)?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-        Ok(kube::Client::try_from(config)?)
+        client_of(&self.kubeconfig).await
     }
 
     /// The kubeconfig it wrote.
@@ -69,6 +67,13 @@ impl Process {
     pub(crate) fn memory_mb(&self) -> Result<f64, Box<dyn std::error::Error>> {
         Ok(resident_kilobytes(self.child.id())? / 1024.0)
     }
+}
+
+/// A client for the server of this kubeconfig.
+pub(crate) async fn client_of(kubeconfig: &Path) -> Result<kube::Client, Box<dyn std::error::Error>> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    Ok(kube::Client::try_from(config)?)
 }
 
 /// The resident memory of a process, as the kernel counts it.

@@ -1,0 +1,74 @@
+//! How long from the edit of an object, sent to a server over TLS, to the reconcile it triggers, beside 10 000 cached
+//! objects that rest. The server's part is in it, the same on both sides: it is what an operator's users wait for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::latency::quantile;
+use super::memory::MANY;
+use super::side::{Deed, Reply, Setup, Side};
+use crate::report::{Row, Target};
+use crate::server::NAMESPACE;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// Edits of each side, one after the other, each waited for.
+const EDITS: usize = 500;
+
+/// The longest wait for a reconcile.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(super) async fn measure(client: &Client, objects: usize) -> Outcome<Vec<Row>> {
+    let both =
+        [latencies(Side::Ours, client, objects).await?, latencies(Side::Theirs, client, objects).await?];
+    let row = |name: &str, share| {
+        let figures = both.each_ref().map(|times| quantile(times, share));
+        Row::beside(name, "ms", figures, Target::TimesLess(1.0))
+    };
+    Ok(vec![row("edit to reconcile, TLS, p50", 0.5), row("edit to reconcile, TLS, p99", 0.99)])
+}
+
+/// The times of all edits, in order of length.
+async fn latencies(side: Side, client: &Client, objects: usize) -> Outcome<Vec<Duration>> {
+    let (sender, mut heard) = mpsc::unbounded_channel();
+    let deed: Deed = Arc::new(move |name| {
+        // The receiver is gone only when the measurement is over.
+        let _ = sender.send((name, Instant::now()));
+        std::future::ready(Reply::Settled).boxed()
+    });
+    let setup = Setup { labels: Some(MANY), ..Setup::default() };
+    let running = side.start(client.clone(), setup, deed);
+    for _ in 0..objects {
+        next(&mut heard).await?;
+    }
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let mut times = Vec::new();
+    for edit in 0..EDITS {
+        let name = format!("many-{}", edit % objects);
+        // The side is in it, so that what the second one writes is a change, too.
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {"edit": format!("{side:?}-{edit}")}}}));
+        let start = Instant::now();
+        maps.patch(&name, &PatchParams::default(), &patch).await?;
+        let (reconciled, at) = next(&mut heard).await?;
+        if reconciled != name {
+            return Err(format!("{name} was edited and {reconciled} reconciled").into());
+        }
+        times.push(at - start);
+    }
+    running.end().await;
+    times.sort_unstable();
+    Ok(times)
+}
+
+async fn next(heard: &mut mpsc::UnboundedReceiver<(String, Instant)>) -> Outcome<(String, Instant)> {
+    let next = tokio::time::timeout(PATIENCE, heard.recv()).await;
+    Ok(next.map_err(|_| "no reconcile in 30 s")?.ok_or("the controller ended")?)
+}
