@@ -183,6 +183,7 @@ async fn a_definition_that_somebody_deletes_is_put_back() {
         k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     > = Api::all(lab.client.clone());
     crds.delete("widgets.test.dev", &kube::api::DeleteParams::default()).await.unwrap();
+    lab.end_watches_of_gone_widgets().await;
     lab.pass(120).await;
     lab.log.take();
     lab.widget("again").await;

@@ -4,7 +4,6 @@
 //! Time is virtual either way. With a server in another process it moves in steps, and between them the laboratory
 //! waits until nothing has passed on the wire for a number of answered questions: the slower the machine, the longer.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,9 +11,7 @@ use std::time::Duration;
 use homeostat_apiserver::ApiServer;
 use homeostat_core::journal::Entry;
 use homeostat_core::{Clock, Entropy, Key};
-use homeostat_runtime::{
-    Action, CancellationToken, Context, Controller, Journal, Operator, Result, StatusBase,
-};
+use homeostat_runtime::{Action, CancellationToken, Context, Controller, Operator, Result, StatusBase};
 use homeostat_store::SharedStore;
 use homeostat_store::memory::Memory;
 use jiff::Timestamp;
@@ -28,12 +25,12 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
 use crate::logged::Logged;
 use crate::reference::Reference;
 use crate::remote::Remote;
+pub(crate) use crate::running::Running;
 use crate::slow::{Lag, slow};
 use crate::times::Times;
 pub(crate) use crate::wire::Breakage;
@@ -119,50 +116,6 @@ impl Log {
     /// Takes what was said since the last time.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap())
-    }
-}
-
-/// A running operator.
-pub(crate) struct Running {
-    pub(crate) journal: Journal,
-    pub(crate) stop: CancellationToken,
-    task: tokio::task::AbortHandle,
-    admin: SocketAddr,
-}
-
-impl Running {
-    /// What kills it later.
-    pub(crate) fn killer(&self) -> tokio::task::AbortHandle {
-        self.task.clone()
-    }
-
-    /// Ends the operator where it stands, as `kill -9` does.
-    pub(crate) fn kill(&self) {
-        self.task.abort();
-    }
-
-    /// A connection to the admin server that says nothing.
-    pub(crate) async fn connect(&self) -> tokio::net::TcpStream {
-        let _hold = Hold::new();
-        tokio::net::TcpStream::connect(self.admin).await.expect("it listens")
-    }
-
-    /// A page of the admin server, asked for over TCP as a kubelet or Prometheus would.
-    pub(crate) async fn page(&self, path: &str) -> String {
-        let _hold = Hold::new();
-        let mut stream = tokio::net::TcpStream::connect(self.admin).await.expect("it listens");
-        let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.expect("it reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.expect("it answers");
-        answer
-    }
-
-    /// The value of the metric with this name and these labels; zero when there is none yet.
-    pub(crate) async fn metric(&self, name: &str) -> i64 {
-        let page = self.page("/metrics").await;
-        let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value.map_or(0, |value| value.parse().expect("a whole number"))
     }
 }
 
@@ -360,6 +313,16 @@ impl Lab {
         }
         self.pass(60).await;
         self.faults.clear();
+    }
+
+    /// With a kube-apiserver, after a definition was deleted: the operator's watches of its kind end now, and not after
+    /// the minute or two of real time that a kube-apiserver leaves them open. Returns when the kind is served again.
+    pub(crate) async fn end_watches_of_gone_widgets(&self) {
+        let Server::Shared(reference) = &self.server else { return };
+        reference.await_gone("widgets.test.dev").await;
+        self.faults.cut();
+        self.pass(60).await;
+        reference.await_served("/apis/test.dev/v1/widgets").await;
     }
 
     /// Did these words go to the log, as information or worse?

@@ -181,7 +181,9 @@ impl Reference {
         self.await_served(&format!("/apis/{group}/{version}/{}", text("/spec/names/plural"))).await;
     }
 
-    async fn await_served(&self, collection: &str) {
+    /// Waits until a kind can be listed.
+    pub(crate) async fn await_served(&self, collection: &str) {
+        let _hold = Hold::new();
         for _ in 0..LOOKS_MAX {
             if self.items(collection).await.is_ok() {
                 return;
@@ -189,6 +191,20 @@ impl Reference {
             look_again_later().await;
         }
         panic!("{collection} is not served");
+    }
+
+    /// Waits until a definition that was deleted is gone; the runtime may have made another of its name.
+    pub(crate) async fn await_gone(&self, definition: &str) {
+        let _hold = Hold::new();
+        for _ in 0..LOOKS_MAX {
+            let is_going =
+                |one: &Value| name(one) == definition && one.pointer("/metadata/deletionTimestamp").is_some();
+            if !self.items(DEFINITIONS).await.expect("definitions are served").iter().any(is_going) {
+                return;
+            }
+            look_again_later().await;
+        }
+        panic!("the definition {definition} does not go");
     }
 
     async fn items(&self, collection: &str) -> kube::Result<Vec<Value>> {
