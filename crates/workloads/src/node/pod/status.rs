@@ -139,12 +139,12 @@ fn waiting(
     if let Some(refusal) = refusal {
         return Some(because(refusal.reason, Some(refusal.message.clone())));
     }
-    let Some(run) = situation.run(part) else {
-        let has_init = part.role == Role::Main && first(situation.spec).next().is_some();
-        return Some(because(if has_init { "PodInitializing" } else { "ContainerCreating" }, None));
-    };
+    // Init containers that wait for others, too.
+    let has_init = first(situation.spec).next().is_some();
+    let not_yet = || Some(because(if has_init { "PodInitializing" } else { "ContainerCreating" }, None));
+    let Some(run) = situation.run(part) else { return not_yet() };
     match (&run.state, situation.after(part, run)) {
-        (State::Starting, _) => Some(because("ContainerCreating", None)),
+        (State::Starting, _) => not_yet(),
         (State::Ended { .. }, After::Wait { delay, .. }) => {
             let (name, pod) = (&part.container.name, situation.pod);
             let (pod_name, namespace) = (pod.metadata.name.as_deref(), pod.metadata.namespace.as_deref());

@@ -112,6 +112,33 @@ async fn a_failed_init_container_fails_the_pod() {
     assert_eq!(condition(&pod, "Initialized"), "False");
 }
 
+/// An init container that waits for the one before is as the others: the Pod is being initialized.
+#[tokio::test]
+async fn init_containers_wait_for_each_other() {
+    let lab = Lab::new().await;
+    let init = |name: &str| json!({"name": name, "image": "none", "command": ["false"]});
+    let main = json!({"name": "main", "image": "none", "command": ["true"]});
+    for restart in ["Never", "Always"] {
+        let name = format!("waits-{}", restart.to_lowercase());
+        let spec = json!({"restartPolicy": restart, "initContainers": [init("one"), init("two")], "containers": [main]});
+        lab.pod(&name, spec).await;
+        let has_failed = |pod: &Pod| {
+            let first = pod
+                .status
+                .as_ref()
+                .and_then(|status| status.init_container_statuses.as_ref()?.first().cloned());
+            first.is_some_and(|one| {
+                let now = one.state.is_some_and(|state| state.terminated.is_some());
+                now || one.last_state.is_some_and(|state| state.terminated.is_some())
+            })
+        };
+        let pod = lab.until(&name, "the first has failed", has_failed).await;
+        let second = pod.status.as_ref().unwrap().init_container_statuses.as_ref().unwrap()[1].clone();
+        let reason = second.state.unwrap().waiting.unwrap().reason;
+        assert_eq!((reason.as_deref(), waiting(&pod)), (Some("PodInitializing"), Some("PodInitializing")));
+    }
+}
+
 #[tokio::test]
 async fn a_sidecar_runs_beside_and_ends_with_the_main_container() {
     let lab = Lab::new().await;
