@@ -80,7 +80,9 @@ fn obey(orders: Orders, keeper: &mut File) -> String {
     {
         return not_them(&orders.process, &error);
     }
-    let error = Command::new(found.as_ref().map_or(OsStr::new(program), Program::path))
+    let shell = shell_for(&orders.process).map(OsStr::new);
+    let named = || shell.unwrap_or(OsStr::new(program));
+    let error = Command::new(found.as_ref().map_or_else(named, Program::path))
         .arg0(program)
         .args(arguments)
         .env_clear()
@@ -149,6 +151,20 @@ impl Program {
     fn path(&self) -> &OsStr {
         &self.path
     }
+}
+
+/// The shell to run instead of `sh`, where `sh` would not hand all variables on: some (Debian's) drop those whose names a
+/// shell cannot write, and Kubernetes allows them. Bash keeps them, and acts as `sh` when it is called so.
+fn shell_for(process: &Process) -> Option<&'static str> {
+    const SHELLS: [&str; 3] = ["sh", "/bin/sh", "/usr/bin/sh"];
+    const KEEPERS: [&str; 3] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
+    let is_odd = |name: &str| {
+        let is_word = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        !is_word || name.starts_with(|first: char| first.is_ascii_digit())
+    };
+    let is_shell = process.command.first().is_some_and(|program| SHELLS.contains(&&**program));
+    let is_needed = is_shell && process.environment.iter().any(|(name, _)| is_odd(name));
+    KEEPERS.into_iter().filter(|_| is_needed).find(|path| Path::new(path).exists())
 }
 
 fn limit(orders: &Orders) -> io::Result<()> {

@@ -41,6 +41,20 @@ async fn variables_come_from_every_source() {
     assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), expected);
 }
 
+/// Names that no shell can write are names all the same, also for what a shell starts.
+#[tokio::test]
+async fn names_that_no_shell_can_write_reach_the_container() {
+    let lab = Lab::new().await;
+    lab.create::<ConfigMap>(json!({"metadata": {"name": "odd"}, "data": {"data-1": "value"}})).await;
+    let container = json!({"name": "main", "image": "none", "command": ["sh", "-c", "env"],
+        "envFrom": [{"configMapRef": {"name": "odd"}}, {"prefix": "1-", "configMapRef": {"name": "odd"}},
+            {"prefix": "#@!", "configMapRef": {"name": "odd"}}]});
+    let said = lab.said_by("odd", json!({"restartPolicy": "Never", "containers": [container]})).await;
+    for line in ["data-1=value", "1-data-1=value", "#@!data-1=value"] {
+        assert!(said.lines().any(|told| told == line), "{line} is not in {said}");
+    }
+}
+
 /// A container may ask for the limits of another.
 #[tokio::test]
 async fn limits_of_another_container_can_be_known() {
