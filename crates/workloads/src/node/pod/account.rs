@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ServiceAccount, Volume
 use serde_json::json;
 
 use super::environment::Environment;
+use super::services::{Port, links};
 use crate::node::Ground;
 
 /// The volume's name: no volume of a Pod can have a dot in its own.
@@ -96,12 +97,8 @@ pub(crate) fn token_wishes(spec: &PodSpec) -> impl Iterator<Item = (Option<&str>
 /// comes later and wins.
 pub(crate) fn variables(ground: &Ground, container: &Container, volumes: &Path) -> Environment {
     let Some(server) = ground.options.server else { return Environment::new() };
-    let port = server.port().to_string();
-    let mut variables = Environment::from([
-        ("KUBERNETES_SERVICE_HOST".to_owned(), server.ip().to_string()),
-        ("KUBERNETES_SERVICE_PORT".to_owned(), port.clone()),
-        ("KUBERNETES_SERVICE_PORT_HTTPS".to_owned(), port),
-    ]);
+    let port = Port { number: server.port().into(), name: "https", protocol: "TCP" };
+    let mut variables = links("kubernetes", &server.ip().to_string(), &[port]);
     if !ground.has_namespaces && is_mounted(container) {
         let folder = volumes.join(VOLUME);
         variables.insert("KUBECONFIG".to_owned(), folder.join("kubeconfig").display().to_string());

@@ -18,6 +18,7 @@ mod place;
 mod plan;
 mod prepare;
 mod rights;
+mod services;
 mod shortfall;
 mod sources;
 mod status;
@@ -32,7 +33,7 @@ use futures::stream::Stream;
 use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity, Target};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, PodStatus, Secret, ServiceAccount,
+    ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, PodStatus, Secret, Service, ServiceAccount,
 };
 use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
@@ -66,6 +67,7 @@ pub(super) fn control(triggers: impl Stream<Item = Target> + Send + 'static) -> 
         .references::<PersistentVolumeClaim, _>(sources::claims)
         .reads::<PersistentVolume>()
         .writes_status::<Pod>()
+        .reads::<Service>()
         .on("processes", triggers)
         .concurrency(CONCURRENCY)
         .reconcile(reconcile)

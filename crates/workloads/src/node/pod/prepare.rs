@@ -14,7 +14,7 @@ use super::place::Place;
 use super::plan::Start;
 use super::sources::Sources;
 use super::status::Refusal;
-use super::{rights, termination, volumes};
+use super::{rights, services, termination, volumes};
 use crate::node::http::Request;
 use crate::node::keeper::protocol::{Hook, Launch, Owner, Process, RunId, View};
 use crate::node::{Ground, quantity};
@@ -75,7 +75,9 @@ pub(crate) fn process(
     let mut identity = everybody.of(container)?;
     let place = Place::make(ground, everybody, container, &identity)?;
     let last_words = termination::Place::of(ground, pod, container, &place);
-    let mut given = Environment::from([
+    let services = sources.services()?;
+    let mut given = services::variables(pod, services.iter().map(|service| &**service));
+    given.extend([
         ("HOSTNAME".to_owned(), pod.metadata.name.clone().unwrap_or_default()),
         ("HOME".to_owned(), place.home.display().to_string()),
         ("HOMEOSTAT_VOLUMES".to_owned(), place.volumes.display().to_string()),

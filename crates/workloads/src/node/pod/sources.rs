@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat_runtime::{Context, Target};
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec, Secret};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec, Secret, Service,
+};
 
 use super::account;
 use super::environment::config_error;
@@ -19,6 +21,8 @@ pub(crate) trait Sources {
     fn config_map(&self, name: &str) -> Result<Option<Arc<ConfigMap>>, Refusal>;
     fn secret(&self, name: &str) -> Result<Option<Arc<Secret>>, Refusal>;
     fn token(&self, wish: &Wish) -> Result<String, Refusal>;
+    /// All Services there are.
+    fn services(&self) -> Result<Vec<Arc<Service>>, Refusal>;
     /// The volume a claim is bound to, and that is bound to it. A claim of the Pod's own must have been made for it.
     fn claimed(&self, claim: &str, is_its_own: bool) -> Result<Arc<PersistentVolume>, Refusal>;
 }
@@ -36,6 +40,10 @@ impl Sources for Supplies<'_> {
 
     fn secret(&self, name: &str) -> Result<Option<Arc<Secret>>, Refusal> {
         self.cx.get(name).map_err(|error| config_error(error.to_string()))
+    }
+
+    fn services(&self) -> Result<Vec<Arc<Service>>, Refusal> {
+        self.cx.list().map_err(|error| config_error(error.to_string()))
     }
 
     fn token(&self, wish: &Wish) -> Result<String, Refusal> {

@@ -1,6 +1,6 @@
 //! What a process finds in its surroundings: variables of every source, arguments, its directory.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use serde_json::json;
 
 use super::lab::{Lab, waiting};
@@ -126,4 +126,24 @@ async fn the_working_directory_is_the_pods_own_or_the_one_asked_for() {
     let absent = lab.until_phase("absent", "Failed").await;
     let ended = super::lab::main_status(&absent).unwrap().state.clone().unwrap().terminated.unwrap();
     assert!(ended.message.unwrap().contains("cannot enter the working directory /no/such/place"));
+}
+
+#[tokio::test]
+async fn services_are_told_of_in_variables() {
+    let lab = Lab::new().await;
+    lab.create::<Service>(json!({"metadata": {"name": "foo-service"},
+        "spec": {"ports": [{"port": 8765, "name": "web"}]}}))
+        .await;
+    let mut container = json!({"name": "main", "image": "none", "command": ["sh", "-c", "env"]});
+    let spec = json!({"restartPolicy": "Never", "enableServiceLinks": false, "containers": [container]});
+    assert!(!lab.said_by("no-links", spec).await.contains("FOO_SERVICE"));
+    container["env"] = json!([{"name": "FOO_SERVICE_SERVICE_PORT_WEB", "value": "its own word"}]);
+    let said = lab.said_by("links", json!({"restartPolicy": "Never", "containers": [container]})).await;
+    for line in [
+        "FOO_SERVICE_SERVICE_PORT=8765",
+        "FOO_SERVICE_PORT_8765_TCP_PROTO=tcp",
+        "FOO_SERVICE_SERVICE_PORT_WEB=its own word",
+    ] {
+        assert!(said.lines().any(|told| told == line), "{line} is not in {said}");
+    }
 }
