@@ -152,13 +152,41 @@ fn command(
     Ok((command, is_given))
 }
 
+/// An image without its version: neither tag nor digest.
+fn repository(image: &str) -> &str {
+    let plain = image.split('@').next().unwrap_or_default();
+    let last = plain.rfind('/').map_or(0, |slash| slash + 1);
+    plain[last..].find(':').map_or(plain, |colon| &plain[..last + colon])
+}
+
+/// What runs for an image: the command for just this version, or else the one for all versions.
 fn of_image(ground: &Ground, image: &str) -> Result<Vec<String>, Refusal> {
-    let found = ground.options.images.get(image).filter(|command| !command.is_empty());
-    found.cloned().ok_or_else(|| Refusal {
+    let images = &ground.options.images;
+    let found = images.get(image).or_else(|| images.get(repository(image)));
+    found.filter(|command| !command.is_empty()).cloned().ok_or_else(|| Refusal {
         reason: NO_COMMAND,
         message: format!(
             "this node runs no images: give the container a command, or start the node with --image {image}=COMMAND"
         ),
         is_passing: false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_has_a_repository() {
+        for (image, expected) in [
+            ("postgres:17", "postgres"),
+            ("postgres", "postgres"),
+            ("registry:5000/team/app:1.2", "registry:5000/team/app"),
+            ("registry:5000/app", "registry:5000/app"),
+            ("app:1@sha256:abc", "app"),
+            ("", ""),
+        ] {
+            assert_eq!(repository(image), expected, "{image}");
+        }
+    }
 }

@@ -160,15 +160,23 @@ async fn a_sidecar_runs_beside_and_ends_with_the_main_container() {
 
 #[tokio::test]
 async fn an_image_without_a_command_is_looked_up_or_refused() {
-    let lab = Lab::with(|options| options.image("greeter:1", ["echo", "hello"])).await;
+    let lab = Lab::with(|options| {
+        options.image("greeter:1", ["echo", "hello"]).image("any.example:80/greeter", ["echo", "hello,"])
+    })
+    .await;
     let container = |image: &str| json!({"name": "main", "image": image, "args": ["you"]});
     lab.pod("known", json!({"restartPolicy": "Never", "containers": [container("greeter:1")]})).await;
     let pod = lab.until_phase("known", "Succeeded").await;
     assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "hello you\n");
-    lab.pod("unknown", json!({"containers": [container("nginx")]})).await;
-    let pod = lab.until("unknown", "refused", |pod| waiting(pod) == Some("ErrImageNeverPull")).await;
-    assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Pending"));
-    lab.until_event("unknown", "ErrImageNeverPull", "--image nginx=COMMAND").await;
+    let newer = container("any.example:80/greeter:2");
+    let said = lab.said_by("newer", json!({"restartPolicy": "Never", "containers": [newer]})).await;
+    assert_eq!(said, "hello, you\n");
+    for (name, image) in [("unknown", "nginx"), ("another-version", "greeter:2")] {
+        lab.pod(name, json!({"containers": [container(image)]})).await;
+        let pod = lab.until(name, "refused", |pod| waiting(pod) == Some("ErrImageNeverPull")).await;
+        assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Pending"));
+        lab.until_event(name, "ErrImageNeverPull", &format!("--image {image}=COMMAND")).await;
+    }
 }
 
 #[tokio::test]
