@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use rustix::process::{Pid, Resource, Rlimit};
 use serde::{Deserialize, Serialize};
 
@@ -128,15 +128,17 @@ struct Program {
 }
 
 impl Program {
-    /// Finds the program as a shell would; none for what can only be found from where the container is.
+    /// Opens the program, unless the container's user can run it by its name.
     fn find(process: &Process) -> Option<Self> {
-        let name = Path::new(process.command.first()?);
-        if name.is_absolute() {
-            return Self::open(name).ok();
+        let path = Path::new(process.command.first()?);
+        let can_run = || {
+            let flags = AtFlags::EACCESS;
+            Ok(rustix::fs::accessat(CWD, path, Access::EXEC_OK, flags)?)
+        };
+        if !path.is_absolute() || credentials::as_user(process, can_run).is_ok() {
+            return None;
         }
-        let is_bare = name.components().count() == 1;
-        let (_, folders) = process.environment.iter().find(|(name, _)| name == "PATH" && is_bare)?;
-        std::env::split_paths(folders).find_map(|folder| Self::open(&folder.join(name)).ok())
+        Self::open(path).ok()
     }
 
     fn open(path: &Path) -> io::Result<Self> {

@@ -115,12 +115,24 @@ pub(crate) fn process(
 /// Where programs are, without folders that other users may not pass: for those a shell says that it may not run what is not
 /// there at all.
 fn passable_path() -> Option<(String, String)> {
+    let path = std::env::var_os("PATH")?;
+    let open = std::env::split_paths(&path).filter(|folder| is_passable(folder));
+    Some(("PATH".to_owned(), std::env::join_paths(open).ok()?.into_string().ok()?))
+}
+
+fn is_passable(folder: &Path) -> bool {
     /// Others may pass.
     const PASSABLE: u32 = 0o001;
-    let path = std::env::var_os("PATH")?;
     let may_pass = |folder: &Path| fs::metadata(folder).is_ok_and(|meta| meta.mode() & PASSABLE != 0);
-    let open = std::env::split_paths(&path).filter(|folder| folder.ancestors().all(may_pass));
-    Some(("PATH".to_owned(), std::env::join_paths(open).ok()?.into_string().ok()?))
+    folder.ancestors().all(may_pass)
+}
+
+/// A program of the node's owner by its whole path, if it is where only the node finds it.
+fn located(program: String) -> String {
+    let path = std::env::var_os("PATH").filter(|_| !program.contains('/')).unwrap_or_default();
+    let mut found = std::env::split_paths(&path).filter(|folder| folder.join(&program).is_file());
+    let only_here = found.next().filter(|folder| !is_passable(folder));
+    only_here.and_then(|folder| folder.join(&program).into_os_string().into_string().ok()).unwrap_or(program)
 }
 
 /// What of the machine the container does not see.
@@ -147,6 +159,9 @@ fn command(
     let is_given = command.is_empty();
     if is_given {
         command = of_image(ground, container.image.as_deref().unwrap_or_default())?;
+        if let Some(program) = command.first_mut() {
+            *program = located(std::mem::take(program));
+        }
     }
     command.extend(expanded(&container.args));
     Ok((command, is_given))
