@@ -70,16 +70,15 @@ impl Place {
     }
 }
 
-/// Gives a home to whom it is for, with what is in it: the Pod may have had another user before the machine was started anew.
+/// Gives a home to whom it is for, with what is in it: the Pod may have had another user before the machine was started anew,
+/// or run as root with an earlier release.
 fn give(home: &OwnedFd, identity: &Identity) -> io::Result<()> {
     let Some(user) = identity.machine_user else { return Ok(()) };
     let before = rustix::fs::fstat(home)?.st_uid;
     if before == user {
         return Ok(());
     }
-    if before != 0 {
-        adopt::adopt(home, |id| (id == before).then_some(user))?;
-    }
+    adopt::adopt(home, |id| (id == before).then_some(user))?;
     Ok(rustix::fs::fchown(home, Some(Uid::from_raw(user)), identity.machine_group.map(Gid::from_raw))?)
 }
 
