@@ -82,11 +82,11 @@ fn at(mount: &Mount) -> impl FnOnce(io::Error) -> io::Error {
 
 #[expect(deprecated, reason = "unshare_unsafe is about shared descriptor tables, which we do not ask for")]
 fn enter_namespace() -> io::Result<()> {
-    if let Err(error) = rustix::thread::unshare(UnshareFlags::NEWNS) {
-        if rustix::process::getuid().is_root() {
-            // In a user namespace of one user it could not become another.
-            return Err(error.into());
-        }
+    if rustix::process::getuid().is_root() {
+        // In a user namespace of one user it could not become another.
+        rustix::thread::unshare(UnshareFlags::NEWNS)?;
+    } else {
+        // Also where it could do without: the user namespace keeps the container from the node's processes.
         let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         rustix::thread::unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)?;
         fs::write("/proc/self/setgroups", "deny")?;
