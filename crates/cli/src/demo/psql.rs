@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
 
-/// How to reach a database.
+/// Who asks a database.
 pub(super) struct Login {
-    pub(super) port: u16,
     pub(super) name: String,
     pub(super) password: String,
 }
@@ -20,11 +19,11 @@ pub(super) fn find() -> Option<PathBuf> {
     found.into_iter().find(|program| program.is_file())
 }
 
-/// What the database answers.
-pub(super) async fn ask(program: &Path, login: &Login, sql: &str) -> Result<String, String> {
+/// What the database answers that is at this address and port.
+pub(super) async fn ask(program: &Path, endpoint: &str, login: &Login, sql: &str) -> Result<String, String> {
+    let (host, port) = endpoint.split_once(':').ok_or("the database has no endpoint")?;
     let output = Command::new(program)
-        .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--host=127.0.0.1"])
-        .arg(format!("--port={}", login.port))
+        .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--host", host, "--port", port])
         .args(["--username", &login.name, "--dbname", &login.name, "--command", sql])
         .env("PGPASSWORD", &login.password)
         .env("PGCONNECT_TIMEOUT", "5")

@@ -9,7 +9,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::http::{HOST, connect};
+use super::http::connect;
 
 /// An answer has some ten bytes; whoever sends more is not read further.
 const ANSWER_BYTES_MAX: usize = 4096;
@@ -22,13 +22,13 @@ const FIRST_NUMBER: u8 = 0x08;
 const SERVING: u8 = 1;
 
 /// Asks whether the service is well; a failure in words.
-pub(crate) async fn check(port: u16, service: &str) -> Result<(), String> {
-    let stream = connect(HOST, port).await?;
+pub(crate) async fn check(host: &str, port: u16, service: &str) -> Result<(), String> {
+    let stream = connect(host, port).await?;
     let said = |error: hyper::Error| format!("grpc: {error}");
     let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
     let (mut sender, connection) = handshake.await.map_err(said)?;
     let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
-    let request = Request::post(format!("http://{HOST}:{port}/grpc.health.v1.Health/Check"))
+    let request = Request::post(format!("http://{host}:{port}/grpc.health.v1.Health/Check"))
         .header(CONTENT_TYPE, "application/grpc")
         .header(TE, "trailers")
         .header(USER_AGENT, "kube-probe/1.36")
@@ -125,13 +125,13 @@ mod tests {
             (&b"\0\0\0\0\0"[..], "0", Err("service unhealthy (status unknown)")),
             (&b""[..], "5", Err("grpc status 5: ")),
         ] {
-            let listener = TcpListener::bind((HOST, 0)).await.unwrap();
+            let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
             let port = listener.local_addr().unwrap().port();
-            let asked = check(port, "web");
+            let asked = check("127.0.0.1", port, "web");
             let (answer, ()) = tokio::join!(asked, serve(listener, message, status));
             assert_eq!(answer, expected.map_err(ToOwned::to_owned));
         }
-        assert!(check(1, "web").await.is_err(), "nobody listens there");
+        assert!(check("127.0.0.1", 1, "web").await.is_err(), "nobody listens there");
     }
 
     #[test]

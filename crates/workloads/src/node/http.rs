@@ -16,8 +16,6 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Where processes listen unless somebody names another host.
-pub(crate) const HOST: &str = "127.0.0.1";
 /// A status line is shorter; whoever sends more is not read further.
 const HEAD_BYTES_MAX: u64 = 1024;
 
@@ -31,10 +29,10 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The request an action of this container means.
-    pub(crate) fn new(action: &HTTPGetAction, container: &Container) -> Result<Self, String> {
+    /// The request an action of this container means, at its Pod's address unless it names a host.
+    pub(crate) fn new(action: &HTTPGetAction, container: &Container, own: &str) -> Result<Self, String> {
         Ok(Self {
-            host: host(action.host.as_deref()).to_owned(),
+            host: host(action.host.as_deref(), own).to_owned(),
             port: port(&action.port, container)?,
             is_encrypted: action.scheme.as_deref() == Some("HTTPS"),
             text: text(action),
@@ -54,9 +52,9 @@ impl Request {
     }
 }
 
-/// The host asked for, or our own.
-pub(crate) fn host(asked: Option<&str>) -> &str {
-    asked.filter(|host| !host.is_empty()).unwrap_or(HOST)
+/// The host asked for, or the Pod's own address.
+pub(crate) fn host<'a>(asked: Option<&'a str>, own: &'a str) -> &'a str {
+    asked.filter(|host| !host.is_empty()).unwrap_or(own)
 }
 
 /// A port by number, or by its name in the container.

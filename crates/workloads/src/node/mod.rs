@@ -8,6 +8,7 @@
 //! **Invariant:** a process runs only for a Pod that is bound to this node; who may not create Pods cannot run commands.
 
 mod accounts;
+mod addresses;
 mod blocks;
 mod error;
 mod farewell;
@@ -47,6 +48,7 @@ pub use options::{NodeOptions, RestartBackoff};
 pub use remove::remove_folder;
 
 use accounts::Account;
+use addresses::Addresses;
 use blocks::Blocks;
 use farewell::Farewell;
 use keeper::layout::Layout;
@@ -71,6 +73,7 @@ struct Ground {
     link: Arc<Link>,
     prober: Prober,
     tokens: Tokens,
+    addresses: Addresses,
     /// Does a container have a view of the files of its own?
     has_namespaces: bool,
     /// Whom it makes of a process.
@@ -171,6 +174,7 @@ impl Node {
             link: self.link,
             prober: self.prober,
             tokens: Tokens::default(),
+            addresses: Addresses::default(),
         };
         let operator = Operator::new(NAME)
             .control(schedule::control(&ground.options.name))

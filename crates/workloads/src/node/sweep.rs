@@ -37,6 +37,7 @@ async fn sweep(node: Arc<Node>, cx: Context<Node>) -> Result {
     let pods = cx.list::<Pod>()?;
     let known: HashSet<&str> = pods.iter().filter_map(|pod| pod.metadata.uid.as_deref()).collect();
     ground.tokens.keep(&known);
+    ground.addresses.keep(&known);
     for (uid, owner) in ground.link.pods() {
         if !known.contains(uid.as_str()) {
             tracing::debug!(

@@ -82,10 +82,9 @@ async fn ready_pod(play: &mut Play<'_>, old: Option<i32>) -> Option<Value> {
 }
 
 async fn open(play: &mut Play<'_>) -> Option<Open> {
-    let port = play.stage.api::<Database>().get(NAME).await.ok()?.status?.port?;
     let secret = play.stage.api::<Secret>().get("orders-credentials").await.ok()?;
     let password = String::from_utf8(secret.data?.remove("password")?.0).ok()?;
-    Some(Open { psql: psql::find(), login: Login { port, name: NAME.to_owned(), password } })
+    Some(Open { psql: psql::find(), login: Login { name: NAME.to_owned(), password } })
 }
 
 /// Asks until it answers: a database that was just killed may take a moment longer than its probe.
@@ -95,8 +94,11 @@ async fn query(play: &mut Play<'_>, open: &Open, sql: &str, words: &str) {
         return;
     };
     play.board.line(Mark::Did, WHO, &format!("psql: {sql}"));
+    let databases = play.stage.api::<Database>();
     play.until(WHO, words, || async {
-        let answer = psql::ask(program, &open.login, sql).await.ok()?;
+        // Another Pod has another address.
+        let endpoint = databases.get(NAME).await.ok()?.status?.endpoint?;
+        let answer = psql::ask(program, &endpoint, &open.login, sql).await.ok()?;
         (answer == "2").then_some(())
     })
     .await;

@@ -2,10 +2,8 @@
 
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceFieldSelector};
 
+use super::status::HOST;
 use crate::node::quantity;
-
-/// Where everything runs.
-const ADDRESS: &str = "127.0.0.1";
 
 /// The value of a field of the Pod; none for a path that is not offered.
 pub(crate) fn field(pod: &Pod, path: &str) -> Option<String> {
@@ -24,7 +22,8 @@ pub(crate) fn field(pod: &Pod, path: &str) -> Option<String> {
         "spec.serviceAccountName" => {
             spec.and_then(|spec| spec.service_account_name.clone()).unwrap_or_else(|| "default".to_owned())
         }
-        "status.hostIP" | "status.hostIPs" | "status.podIP" | "status.podIPs" => ADDRESS.to_owned(),
+        "status.hostIP" | "status.hostIPs" => HOST.to_owned(),
+        "status.podIP" | "status.podIPs" => pod.status.as_ref().and_then(|status| status.pod_ip.clone())?,
         _ => return None,
     })
 }
@@ -72,7 +71,7 @@ mod tests {
     fn a_pod_knows_itself() {
         let pod: Pod = serde_json::from_value(serde_json::json!({
             "metadata": {"name": "p", "namespace": "n", "labels": {"a": "1", "b/c": "2"}},
-            "spec": {"nodeName": "here", "containers": []}
+            "spec": {"nodeName": "here", "containers": []}, "status": {"podIP": "127.1.2.3"}
         }))
         .unwrap();
         let check = |path: &str, expected: Option<&str>| {
@@ -84,7 +83,8 @@ mod tests {
         check("metadata.labels['x']", Some(""));
         check("metadata.labels", Some("a=\"1\"\nb/c=\"2\""));
         check("spec.nodeName", Some("here"));
-        check("status.podIP", Some("127.0.0.1"));
+        check("status.podIP", Some("127.1.2.3"));
+        check("status.hostIP", Some("127.0.0.1"));
         check("spec.containers", None);
     }
 }

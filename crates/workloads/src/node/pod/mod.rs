@@ -26,6 +26,8 @@ mod termination;
 mod users;
 mod volumes;
 
+use std::borrow::Cow;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +41,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 
 use super::Ground;
+use super::addresses;
 use super::keeper::protocol::{Ask, RunId};
 use super::link::PodRuns;
 use super::options::RestartBackoff;
@@ -83,6 +86,7 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let runs = ground.link.runs(uid);
     let health = ground.prober.health(uid);
+    let address = ground.addresses.of(&pod);
     let situation = Situation {
         pod: &pod,
         spec,
@@ -90,6 +94,7 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
         health: &health,
         now: cx.now(),
         backoff: ground.options.backoff,
+        address,
     };
     let plan = situation.plan();
     let supply = match situation.must_end() {
@@ -97,9 +102,10 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
         None => ground.tokens.supply(cx.client(), &pod, cx.now()).await,
     };
     let supplies = Supplies { cx: &cx, tokens: supply.tokens };
+    let addressed = with_address(&pod, address);
     let everybody = match situation.must_end() {
         Some(_) => Err(config_error("the Pod is ending".to_owned())),
-        None => users::of_pod(&ground, &pod, &supplies),
+        None => users::of_pod(&ground, &addressed, &supplies),
     };
     let refusals = carry_out(&ground, &supplies, &situation, (&plan, &everybody))?;
     let everybody = everybody.ok();
@@ -112,7 +118,7 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
         shortfall::tell(&ground, &cx, everybody);
         volumes::refresh(&ground, everybody, &supplies);
     }
-    ground.prober.sync(&pod, &runs, |container| {
+    ground.prober.sync(&addressed, &runs, |container| {
         prepare::process(&ground, everybody.as_ref()?, container, &supplies).ok()
     });
     let current = pod.status.clone().unwrap_or_default();
@@ -137,6 +143,16 @@ fn with_account(ground: &Ground, pod: Arc<Pod>, cx: &Context<Pod>) -> Result<Arc
     Ok(if account::is_wanted(&pod, known.as_deref()) { account::mounted(&pod) } else { pod })
 }
 
+/// The Pod as its containers know it: with the address that its status is about to say.
+fn with_address(pod: &Pod, address: Ipv4Addr) -> Cow<'_, Pod> {
+    if addresses::address(pod) == Some(address) {
+        return Cow::Borrowed(pod);
+    }
+    let mut pod = pod.clone();
+    pod.status.get_or_insert_default().pod_ip = Some(address.to_string());
+    Cow::Owned(pod)
+}
+
 /// The status a Pod has when its node has stopped; none if it says so already.
 pub(crate) fn last_status(
     pod: &Pod,
@@ -144,8 +160,9 @@ pub(crate) fn last_status(
     now: Timestamp,
     backoff: RestartBackoff,
 ) -> Option<PodStatus> {
-    let situation =
-        Situation { pod, spec: pod.spec.as_ref()?, runs, health: &Health::default(), now, backoff };
+    let address = addresses::address(pod).unwrap_or(Ipv4Addr::LOCALHOST);
+    let spec = pod.spec.as_ref()?;
+    let situation = Situation { pod, spec, runs, health: &Health::default(), now, backoff, address };
     let current = pod.status.clone().unwrap_or_default();
     let mut wanted = current.clone();
     status::report(&situation, &Refusals::new(), &mut wanted);

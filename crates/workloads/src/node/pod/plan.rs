@@ -3,6 +3,7 @@
 //! **Invariant:** the same situation gives the same plan, and doing a plan twice does it once: starts name their attempt,
 //! stops may be repeated. So a reconcile may be lost or doubled at any point.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -22,6 +23,7 @@ pub(crate) struct Situation<'a> {
     pub(crate) health: &'a Health,
     pub(crate) now: Timestamp,
     pub(crate) backoff: RestartBackoff,
+    pub(crate) address: Ipv4Addr,
 }
 
 /// A container to start.
@@ -303,6 +305,7 @@ mod tests {
                 health: &Health::default(),
                 now,
                 backoff: RestartBackoff::default(),
+                address: Ipv4Addr::LOCALHOST,
             };
             let plan = situation.plan();
             let stops: Vec<Duration> = plan.stops.iter().map(|stop| stop.grace).collect();

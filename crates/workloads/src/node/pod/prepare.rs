@@ -36,6 +36,7 @@ pub(crate) fn launch(
         name: pod.metadata.name.clone().unwrap_or_default(),
     };
     let process = process(ground, everybody, container, sources)?;
+    let address = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref()).unwrap_or_default();
     let lifecycle = container.lifecycle.as_ref();
     let after_start = lifecycle.and_then(|lifecycle| lifecycle.post_start.as_ref());
     let before_stop = lifecycle.and_then(|lifecycle| lifecycle.pre_stop.as_ref());
@@ -47,20 +48,21 @@ pub(crate) fn launch(
         interruptions: start.interruptions,
         process,
         falls_back_to_log: termination::falls_back_to_log(container),
-        after_start: after_start.map(|handler| hook(handler, container)).transpose()?.flatten(),
-        before_stop: before_stop.map(|handler| hook(handler, container)).transpose()?.flatten(),
+        after_start: after_start.map(|handler| hook(handler, container, address)).transpose()?.flatten(),
+        before_stop: before_stop.map(|handler| hook(handler, container, address)).transpose()?.flatten(),
     })
 }
 
 /// What a handler asks for. `tcpSocket` means nothing in Kubernetes either.
-fn hook(handler: &LifecycleHandler, container: &Container) -> Result<Option<Hook>, Refusal> {
+fn hook(handler: &LifecycleHandler, container: &Container, address: &str) -> Result<Option<Hook>, Refusal> {
     if let Some(exec) = &handler.exec {
         return Ok(exec.command.clone().map(Hook::Execute));
     }
     if let Some(sleep) = &handler.sleep {
         return Ok(Some(Hook::Sleep { seconds: u64::try_from(sleep.seconds).unwrap_or_default() }));
     }
-    let request = handler.http_get.as_ref().map(|action| Request::new(action, container)).transpose();
+    let request =
+        handler.http_get.as_ref().map(|action| Request::new(action, container, address)).transpose();
     request.map(|request| Some(Hook::Get(Box::new(request?)))).map_err(config_error)
 }
 

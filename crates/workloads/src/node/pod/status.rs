@@ -17,8 +17,8 @@ use super::phase::{Phase, phase};
 use super::plan::{After, Situation};
 use crate::node::keeper::protocol::{Exit, Run, State};
 
-/// Where everything runs.
-const ADDRESS: &str = "127.0.0.1";
+/// The machine's own address.
+pub(super) const HOST: &str = "127.0.0.1";
 
 /// Why a container could not be started, as its status says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,10 +46,10 @@ pub(crate) fn report(situation: &Situation<'_>, refusals: &Refusals, status: &mu
         status.message = Some("Pod was active on the node longer than the specified deadline".to_owned());
     }
     status.start_time.get_or_insert_with(|| Time(whole(situation.now)));
-    status.host_ip = Some(ADDRESS.to_owned());
-    status.host_ips = Some(vec![HostIP { ip: ADDRESS.to_owned() }]);
-    status.pod_ip = Some(ADDRESS.to_owned());
-    status.pod_ips = Some(vec![PodIP { ip: ADDRESS.to_owned() }]);
+    status.host_ip = Some(HOST.to_owned());
+    status.host_ips = Some(vec![HostIP { ip: HOST.to_owned() }]);
+    status.pod_ip = Some(situation.address.to_string());
+    status.pod_ips = Some(vec![PodIP { ip: situation.address.to_string() }]);
     conditions(situation, phase, (&begun, &main), status);
     status.init_container_statuses = Some(begun).filter(|all| !all.is_empty());
     status.container_statuses = Some(main);

@@ -18,6 +18,8 @@ pub(super) struct Asker {
     /// What a command beside the container runs as.
     pub(super) process: Option<Process>,
     pub(super) container: Container,
+    /// Its Pod's address.
+    pub(super) address: String,
 }
 
 impl Asker {
@@ -28,16 +30,18 @@ impl Asker {
         }
         let asked = async {
             if let Some(action) = &probe.http_get {
-                return Request::new(action, &self.container)?.send().await;
+                return Request::new(action, &self.container, &self.address)?.send().await;
             }
             if let Some(action) = &probe.tcp_socket {
                 let port = http::port(&action.port, &self.container)?;
-                return http::connect(http::host(action.host.as_deref()), port).await.map(drop);
+                return http::connect(http::host(action.host.as_deref(), &self.address), port)
+                    .await
+                    .map(drop);
             }
             if let Some(action) = &probe.grpc {
                 let port =
                     u16::try_from(action.port).map_err(|_| format!("no such port: {}", action.port))?;
-                return grpc::check(port, action.service.as_deref().unwrap_or_default()).await;
+                return grpc::check(&self.address, port, action.service.as_deref().unwrap_or_default()).await;
             }
             Err("a probe asks by exec, httpGet, tcpSocket or grpc".to_owned())
         };

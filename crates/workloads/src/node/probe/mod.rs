@@ -134,8 +134,13 @@ impl Prober {
         process: Option<Process>,
     ) -> Watch {
         let id = RunId { pod: uid.to_owned(), container: container.name.clone() };
-        let asker =
-            Asker { link: Arc::clone(&self.link), id: id.clone(), process, container: container.clone() };
+        let asker = Asker {
+            link: Arc::clone(&self.link),
+            id: id.clone(),
+            process,
+            container: container.clone(),
+            address: pod.status.as_ref().and_then(|status| status.pod_ip.clone()).unwrap_or_default(),
+        };
         Watch {
             asker,
             key: (container.name.clone(), attempt),

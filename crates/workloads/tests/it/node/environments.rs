@@ -36,8 +36,9 @@ async fn variables_come_from_every_source() {
     });
     lab.pod("env", json!({"restartPolicy": "Never", "containers": [container]})).await;
     let pod = lab.until_phase("env", "Succeeded").await;
-    let expected = "PLAIN=a\nJOINED=a-$(MISSING)\nPOD=env\nNODE=local\nIP=127.0.0.1\nLABEL=env\nCOLOUR=blue\nSECRET=hush\n\
+    let expected = "PLAIN=a\nJOINED=a-$(MISSING)\nPOD=env\nNODE=local\nIP={IP}\nLABEL=env\nCOLOUR=blue\nSECRET=hush\n\
         OPTIONAL=\nS_TOKEN=hush\nSIZE=3\nCPU=250\nMEMORY=512\na $(PLAIN)\n";
+    let expected = expected.replace("{IP}", pod.status.as_ref().unwrap().pod_ip.as_ref().unwrap());
     assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), expected);
 }
 

@@ -96,11 +96,18 @@ async fn ports_are_asked_by_http_and_tcp() {
     let named = json!([{"name": "web", "containerPort": port}]);
     let mut http = sleeper(
         "readinessProbe",
-        json!({"httpGet": {"path": "/healthz", "port": "web"}, "periodSeconds": 1}),
+        json!({"httpGet": {"host": "127.0.0.1", "path": "/healthz", "port": "web"}, "periodSeconds": 1}),
     );
     http["containers"][0]["ports"] = named;
     lab.pod("http", http).await;
-    lab.pod("tcp", sleeper("readinessProbe", json!({"tcpSocket": {"port": port}, "periodSeconds": 1}))).await;
+    lab.pod(
+        "tcp",
+        sleeper(
+            "readinessProbe",
+            json!({"tcpSocket": {"host": "127.0.0.1", "port": port}, "periodSeconds": 1}),
+        ),
+    )
+    .await;
     lab.until_ready("http").await;
     lab.until_ready("tcp").await;
     server.abort();
@@ -132,8 +139,35 @@ async fn an_encrypted_port_is_asked_without_checking_its_certificate() {
             }
         }
     });
-    let probe = json!({"httpGet": {"scheme": "HTTPS", "port": port}, "periodSeconds": 1});
+    let probe =
+        json!({"httpGet": {"scheme": "HTTPS", "host": "127.0.0.1", "port": port}, "periodSeconds": 1});
     lab.pod("tls", sleeper("readinessProbe", probe)).await;
     lab.until_ready("tls").await;
     server.abort();
+}
+
+/// Two Pods listen on the same port, each at its own address, where probes and others reach them.
+#[tokio::test]
+async fn a_pod_is_asked_at_its_own_address() {
+    if std::process::Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: python3, which listens here, is not installed");
+        return;
+    }
+    let lab = Lab::new().await;
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let script = "import http.server, os; http.server.HTTPServer((os.environ['IP'], int(os.environ['PORT'])), \
+        http.server.SimpleHTTPRequestHandler).serve_forever()";
+    let container = json!({"name": "main", "image": "none", "command": ["python3", "-c", script],
+        "env": [{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            {"name": "PORT", "value": free.to_string()}],
+        "readinessProbe": {"httpGet": {"port": free}, "periodSeconds": 1}});
+    let mut addresses = Vec::new();
+    for name in ["one", "two"] {
+        lab.pod(name, json!({"containers": [container]})).await;
+        addresses.push(lab.until_ready(name).await.status.unwrap().pod_ip.unwrap());
+    }
+    assert_ne!(addresses[0], addresses[1]);
+    for address in addresses {
+        tokio::net::TcpStream::connect((address.as_str(), free)).await.unwrap();
+    }
 }

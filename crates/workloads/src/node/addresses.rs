@@ -1,0 +1,105 @@
+//! Addresses of Pods: each has one of its own, although all of them are this machine.
+//!
+//! All of `127.0.0.0/8` leads to this machine on Linux. A program that listens on all addresses, or on its Pod's, is reached at the
+//! Pod's; two that listen on their Pods' addresses can have the same port. Elsewhere, and for Pods that want the machine's
+//! network, it is `127.0.0.1`.
+//!
+//! **Invariant:** a Pod keeps the address its status says; two that live never share one.
+
+use std::collections::{HashMap, HashSet};
+use std::net::Ipv4Addr;
+use std::sync::{Mutex, PoisonError};
+
+use k8s_openapi::api::core::v1::Pod;
+
+/// From `127.1.0.0`: systems use some of the first ones (`127.0.0.53`, `127.0.1.1`).
+const FIRST: u32 = 0x7f01_0000;
+/// Up to `127.254.255.255`.
+const COUNT: u32 = 254 << 16;
+
+/// Who has which address, by the Pod's uid.
+#[derive(Default)]
+pub(crate) struct Addresses(Mutex<HashMap<Ipv4Addr, String>>);
+
+impl Addresses {
+    /// The Pod's address: the one it has, or a free one.
+    pub(crate) fn of(&self, pod: &Pod) -> Ipv4Addr {
+        let is_machines = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
+        if is_machines || !cfg!(target_os = "linux") {
+            return Ipv4Addr::LOCALHOST;
+        }
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let known = address(pod);
+        if known == Some(Ipv4Addr::LOCALHOST) {
+            // Given by an earlier release.
+            return Ipv4Addr::LOCALHOST;
+        }
+        // Whoever may write the status may write anything there; only what this gives is believed.
+        let known = known.filter(|address| (FIRST..FIRST + COUNT).contains(&address.to_bits()));
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = hash(uid);
+        let others = (0..COUNT).map(|step| Ipv4Addr::from(FIRST + (start + step) % COUNT));
+        let is_free = |address: &Ipv4Addr| taken.get(address).is_none_or(|other| other == uid);
+        // The first and the last of 256 look like a network and everybody in it.
+        let is_plain = |address: &Ipv4Addr| !matches!(address.octets()[3], 0 | 255);
+        let found = known.into_iter().chain(others).filter(is_plain).find(is_free);
+        let found = found.unwrap_or(Ipv4Addr::LOCALHOST);
+        taken.insert(found, uid.to_owned());
+        found
+    }
+
+    /// Only these Pods are left.
+    pub(crate) fn keep(&self, pods: &HashSet<&str>) {
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.retain(|_, uid| pods.contains(uid.as_str()));
+    }
+}
+
+/// The address the Pod's status says.
+pub(crate) fn address(pod: &Pod) -> Option<Ipv4Addr> {
+    pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
+}
+
+/// Where the search begins: spread, so that an address is not given again soon.
+fn hash(uid: &str) -> u32 {
+    const OFFSET: u32 = 0x811c_9dc5;
+    const PRIME: u32 = 0x0100_0193;
+    // FNV-1a.
+    let hash = uid.bytes().fold(OFFSET, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(PRIME));
+    hash % COUNT
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(uid: &str, mut spec: Value, address: Option<&str>) -> Pod {
+        spec["containers"] = json!([]);
+        serde_json::from_value(json!({"metadata": {"uid": uid}, "spec": spec, "status": {"podIP": address}}))
+            .unwrap()
+    }
+
+    #[test]
+    fn every_pod_has_an_address_of_its_own() {
+        let addresses = Addresses::default();
+        let mut all: Vec<Ipv4Addr> =
+            (0..5000).map(|index| addresses.of(&pod(&index.to_string(), json!({}), None))).collect();
+        assert!(all.iter().all(|address| address.is_loopback() && address.octets()[1] != 0));
+        assert_eq!(addresses.of(&pod("7", json!({}), None)), all[7], "the same again");
+        let first = all[0].to_string();
+        assert_ne!(addresses.of(&pod("thief", json!({}), Some(&first))), all[0]);
+        addresses.keep(&HashSet::from(["7"]));
+        assert_eq!(addresses.of(&pod("heir", json!({}), Some(&first))), all[0]);
+        let elsewhere = addresses.of(&pod("elsewhere", json!({}), Some("10.0.0.7")));
+        assert!(elsewhere.is_loopback(), "a status cannot send probes elsewhere: {elsewhere}");
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 5000);
+        for (spec, known) in [(json!({"hostNetwork": true}), None), (json!({}), Some("127.0.0.1"))] {
+            assert_eq!(addresses.of(&pod("machine", spec, known)), Ipv4Addr::LOCALHOST);
+        }
+    }
+}
