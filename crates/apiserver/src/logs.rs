@@ -13,8 +13,8 @@ pub type LogAnswer = Result<BoxStream<'static, Bytes>, LogRefusal>;
 
 /// A node that runs Pods and keeps what they say.
 pub trait LogSource: Send + Sync {
-    /// The name of the Node whose Pods it runs.
-    fn node(&self) -> &str;
+    /// Does it run the Pods of the Node of this name?
+    fn is_of(&self, node: &str) -> bool;
 
     /// Reads. Dropping the stream ends a log that is followed.
     fn read(&self, request: LogRequest) -> BoxFuture<'static, LogAnswer>;

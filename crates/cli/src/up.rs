@@ -49,6 +49,10 @@ pub(crate) struct Up {
     #[arg(long)]
     node: bool,
 
+    /// Be so many Nodes, for what takes several; all of them are this machine
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
+    node_count: u32,
+
     /// Run all Pods as this user of the machine, with its rights, instead of each as a user of its own (as root) or apart from
     /// this server (as anybody else)
     #[arg(long, value_name = "USER")]
@@ -58,6 +62,9 @@ pub(crate) struct Up {
     #[arg(long, value_name = "NAME=COMMAND", value_parser = parse_image)]
     image: Vec<(String, Vec<String>)>,
 }
+
+/// The most Nodes to be: each costs a heartbeat, and nobody tries out more on one machine.
+const NODES_MAX: i64 = 100;
 
 /// `127.0.0.1:6443`, or a name with a port.
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
@@ -83,6 +90,7 @@ impl Up {
                 !self.image.is_empty(),
                 "--image says what a node runs for an image, and there is none: add --node\n",
             ),
+            (self.node_count > 1, "--node-count says how many Nodes to be, and there is none: add --node\n"),
             (
                 self.node_as.is_some(),
                 "--node-as says whom a node runs Pods as, and there is none: add --node\n",
@@ -134,6 +142,7 @@ impl Up {
             Place::Memory(folder) => NodeOptions::new().folder(folder.node()).ephemeral(),
             Place::Folder(_) => NodeOptions::new(),
         };
+        let options = options.count(self.node_count);
         let options = match &self.node_as {
             Some(user) => options.run_as(user),
             None => options,

@@ -27,7 +27,7 @@ pub(super) async fn log(call: &Call) -> Result<Answer, Status> {
         // Not bound yet: nothing was said.
         return Ok(plain(Body::Empty));
     }
-    let Some(source) = call.backend.logs.get().filter(|source| source.node() == node) else {
+    let Some(source) = call.backend.logs.get().filter(|source| source.is_of(node)) else {
         return Err(unreachable(call, node));
     };
     let container = request.container.clone();

@@ -7,15 +7,15 @@ use homeostat_apiserver::logs::{LogAnswer, LogSource};
 use homeostat_core::log::LogRequest;
 use homeostat_workloads::node::Logs;
 
-/// The logs of one node.
+/// The logs of a node, whatever Node objects it stands for.
 pub(super) struct NodeLogs {
-    pub(super) node: String,
+    pub(super) nodes: Vec<String>,
     pub(super) logs: Logs,
 }
 
 impl LogSource for NodeLogs {
-    fn node(&self) -> &str {
-        &self.node
+    fn is_of(&self, node: &str) -> bool {
+        self.nodes.iter().any(|name| name == node)
     }
 
     fn read(&self, request: LogRequest) -> BoxFuture<'static, LogAnswer> {

@@ -214,9 +214,9 @@ impl ControlPlane {
     }
 
     async fn start_node(&mut self, options: NodeOptions, clock: Clock) -> Result<(), Error> {
-        let name = options.given_name().to_owned();
+        let nodes = options.names();
         let node = Node::connect(self.client(), options, clock).await?;
-        self.api.serve_logs(Arc::new(logs::NodeLogs { node: name, logs: node.logs() }));
+        self.api.serve_logs(Arc::new(logs::NodeLogs { nodes, logs: node.logs() }));
         let stop = self.users_stop.clone();
         self.users.spawn(async move { Ok(node.run(stop).await?) });
         Ok(())

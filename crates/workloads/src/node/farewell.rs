@@ -29,7 +29,7 @@ const CONCURRENCY: usize = 16;
 /// What it takes to say it.
 pub(super) struct Farewell {
     pub(super) client: Client,
-    pub(super) node: String,
+    pub(super) nodes: Vec<String>,
     pub(super) layout: Layout,
     pub(super) backoff: RestartBackoff,
     pub(super) clock: Clock,
@@ -54,8 +54,11 @@ impl Farewell {
 
     async fn write(&self, runs: &HashMap<String, PodRuns>) -> Result<(), kube::Error> {
         let all: Api<Pod> = Api::all(self.client.clone());
-        let ours = ListParams::default().fields(&format!("spec.nodeName={}", self.node));
-        let pods = all.list(&ours).await?.items;
+        let mut pods = Vec::new();
+        for node in &self.nodes {
+            let ours = ListParams::default().fields(&format!("spec.nodeName={node}"));
+            pods.extend(all.list(&ours).await?.items);
+        }
         let known = pods.iter().filter_map(|pod| Some((pod, runs.get(pod.metadata.uid.as_deref()?)?)));
         stream::iter(known).for_each_concurrent(CONCURRENCY, |(pod, runs)| self.write_one(pod, runs)).await;
         Ok(())

@@ -56,7 +56,7 @@ use link::{Link, Recipe, Wire};
 use namespaces::Namespaces;
 use pod::Giver;
 use probe::Prober;
-use register::Registration;
+use register::Registrations;
 use tokens::Tokens;
 
 /// Triggers on their way to the queue, which drops doubles: a burst waits in the keeper's socket.
@@ -105,7 +105,8 @@ pub struct Node {
     wire: Wire,
     triggers: mpsc::Receiver<Target>,
     prober: Prober,
-    registration: Registration,
+    registrations: Registrations,
+    clock: Clock,
     account: Option<Account>,
 }
 
@@ -132,10 +133,10 @@ impl Node {
         let (sender, triggers) = mpsc::channel(TRIGGERS_MAX);
         let (link, wire) = Link::connect(recipe, sender.clone()).await?;
         let prober = Prober::new(Arc::clone(&link), sender);
-        let registration = Registration { client: client.clone(), name: options.name.clone(), clock };
-        registration.begin().await;
+        let registrations = Registrations::new(&client, options.names(), clock);
+        registrations.begin().await;
         storage::offer(&client).await;
-        Ok(Self { client, options, layout, link, wire, triggers, prober, registration, account })
+        Ok(Self { client, options, layout, link, wire, triggers, prober, registrations, clock, account })
     }
 
     /// What its containers said.
@@ -160,10 +161,10 @@ impl Node {
             .map_err(|source| Error::Folder { folder: self.layout.root().to_owned(), source })?;
         let farewell = Farewell {
             client: self.client.clone(),
-            node: self.options.name.clone(),
+            nodes: self.options.names(),
             layout: self.layout.clone(),
             backoff: self.options.backoff,
-            clock: self.registration.clock,
+            clock: self.clock,
         };
         let ground = Ground {
             has_namespaces: namespaces.has_mounts,
@@ -177,19 +178,19 @@ impl Node {
             addresses: Addresses::default(),
         };
         let operator = Operator::new(NAME)
-            .control(schedule::control(&ground.options.name))
+            .control(schedule::control(ground.options.names()))
             .control(pod::control(stream_of(self.triggers)))
-            .control(sweep::control(&ground.options.name));
+            .control(sweep::control(&ground.options));
         let operator = storage::controls().into_iter().fold(operator, Operator::control).state(ground);
         let ended = tokio::select! {
             ended = operator.run_on(self.client, stop) => ended,
             () = wire.run() => Ok(()),
-            () = self.registration.run() => Ok(()),
+            () = self.registrations.run() => Ok(()),
         };
         wire.end(STOP_GRACE).await;
         farewell.say().await;
         // The very last word: whoever reads it counts on nothing running here.
-        self.registration.leave().await;
+        self.registrations.leave().await;
         Ok(ended?)
     }
 }

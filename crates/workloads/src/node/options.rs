@@ -31,6 +31,7 @@ impl Default for RestartBackoff {
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
     pub(super) name: String,
+    pub(super) count: u32,
     pub(super) folder: Option<PathBuf>,
     pub(super) keeper: Option<PathBuf>,
     pub(super) images: BTreeMap<String, Vec<String>>,
@@ -50,6 +51,7 @@ impl Default for NodeOptions {
     fn default() -> Self {
         Self {
             name: "local".to_owned(),
+            count: 1,
             folder: None,
             keeper: None,
             images: BTreeMap::new(),
@@ -75,6 +77,13 @@ impl NodeOptions {
     #[must_use]
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
+    }
+
+    /// Stands for so many Nodes, named `NAME`, `NAME-2` and so on: for what takes several, such as DaemonSets and drains. All of
+    /// them are this machine. None is one.
+    #[must_use]
+    pub fn count(self, count: u32) -> Self {
+        Self { count: count.max(1), ..self }
     }
 
     /// Where the node keeps logs, volumes and records; it must be its own.
@@ -143,13 +152,38 @@ impl NodeOptions {
         Self { server: Some(address), ..self }
     }
 
-    /// The name of the Node object.
-    pub fn given_name(&self) -> &str {
-        &self.name
+    /// The names of the Node objects.
+    pub fn names(&self) -> Vec<String> {
+        let others = (2..=self.count).map(|number| format!("{}-{number}", self.name));
+        [self.name.clone()].into_iter().chain(others).collect()
+    }
+
+    /// Is this one of the Node objects?
+    pub(super) fn has_name(&self, name: &str) -> bool {
+        let number =
+            name.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('-')?.parse::<u32>().ok());
+        // One number has several spellings.
+        let is_further =
+            |number: u32| (2..=self.count).contains(&number) && name.ends_with(&format!("-{number}"));
+        name == self.name || number.is_some_and(is_further)
     }
 
     /// The folder, if one was given.
     pub fn given_folder(&self) -> Option<&std::path::Path> {
         self.folder.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_known_as_it_is_registered() {
+        let options = NodeOptions::new().name("n").count(12);
+        assert!(options.names().iter().all(|name| options.has_name(name)));
+        for other in ["", "n-", "n-0", "n-1", "n-02", "n-+2", "n-13", "n2", "n-2-2", "m"] {
+            assert!(!options.has_name(other), "{other}");
+        }
     }
 }

@@ -31,26 +31,49 @@ pub(super) fn memory_bytes() -> u64 {
     kib.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default() * 1024
 }
 
-/// The heartbeat of one node.
-pub(super) struct Registration {
-    pub(super) client: Client,
-    pub(super) name: String,
-    pub(super) clock: Clock,
-}
+/// All the Nodes that this machine is.
+pub(super) struct Registrations(Vec<Registration>);
 
-impl Registration {
-    /// Makes the Node. A failure is for the next beat.
+impl Registrations {
+    pub(super) fn new(client: &Client, names: Vec<String>, clock: Clock) -> Self {
+        Self(names.into_iter().map(|name| Registration { client: client.clone(), name, clock }).collect())
+    }
+
+    /// Makes the Nodes. A failure is for the next beat.
     pub(super) async fn begin(&self) {
-        if let Err(error) = self.beat().await {
-            tracing::warn!(%error, node = self.name, "cannot tell the server that the node is alive");
+        for one in &self.0 {
+            one.begin().await;
         }
     }
 
-    /// Keeps the Node alive for as long as it is polled.
+    /// Keeps the Nodes alive for as long as it is polled.
     pub(super) async fn run(&self) {
         loop {
             sleep(HEARTBEAT).await;
             self.begin().await;
+        }
+    }
+
+    /// The last word: nothing runs here any more.
+    pub(super) async fn leave(&self) {
+        for one in &self.0 {
+            one.leave().await;
+        }
+    }
+}
+
+/// The heartbeat of one Node.
+struct Registration {
+    client: Client,
+    name: String,
+    clock: Clock,
+}
+
+impl Registration {
+    /// Makes the Node, and says that it is alive.
+    async fn begin(&self) {
+        if let Err(error) = self.beat().await {
+            tracing::warn!(%error, node = self.name, "cannot tell the server that the node is alive");
         }
     }
 
@@ -67,8 +90,8 @@ impl Registration {
         self.renew().await
     }
 
-    /// The last word: nothing runs here any more.
-    pub(super) async fn leave(&self) {
+    /// Nothing runs here any more.
+    async fn leave(&self) {
         if let Err(error) = self.report(false, "NodeStopped", "the node was stopped").await {
             tracing::debug!(%error, "the Node could not be marked as stopped");
         }

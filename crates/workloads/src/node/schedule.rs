@@ -1,4 +1,4 @@
-//! A scheduler with one node: binds Pods that nobody bound to it, or says why not.
+//! A scheduler for the Nodes of this machine: binds Pods that nobody bound to the one with the fewest, or says why not.
 //!
 //! It minds `nodeSelector`, `spec.unschedulable` of the Node, claims of volumes (and makes those that are for the Pod alone),
 //! scheduling gates and `schedulerName`. Affinity, taints and resources are not weighed: there is nothing to choose from.
@@ -19,10 +19,12 @@ use super::{Ground, storage};
 /// A Pod that fits nowhere is looked at again this often, besides when the Node or a claim of its changes.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Binds Pods to the node of this name.
-pub(super) fn control(node: &str) -> Control {
-    let node = node.to_owned();
-    let may_come = move |pod: &Pod| pod.spec.as_ref().filter(|spec| is_ours(spec)).map(|_| node.clone());
+/// Binds Pods to the Nodes of these names.
+pub(super) fn control(nodes: Vec<String>) -> Control {
+    let may_come = move |pod: &Pod| {
+        let is_for_us = pod.spec.as_ref().is_some_and(is_ours);
+        if is_for_us { nodes.clone() } else { Vec::new() }
+    };
     Controller::<Pod>::new()
         .named("scheduler")
         .references::<Node, _>(may_come)
@@ -37,18 +39,50 @@ async fn schedule(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
         return Ok(Action::await_change());
     };
     let ground = cx.state::<Ground>();
-    let node = &*ground.options.name;
-    let known = cx.get::<Node>(node)?;
-    let misfit = known
-        .as_deref()
-        .map_or_else(|| Some("it is not registered yet".to_owned()), |node| misfit(spec, node));
+    let names = ground.options.names();
     make_claims(spec, &cx).await?;
-    if let Some(why) = misfit.map_or_else(|| unclaimed(&pod, &cx), |why| Ok(Some(why)))? {
-        refuse(&pod, &cx, &format!("0/1 nodes are available: {why}."));
-        return Ok(Action::requeue(AGAIN));
+    let node = match choose(spec, &names, &cx)? {
+        Ok(node) => unclaimed(&pod, &cx)?.map_or(Ok(node), Err),
+        Err(why) => Err(why),
+    };
+    match node {
+        Ok(node) => {
+            bind(&pod, &cx, node).await?;
+            Ok(Action::await_change())
+        }
+        Err(why) => {
+            refuse(&pod, &cx, &format!("0/{} nodes are available: {why}.", names.len()));
+            Ok(Action::requeue(AGAIN))
+        }
     }
-    bind(&pod, &cx, node).await?;
-    Ok(Action::await_change())
+}
+
+/// The Node that suits and has the fewest Pods, or why there is none.
+fn choose<'a>(
+    spec: &PodSpec,
+    names: &'a [String],
+    cx: &Context<Pod>,
+) -> Result<std::result::Result<&'a str, String>> {
+    let mut reasons: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut suitable = Vec::new();
+    for name in names {
+        match cx.get::<Node>(&**name)?.as_deref().map(|node| misfit(spec, node)) {
+            Some(None) => suitable.push(&**name),
+            Some(Some(why)) => *reasons.entry(why).or_default() += 1,
+            None => *reasons.entry("node(s) were not registered yet").or_default() += 1,
+        }
+    }
+    if let [only] = suitable[..] {
+        return Ok(Ok(only));
+    }
+    let pods = if suitable.is_empty() { Vec::new() } else { cx.list::<Pod>()? };
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for node in pods.iter().filter_map(|pod| pod.spec.as_ref()?.node_name.as_deref()) {
+        *counts.entry(node).or_default() += 1;
+    }
+    let fewest = suitable.into_iter().min_by_key(|name| counts.get(name).copied().unwrap_or_default());
+    let why = || reasons.iter().map(|(why, count)| format!("{count} {why}")).collect::<Vec<_>>().join(", ");
+    Ok(fewest.ok_or_else(why))
 }
 
 fn is_ours(spec: &PodSpec) -> bool {
@@ -58,15 +92,15 @@ fn is_ours(spec: &PodSpec) -> bool {
 }
 
 /// Why the Pod does not fit the node, if it does not.
-fn misfit(spec: &PodSpec, node: &Node) -> Option<String> {
+fn misfit(spec: &PodSpec, node: &Node) -> Option<&'static str> {
     if node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true)) {
-        return Some("1 node(s) were unschedulable".to_owned());
+        return Some("node(s) were unschedulable");
     }
     let empty = BTreeMap::new();
     let labels = node.metadata.labels.as_ref().unwrap_or(&empty);
     let mut wanted = spec.node_selector.iter().flatten();
     let does_fit = wanted.all(|(key, value)| labels.get(key) == Some(value));
-    (!does_fit).then(|| "1 node(s) didn't match Pod's node affinity/selector".to_owned())
+    (!does_fit).then_some("node(s) didn't match Pod's node affinity/selector")
 }
 
 /// Makes the claims that live and die with the Pod.

@@ -9,22 +9,23 @@ use std::time::Duration;
 use homeostat_runtime::{Action, Context, Control, Controller, Result, Target};
 use k8s_openapi::api::core::v1::{Node, Pod};
 
-use super::Ground;
+use super::{Ground, NodeOptions};
 
 /// A Pod that vanished without a sign is noticed this soon.
 const PERIOD: Duration = Duration::from_secs(10);
 
-pub(super) fn control(name: &str) -> Control {
-    let name = name.to_owned();
+pub(super) fn control(options: &NodeOptions) -> Control {
+    let options = options.clone();
     Controller::<Node>::new()
         .named("node-sweep")
-        .watches::<Pod, _>(move |pod| may_go(pod, &name).then(|| Target::from(name.as_str())))
+        .watches::<Pod, _>(move |pod| may_go(pod, &options).then(|| Target::from(options.name.as_str())))
         .reconcile(sweep)
 }
 
 /// Is this a Pod of ours that its next change may take away?
-fn may_go(pod: &Pod, node: &str) -> bool {
-    let is_ours = pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref() == Some(node));
+fn may_go(pod: &Pod, options: &NodeOptions) -> bool {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    let is_ours = node.is_some_and(|node| options.has_name(node));
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     is_ours && (pod.metadata.deletion_timestamp.is_some() || matches!(phase, Some("Succeeded" | "Failed")))
 }

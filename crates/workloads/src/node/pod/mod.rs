@@ -78,7 +78,8 @@ pub(super) fn control(triggers: impl Stream<Item = Target> + Send + 'static) -> 
 
 async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     let ground = cx.state::<Ground>();
-    if pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) != Some(&ground.options.name) {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    if !node.is_some_and(|node| ground.options.has_name(node)) {
         return Ok(Action::await_change());
     }
     let pod = with_account(&ground, pod, &cx)?;

@@ -71,3 +71,23 @@ async fn pods_of_others_are_left_alone() {
         assert_eq!((status.phase.as_deref(), status.container_statuses), (Some("Pending"), None), "{name}");
     }
 }
+
+/// One machine can be several Nodes: Pods are spread over them, and each has its own word.
+#[tokio::test]
+async fn a_machine_can_be_several_nodes() {
+    let lab = Lab::with(|options| options.count(3)).await;
+    let nodes: Api<Node> = Api::all(lab.client.clone());
+    let cordon = json!({"spec": {"unschedulable": true}});
+    nodes.patch("local-3", &PatchParams::default(), &Patch::Merge(cordon)).await.unwrap();
+    let mut bound = Vec::new();
+    for name in ["one", "two", "three", "four"] {
+        lab.shell(name, "exec sleep 1000", "Always").await;
+        bound.push(lab.until_ready(name).await.spec.unwrap().node_name.unwrap());
+    }
+    bound.sort_unstable();
+    assert_eq!(bound, ["local", "local", "local-2", "local-2"]);
+    let container = json!({"name": "main", "image": "none", "command": ["true"]});
+    lab.pod("nowhere", json!({"nodeSelector": {"no": "such"}, "containers": [container]})).await;
+    let words = "0/3 nodes are available: 2 node(s) didn't match Pod's node affinity/selector, 1 node(s) were unschedulable.";
+    lab.until_event("nowhere", "FailedScheduling", words).await;
+}
