@@ -218,12 +218,21 @@ fn conditions(
     (begun, main): (&[ContainerStatus], &[ContainerStatus]),
     status: &mut PodStatus,
 ) {
-    let unfinished = names(begun.iter().filter(|one| !one.ready && one.started != Some(true)));
+    // A sidecar has done its part when it has started, any other init container when it has ended well.
+    let is_unfinished = |one: &ContainerStatus, role| match role {
+        Role::Sidecar => one.started != Some(true),
+        _ => !one.ready,
+    };
+    let unfinished = begun.iter().zip(first(situation.spec));
+    let unfinished =
+        names(unfinished.filter(|(one, part)| is_unfinished(one, part.role)).map(|(one, _)| one));
     let sidecars = begun.iter().zip(first(situation.spec)).filter(|(_, part)| part.role == Role::Sidecar);
     let unready = names(sidecars.map(|(one, _)| one).chain(main).filter(|one| !one.ready));
     let initialized = match (&*unfinished, phase) {
         (_, Phase::Succeeded) => Ok(Some("PodCompleted")),
         ("", _) => Ok(None),
+        // It was initialized before, and a sidecar is being started again.
+        _ if main.iter().any(has_started) => Ok(None),
         (names, _) => {
             Err(("ContainersNotInitialized", format!("containers with incomplete status: [{names}]")))
         }
@@ -251,6 +260,12 @@ fn conditions(
     if phase == Phase::Failed && is_disrupted(situation) {
         set(known, "DisruptionTarget", Ok(Some("TerminationByKubelet")), now);
     }
+}
+
+/// Has the container run, in this attempt or an earlier one?
+fn has_started(status: &ContainerStatus) -> bool {
+    let has_run = |state: &ContainerState| state.running.is_some() || state.terminated.is_some();
+    status.state.as_ref().is_some_and(has_run) || status.last_state.as_ref().is_some_and(has_run)
 }
 
 /// Does the Pod fail now, and only because the node was stopped?

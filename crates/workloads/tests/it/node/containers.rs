@@ -141,6 +141,47 @@ async fn init_containers_wait_for_each_other() {
     }
 }
 
+/// An init container that runs has not done its work yet.
+#[tokio::test]
+async fn a_pod_is_not_initialized_while_an_init_container_runs() {
+    let lab = Lab::new().await;
+    let container = |name: &str| json!({"name": name, "image": "none", "command": ["sleep", "1000"]});
+    let spec =
+        json!({"initContainers": [container("one"), container("two")], "containers": [container("main")]});
+    lab.pod("begins", spec).await;
+    let is_running = |pod: &Pod| {
+        let all = pod.status.as_ref().and_then(|status| status.init_container_statuses.clone());
+        all.is_some_and(|all| all[0].state.as_ref().is_some_and(|state| state.running.is_some()))
+    };
+    let pod = lab.until("begins", "the first runs", is_running).await;
+    let conditions = pod.status.unwrap().conditions.unwrap();
+    let initialized = conditions.iter().find(|condition| condition.type_ == "Initialized").unwrap();
+    assert_eq!(initialized.status, "False");
+    assert_eq!(initialized.message.as_deref(), Some("containers with incomplete status: [one two]"));
+}
+
+/// What was initialized once stays so while a sidecar is started again.
+#[tokio::test]
+async fn a_pod_stays_initialized_when_a_sidecar_ends() {
+    let lab = Lab::new().await;
+    let sidecar = json!({"name": "side", "image": "none", "restartPolicy": "Always",
+        "command": ["sh", "-c", "until test -e shared/main; do sleep 0.1; done; exit 1"],
+        "volumeMounts": [{"name": "shared", "mountPath": "shared"}]});
+    let main = json!({"name": "main", "image": "none", "command": ["sh", "-c", "touch shared/main; exec sleep 1000"],
+        "volumeMounts": [{"name": "shared", "mountPath": "shared"}]});
+    let spec = json!({"initContainers": [sidecar], "containers": [main], "volumes": [{"name": "shared", "emptyDir": {}}]});
+    lab.pod("steady", spec).await;
+    let has_ended = |pod: &Pod| {
+        let all = pod.status.as_ref().and_then(|status| status.init_container_statuses.clone());
+        all.is_some_and(|all| {
+            all[0].state.as_ref().is_some_and(|state| state.waiting.is_some())
+                && all[0].last_state.as_ref().is_some_and(|state| state.terminated.is_some())
+        })
+    };
+    let pod = lab.until("steady", "the sidecar has ended", has_ended).await;
+    assert_eq!(condition(&pod, "Initialized"), "True");
+}
+
 #[tokio::test]
 async fn a_sidecar_runs_beside_and_ends_with_the_main_container() {
     let lab = Lab::new().await;
