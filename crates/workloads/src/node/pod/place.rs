@@ -22,7 +22,7 @@ use crate::node::keeper::walk;
 /// Where a container in a mount namespace finds the Pod's own folder. Containers see a view of `/run` anyway, so that it costs
 /// nothing to put something there.
 const HOME: &str = "/run/homeostat/home";
-/// And its volumes.
+/// And the volumes that it mounts.
 const VOLUMES: &str = "/run/homeostat/volumes";
 
 /// The Pod's folders as a container sees them.
@@ -57,16 +57,15 @@ impl Place {
         }
         let context = container.security_context.as_ref();
         let is_closed = context.and_then(|context| context.read_only_root_filesystem) == Some(true);
-        let mount = |source: &Path, target: &str, is_read_only: bool| Mount {
-            source: source.to_owned(),
+        // The home is what stands for the container's own files. Volumes are mounted one by one, as the container may use them.
+        let home = Mount {
+            source: folder.clone(),
             part: PathBuf::new(),
-            target: target.into(),
-            is_read_only,
+            target: HOME.into(),
+            is_read_only: is_closed,
             origin: Origin::Pod,
         };
-        // The home is what stands for the container's own files.
-        let mounts = vec![mount(&folder, HOME, is_closed), mount(&volumes, VOLUMES, false)];
-        Ok(Self { folder, home: HOME.into(), volumes: VOLUMES.into(), is_apart: true, mounts })
+        Ok(Self { folder, home: HOME.into(), volumes: VOLUMES.into(), is_apart: true, mounts: vec![home] })
     }
 }
 

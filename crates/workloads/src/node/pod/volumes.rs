@@ -77,17 +77,20 @@ pub(crate) fn prepare(
         }
         let is_closed =
             volume.persistent_volume_claim.as_ref().is_some_and(|claim| claim.read_only == Some(true));
-        let is_read_only = mount.read_only == Some(true) || is_closed || is_given(volume);
+        let is_only_read =
+            |mount: &VolumeMount| mount.read_only == Some(true) || is_closed || is_given(volume);
+        let is_read_only = is_only_read(mount);
         let Filled { path, origin, inside, .. } = filled;
         let among_others = place.volumes.join(&volume.name);
-        if inside == Inside::Mounted {
-            let target = among_others.clone();
+        if place.is_apart {
+            let mut all = container.volume_mounts.iter().flatten().filter(|one| one.name == mount.name);
             let whole = Mount {
                 source: path.clone(),
                 part: PathBuf::new(),
-                target,
-                is_read_only,
-                origin: Origin::Pod,
+                target: among_others.clone(),
+                // Not a way around a mount that is only read.
+                is_read_only: all.all(is_only_read),
+                origin: origin.clone(),
             };
             mounts.extend((!mounts.contains(&whole)).then_some(whole));
         }

@@ -115,7 +115,9 @@ async fn a_volume_replaced_by_a_link_is_made_anew() {
     if !is_root("only root replaces a volume") {
         return;
     }
-    let (lab, target) = (Lab::with(|options| options.run_as("root")).await, target());
+    // In a mount namespace a volume is a mount, which nobody replaces.
+    let lab = Lab::with(|options| options.run_as("root").without_namespaces()).await;
+    let target = target();
     lab.create::<ConfigMap>(json!({"metadata": {"name": "files"}, "data": {"a": "A"}})).await;
     let mounts = json!({"volumeMounts": [{"name": "files", "mountPath": "/homeostat-test/f"},
         {"name": "m", "mountPath": "/homeostat-test/m"}]});
@@ -204,6 +206,24 @@ async fn every_user_of_a_pod_has_a_home() {
     assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "65534\nx\n");
     let side = lab.said(&pod, |query| query.container = "side".to_owned()).await;
     assert_eq!(side.unwrap(), "1234\nx\n");
+}
+
+/// What a container finds by the variable is what it mounts, and no more open than that.
+#[tokio::test]
+async fn the_folder_of_volumes_is_no_way_around_a_mount() {
+    if !is_root("mount namespaces are certain for root only") {
+        return;
+    }
+    let lab = Lab::new().await;
+    lab.create::<ConfigMap>(json!({"metadata": {"name": "files"}, "data": {"a": "A"}})).await;
+    let script = "cd $HOMEOSTAT_VOLUMES; ls | tr '\\n' ' '; for one in m/new files/a; do \
+        (echo x > $one) 2>/dev/null || echo refused; done; cat files/a";
+    let mounts = json!({"volumeMounts": [{"name": "files", "mountPath": "/homeostat-test/f"},
+        {"name": "m", "mountPath": "/homeostat-test/m", "readOnly": true}]});
+    let mut spec = spec(container(script, mounts), false);
+    let volume = json!({"name": "files", "configMap": {"name": "files"}});
+    spec["volumes"].as_array_mut().unwrap().push(volume);
+    assert_eq!(said(&lab, "around", spec).await, "files m refused\nrefused\nA");
 }
 
 /// Below `$HOME` are links, and they lead where the container's user can go.
