@@ -199,6 +199,7 @@ pub(crate) fn refusal(error: &Error) -> Status {
     match error {
         Error::Busy => Status::too_many_requests("too many writes are waiting, please try again later", 1),
         Error::ReadOnly { .. } | Error::Closed => Status::unavailable(error.to_string()),
+        Error::BadKey { .. } => Status::bad_request(error.to_string()),
         Error::TooLarge => Status::unclassified("etcdserver: request is too large"),
         Error::Full => Status::unclassified("etcdserver: mvcc: database space exceeded"),
         other => Status::internal(&other.to_string()),

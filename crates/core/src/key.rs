@@ -5,7 +5,8 @@
 //! then name, bytewise), which is what Kubernetes clients see. A [`Prefix`] is a key cut after a whole segment.
 //! People read a key without the segments that are empty: `pods/default/web`.
 //!
-//! **Invariant:** no segment contains `/`. The API refuses such names before a key is made.
+//! **Invariant:** a key that is stored has exactly four segments, so that it reads back. Names come from outside, and a key
+//! made of one with a slash is not [well-formed](Key::is_well_formed): it names nothing, and no store takes it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,10 +20,6 @@ pub struct Key(Arc<str>);
 impl Key {
     /// The key of an object; `namespace` is empty for cluster-scoped kinds, `group` is empty for the core group.
     pub fn new(group: &str, resource: &str, namespace: &str, name: &str) -> Self {
-        debug_assert!(
-            [group, resource, namespace, name].iter().all(|segment| !segment.contains('/')),
-            "a key segment may not contain a slash: {group:?} {resource:?} {namespace:?} {name:?}"
-        );
         let mut text = String::with_capacity(group.len() + resource.len() + namespace.len() + name.len() + 3);
         for (index, segment) in [group, resource, namespace, name].into_iter().enumerate() {
             if index > 0 {
@@ -35,7 +32,12 @@ impl Key {
 
     /// Reads the text form back; `None` unless it has exactly four segments.
     pub fn parse(text: &str) -> Option<Self> {
-        (text.bytes().filter(|byte| *byte == b'/').count() == 3).then(|| Self(text.into()))
+        has_four_segments(text).then(|| Self(text.into()))
+    }
+
+    /// Has it four segments? Not if one of those it was made of contains a slash.
+    pub fn is_well_formed(&self) -> bool {
+        has_four_segments(&self.0)
     }
 
     /// The text form.
@@ -64,8 +66,12 @@ impl Key {
     }
 
     fn segment(&self, index: usize) -> &str {
-        self.0.split('/').nth(index).expect("a key has four segments by construction")
+        self.0.split('/').nth(index).expect("a key has at least four segments by construction")
     }
+}
+
+fn has_four_segments(text: &str) -> bool {
+    text.bytes().filter(|byte| *byte == b'/').count() == 3
 }
 
 /// As people write it: without the group or the namespace that it does not have. For machines there is
@@ -163,6 +169,10 @@ mod tests {
         );
         assert_eq!(Key::parse(key.as_str()), Some(key));
         assert_eq!(Key::parse("apps/deployments/web"), None);
+        assert!(
+            Key::new("", "pods", "a", "x").is_well_formed()
+                && !Key::new("", "pods", "a", "x/y").is_well_formed()
+        );
     }
 
     #[test]

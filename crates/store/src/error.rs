@@ -39,6 +39,12 @@ pub enum Error {
     /// Too many writes wait; try again shortly.
     #[error("too many writes are waiting")]
     Busy,
+    /// The key could not be read back; choose another name.
+    #[error("{key} cannot be stored: a part of its name contains a slash")]
+    BadKey {
+        /// The key.
+        key: Key,
+    },
     /// The value is larger than the store takes; make it smaller.
     #[error("the value is too large")]
     TooLarge,

@@ -160,6 +160,9 @@ struct Work {
 impl Work {
     fn apply(&mut self, txn: Txn) -> Result<Committed, Error> {
         for (key, expect, _) in &txn.steps {
+            if !key.is_well_formed() {
+                return Err(Error::BadKey { key: key.clone() });
+            }
             self.check(key, *expect)?;
         }
         let revision = self.revision.next();

@@ -21,6 +21,7 @@ macro_rules! suite {
         $crate::contract::suite!(@ $subject;
             revisions_start_above_zero_and_grow_by_one,
             an_expectation_that_fails_changes_nothing,
+            a_key_that_could_not_be_read_back_is_refused,
             a_transaction_is_all_or_nothing,
             a_transaction_without_effect_takes_no_revision,
             the_hole_is_filled_with_the_revision,
@@ -126,6 +127,17 @@ pub(crate) async fn an_expectation_that_fails_changes_nothing(subject: &impl Sub
     assert!(matches!(store.commit(absent).await, Err(Error::Conflict { .. })));
     assert_eq!(store.snapshot().revision(), first);
     assert_eq!(commit(&store, at(Expect::At(first))).await.revision, first.next());
+}
+
+/// Once a name with a slash was stored, and the next start took the folder for damaged.
+pub(crate) async fn a_key_that_could_not_be_read_back_is_refused(subject: &impl Subject) {
+    let store = subject.open(ample());
+    let mut txn = put("a", "1");
+    txn.steps.push((Key::new("", "pods", "default", "b/c"), Expect::Any, Op::Put(Value::plain("2"))));
+    let refused = store.commit(txn).await.expect_err("it has five segments");
+    assert!(matches!(&refused, Error::BadKey { key } if key.as_str() == "/pods/default/b/c"), "{refused}");
+    assert_eq!(store.snapshot().revision(), Revision::ZERO);
+    assert!(store.snapshot().is_empty());
 }
 
 pub(crate) async fn a_transaction_is_all_or_nothing(subject: &impl Subject) {
