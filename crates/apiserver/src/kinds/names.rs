@@ -24,9 +24,9 @@ pub enum NameRule {
     Subdomain,
     /// DNS-1123 label.
     Label,
-    /// Anything that can be one segment of a path.
+    /// Anything that can be one segment of a path, control characters aside. Kubernetes takes those, too; nobody means them.
     PathSegment,
-    /// Anything.
+    /// What the kind judges itself, within what can be a segment of a path.
     Any,
 }
 
@@ -36,8 +36,7 @@ impl NameRule {
         match self {
             Self::Subdomain => subdomain(name),
             Self::Label => label(name),
-            Self::PathSegment => path_segment(name),
-            Self::Any => Vec::new(),
+            Self::PathSegment | Self::Any => path_segment(name),
         }
     }
 
@@ -98,11 +97,12 @@ pub fn path_segment(text: &str) -> Vec<String> {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
     }
-    ["/", "%"]
-        .iter()
-        .filter(|part| text.contains(**part))
-        .map(|part| format!("may not contain '{part}'"))
-        .collect()
+    let parts = ["/", "%"].iter().filter(|part| text.contains(**part));
+    let mut errors = parts.map(|part| format!("may not contain '{part}'")).collect::<Vec<_>>();
+    if text.chars().any(char::is_control) {
+        errors.push("may not contain control characters".into());
+    }
+    errors
 }
 
 /// Complaints about a qualified name, as `example.com/name`: label keys, finalizers, condition types.
@@ -242,6 +242,11 @@ mod tests {
         check(NameRule::Label, &"a".repeat(64), &["must be no more than 63 characters"]);
         check(NameRule::PathSegment, "System:Thing.X", &[]);
         check(NameRule::PathSegment, "a%b", &["may not contain '%'"]);
+        for bad in ["a\0b", "a\nb", "a\u{7f}", "\u{85}"] {
+            for rule in [NameRule::PathSegment, NameRule::Any] {
+                check(rule, bad, &["may not contain control characters"]);
+            }
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod kinds;
 mod limits;
 mod lists;
 mod migration;
+mod names;
 mod objects;
 mod patched_types;
 mod patches;
