@@ -16,6 +16,8 @@ use crate::status::Status;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
+/// What a token is told that is nobody's, or not for the audience asked for.
+const INVALID: &str = "invalid bearer token";
 /// How browsers, which cannot set headers on WebSockets, send a token.
 const WEBSOCKET_TOKEN_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
@@ -114,9 +116,16 @@ impl Authenticator {
         let audiences = if audiences.is_empty() { &ours } else { audiences };
         let hash = <[u8; 32]>::from(Sha256::digest(token));
         if let Some((_, identity)) = self.tokens.iter().find(|(known, _)| equals(known, &hash)) {
-            return Ok(Accepted { identity: identity.clone(), audiences: audiences.to_vec() });
+            // Such a token names no audience: it is for this server and for nobody else.
+            let audiences = audiences.iter().filter(|one| *one == ISSUER).cloned().collect::<Vec<_>>();
+            let identity = identity.clone();
+            return if audiences.is_empty() {
+                Err(INVALID.into())
+            } else {
+                Ok(Accepted { identity, audiences })
+            };
         }
-        let issuer = self.issuer.as_ref().ok_or("invalid bearer token")?;
+        let issuer = self.issuer.as_ref().ok_or(INVALID)?;
         issuer.verify(token, audiences)
     }
 }
@@ -170,6 +179,19 @@ mod tests {
         check(Some("Bearer "), Ok("system:anonymous"));
         check(Some("Basic YTpi"), Ok("system:anonymous"));
         check(None, Ok("system:anonymous"));
+    }
+
+    #[test]
+    fn a_token_without_an_audience_is_for_this_server_only() {
+        let check = |audiences: &[&str], expected: Result<&[&str], &str>| {
+            let audiences = audiences.iter().map(ToString::to_string).collect::<Vec<_>>();
+            let found = authenticator().accept("secret", &audiences).map(|accepted| accepted.audiences);
+            let expected = expected.map(|list| list.iter().map(ToString::to_string).collect::<Vec<_>>());
+            assert_eq!(found, expected.map_err(Into::into), "{audiences:?}");
+        };
+        check(&[], Ok(&[ISSUER]));
+        check(&["vault"], Err(INVALID));
+        check(&["vault", ISSUER], Ok(&[ISSUER]));
     }
 
     #[test]

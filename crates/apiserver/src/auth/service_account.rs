@@ -4,7 +4,7 @@
 //! store with the uid the token names. The signature is checked once per token and remembered; the store is asked
 //! every time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use homeostat_core::{Clock, Entropy, Key, Uid};
@@ -19,6 +19,7 @@ use super::identity::AUTHENTICATED;
 use super::impersonate::service_account_groups;
 use super::jwt::SigningKey;
 use super::policy::SERVICE_ACCOUNT_PREFIX;
+use super::rule::quoted;
 use crate::field::{self, Path};
 use crate::status::{About, Status};
 
@@ -38,6 +39,9 @@ const LIFETIME_S_MAX: i64 = 1 << 32;
 /// Verified signatures remembered. One costs some 80 µs to check again and 300 bytes to remember, and a process with
 /// more live tokens than this is rare; when full, all are forgotten.
 const REMEMBERED_MAX: usize = 4096;
+/// Longer tokens are verified each time: a token names as many audiences as were asked for, and remembering thousands of
+/// long ones would take gigabytes.
+const REMEMBERED_BYTES_MAX: usize = 8 << 10;
 /// How long after its deletion began an object still counts, for clocks that differ: Kubernetes' leeway.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
 
@@ -143,12 +147,17 @@ impl Issuer {
         if now < claims.nbf.saturating_sub(LEEWAY.as_secs()) {
             return Err("service account token is not valid yet".into());
         }
-        let audiences = audiences.iter().filter(|one| claims.aud.contains(one)).cloned().collect::<Vec<_>>();
-        if audiences.is_empty() {
-            return Err(format!("token audiences {:?} is invalid for the target audiences", claims.aud));
+        let named = claims.aud.iter().collect::<HashSet<_>>();
+        let meant = audiences.iter().filter(|one| named.contains(one)).cloned().collect::<Vec<_>>();
+        if meant.is_empty() {
+            let (has, wanted) = (quoted(&claims.aud), quoted(audiences));
+            // Kubernetes asks two authenticators, and reports both.
+            return Err(format!(
+                "[invalid bearer token, token audiences {has} is invalid for the target audiences {wanted}]"
+            ));
         }
         self.check_bound(&claims.bound)?;
-        Ok(Accepted { identity: identity(&claims), audiences })
+        Ok(Accepted { identity: identity(&claims), audiences: meant })
     }
 
     /// The documents by which others learn to verify our tokens: media type and value; `None` for other paths.
@@ -174,6 +183,9 @@ impl Issuer {
         }
         let claims = self.key.verify(token)?;
         let claims = Arc::new(serde_json::from_value::<Claims>(claims).ok()?);
+        if token.len() > REMEMBERED_BYTES_MAX {
+            return Some(claims);
+        }
         let mut remembered = remembered();
         if remembered.len() >= REMEMBERED_MAX {
             remembered.clear();
