@@ -1,6 +1,9 @@
 //! Aggregated ClusterRoles show the rules they sum up. The authorizer resolves them by itself; this is for people, and for
 //! programs that read roles.
 
+use homeostat_core::Key;
+use serde_json::Value;
+
 use crate::auth::{RBAC_GROUP, fill_aggregated};
 use crate::backend::Backend;
 use crate::object::encode;
@@ -11,6 +14,18 @@ use crate::storage::Storage;
 const PLURAL: &str = "clusterroles";
 /// Where ClusterRoles are kept.
 pub(super) const STORAGE: Storage<'static> = Storage::BuiltIn(RBAC_GROUP, PLURAL);
+
+/// The longest list of rules that is shown: with its metadata it still fits an object.
+const SHOWN_BYTES_MAX: usize = 1 << 20;
+
+/// Can so many rules be shown? If not, those shown so far stay; what is allowed does not depend on it.
+fn is_shown(key: &Key, rules: &Value) -> bool {
+    let bytes = rules.to_string().len();
+    if bytes > SHOWN_BYTES_MAX {
+        tracing::warn!(role = key.name(), bytes, "the role sums up more rules than an object can show");
+    }
+    bytes <= SHOWN_BYTES_MAX
+}
 
 /// Makes the stored rules of every aggregated role the sum of those it selects.
 pub(super) async fn settle(backend: &Backend) -> Result<(), Status> {
@@ -23,7 +38,7 @@ pub(super) async fn settle(backend: &Backend) -> Result<(), Status> {
     let table = backend.registry.table();
     let row = table.get(RBAC_GROUP, "v1", PLURAL).expect("a built-in kind");
     for ((key, role), before) in roles.iter().zip(before) {
-        if role["rules"] != before {
+        if role["rules"] != before && is_shown(key, &role["rules"]) {
             rewrite(backend, row, key, |stored| stored["rules"] = role["rules"].clone()).await?;
         }
     }

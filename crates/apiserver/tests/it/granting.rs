@@ -172,6 +172,42 @@ async fn long_lists_are_refused_in_time() {
     plane.post(&roles, role(60)).await.expect(201);
 }
 
+/// Once the keeper tried to write such a role five times a second, for ever.
+#[tokio::test]
+async fn a_sum_too_long_to_show_is_allowed_and_holds_up_nothing() {
+    let (plane, _) = with_writer().await;
+    let roles = format!("{ROOT}/clusterroles");
+    let rule = |name: &str| {
+        json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"],
+        "resourceNames": [name, "x".repeat(900_000)]})
+    };
+    let part =
+        |name: &str| json!({"metadata": {"name": name, "labels": {"sum": "yes"}}, "rules": [rule(name)]});
+    let sum = json!({"metadata": {"name": "sum"},
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"sum": "yes"}}]}, "rules": []});
+    plane.post(&roles, sum).await.expect(201);
+    plane.post(&roles, part("one")).await.expect(201);
+    let shown = |answer: &crate::plane::Answer| answer.body["rules"].as_array().map_or(0, Vec::len);
+    plane.until(&format!("{roles}/sum"), |answer| shown(answer) == 1).await;
+    plane.post(&roles, part("two")).await.expect(201);
+    let binding = json!({"metadata": {"name": "sum"},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "sum"},
+        "subjects": [{"apiGroup": GROUP, "kind": "User", "name": "joe"}]});
+    plane.post(&format!("{ROOT}/clusterrolebindings"), binding).await.expect(201);
+    let joe = plane.acting_as("joe", EVERYBODY);
+    for name in ["one", "two"] {
+        joe.get(&format!("/api/v1/namespaces/default/secrets/{name}")).await.expect(404);
+    }
+    joe.get("/api/v1/namespaces/default/secrets/three").await.expect(403);
+    // Other sums are shown all the same.
+    let other = json!({"metadata": {"name": "zzz", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+        "rules": [{"apiGroups": ["demo.dev"], "resources": ["lamps"], "verbs": ["get"]}]});
+    plane.post(&roles, other).await.expect(201);
+    let has = |answer: &crate::plane::Answer| answer.body["rules"].to_string().contains("demo.dev");
+    plane.until(&format!("{roles}/view"), has).await;
+    assert_eq!(shown(&plane.get(&format!("{roles}/sum")).await), 1);
+}
+
 #[tokio::test]
 async fn a_role_bound_a_thousand_times_is_answered_for_once() {
     let (_plane, mallory) = with_writer().await;
