@@ -40,7 +40,7 @@ use crate::serve::BodyError;
 use crate::serve::limits::RETRY_AFTER_S;
 use crate::status::Status;
 use crate::table;
-use crate::verbs::{Answer, Call, failure, verb};
+use crate::verbs::{Answer, Call, failure, judged_verb, verb};
 
 /// The largest request body, as in Kubernetes: an object may be half of that.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -238,6 +238,8 @@ impl ApiServer {
             };
         };
         let verb = verb(&parts.method, &path, &query);
+        let judged = judged_verb(&parts.method, &path, &query);
+        let name = path.judged_name(judged, &query);
         let resource = served::find(&backend.registry.table(), &path);
         if let Ok(resource) = &resource {
             noted.resource(verb, &path, resource, query.has("dryRun"));
@@ -246,8 +248,7 @@ impl ApiServer {
         if verb != "watch" {
             timeout::check(query.get("timeout"))?;
         }
-        let name = path.judged_name(verb, &query);
-        backend.authorizer.check(&who, &path.attributes(verb, &name))?;
+        backend.authorizer.check(&who, &path.attributes(judged, &name))?;
         let resource = resource?;
         served::check(&resource, &path, &parts.method, verb)?;
         // As in Kubernetes, what comes with a request to read is not looked at; nor is it kept.

@@ -48,9 +48,10 @@ pub(crate) struct ResourcePath {
 }
 
 impl ResourcePath {
-    /// The name that rules are asked about. A list or watch of one name counts as a request for that name.
+    /// The name that rules are asked about. A list or watch of one name counts as a request for that name, unless it comes by
+    /// the old prefix.
     pub(crate) fn judged_name(&self, verb: &str, query: &Query) -> Cow<'_, str> {
-        if !self.name.is_empty() || !matches!(verb, "list" | "watch") {
+        if !self.name.is_empty() || self.is_watch || !matches!(verb, "list" | "watch") {
             return self.name.as_str().into();
         }
         let fields = FieldSelector::parse(query.get("fieldSelector")).unwrap_or_default();

@@ -35,7 +35,8 @@ pub(crate) fn check(
     method: &Method,
     verb: &str,
 ) -> Result<(), Status> {
-    if matches!(*method, Method::HEAD | Method::OPTIONS) || verb.is_empty() {
+    let is_odd_watch = path.is_watch && *method != Method::GET;
+    if is_odd_watch || matches!(*method, Method::HEAD | Method::OPTIONS) || verb.is_empty() {
         return Err(Status::method_not_allowed());
     }
     if resource.is_custom() {

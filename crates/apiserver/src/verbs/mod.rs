@@ -155,7 +155,17 @@ fn text_weight(text: &[u8]) -> Weight {
     Weight { bytes: text.len(), memory }
 }
 
-/// What the request is called in rules and discovery.
+/// What rules are asked about. HEAD is judged as GET, and the old `/watch/` prefix makes every method a watch; what is no
+/// GET is refused afterwards.
+pub(crate) fn judged_verb(method: &Method, path: &ResourcePath, query: &Query) -> &'static str {
+    match *method {
+        _ if path.is_watch => "watch",
+        Method::HEAD => verb(&Method::GET, path, query),
+        _ => verb(method, path, query),
+    }
+}
+
+/// What the request is called in discovery.
 pub(crate) fn verb(method: &Method, path: &ResourcePath, query: &Query) -> &'static str {
     let has_name = !path.name.is_empty();
     match *method {
