@@ -223,14 +223,15 @@ impl ApiServer {
         let target = Target::parse(&decoded);
         let query = Query::parse(parts.uri.query());
         let who = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
-        let who = match impersonate(&parts.headers, who, &backend.authorizer)? {
-            Some(other) => other,
-            None => who.clone(),
+        let acting = |what: &Attributes<'_>| {
+            let other = impersonate(&parts.headers, who, what, &backend.authorizer)?;
+            Ok::<_, Status>(other.unwrap_or_else(|| who.clone()))
         };
         let Target::Resource(path) = target else {
             noted.path(&parts.method, &decoded);
             let verb = parts.method.as_str().to_ascii_lowercase();
-            backend.authorizer.check(&who, &Attributes::Path { verb: &verb, path: &decoded })?;
+            let what = Attributes::Path { verb: &verb, path: &decoded };
+            backend.authorizer.check(&acting(&what)?, &what)?;
             return if target == Target::Nowhere {
                 Err(Status::no_such_path())
             } else {
@@ -240,6 +241,7 @@ impl ApiServer {
         let verb = verb(&parts.method, &path, &query);
         let judged = judged_verb(&parts.method, &path, &query);
         let name = path.judged_name(judged, &query);
+        let who = acting(&path.attributes(judged, &name))?;
         let resource = served::find(&backend.registry.table(), &path);
         if let Ok(resource) = &resource {
             noted.resource(verb, &path, resource, query.has("dryRun"));
