@@ -12,6 +12,7 @@ mod keeping;
 mod kinds;
 mod limits;
 mod lists;
+mod matrix;
 mod migration;
 mod names;
 mod objects;
