@@ -1,9 +1,9 @@
 //! A served kind is one row. Routes, discovery, OpenAPI and tables follow from it; definitions of custom kinds add
 //! rows at run time.
 //!
-//! **Invariant:** which kinds are built in, and what they are called, is said in `facts/resources.json` and nowhere else. What
-//! else is known of a kind (strategy, columns, protobuf, defaults) stands in tables that name it again; their tests hold them
-//! against these rows.
+//! **Invariant:** what is built in, and what it is called, is decided by `facts/resources.json` alone. Tables with more facts
+//! about kinds (strategy, columns, schema, protobuf, and the first edition's kinds in `migration`) name kinds again; their tests
+//! hold them against these rows.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
