@@ -105,6 +105,7 @@ async fn a_definition_is_applied_when_the_server_comes_back() {
     lab.pass(20).await;
     lab.faults.clear();
     lab.pass(60).await;
+    lab.await_widgets().await;
     lab.widget("w").await;
     assert_eq!(lab.log.take(), ["w"]);
 }
@@ -113,6 +114,7 @@ async fn a_definition_is_applied_when_the_server_comes_back() {
 async fn an_outage_is_logged_once_per_watch_and_so_is_its_end() {
     let mut lab = Lab::bare().await;
     let running = run_with_definition(&mut lab).await;
+    lab.await_widgets().await;
     let failures = "homeostat_watch_failures_total{resource=\"test.dev/widgets\"}";
     for outages in 1..=2 {
         lab.faults.set(|_| Some(Breakage::Unreachable));
@@ -167,6 +169,7 @@ async fn a_kind_that_is_served_a_moment_after_its_definition_is_waited_for() {
         });
         run_with_definition(&mut lab).await;
         lab.pass(1).await;
+        lab.await_widgets().await;
         lab.widget("w").await;
         assert_eq!(lab.log.take(), ["w"]);
         assert_eq!(lab.times_logged("cannot watch"), 0, "nothing is wrong");
@@ -177,6 +180,7 @@ async fn a_kind_that_is_served_a_moment_after_its_definition_is_waited_for() {
 async fn a_definition_that_somebody_deletes_is_put_back() {
     let mut lab = Lab::bare().await;
     run_with_definition(&mut lab).await;
+    lab.await_widgets().await;
     lab.widget("w").await;
     assert_eq!(lab.log.take(), ["w"]);
     let crds: Api<

@@ -322,7 +322,15 @@ impl Lab {
         reference.await_gone("widgets.test.dev").await;
         self.faults.cut();
         self.pass(60).await;
+        self.await_widgets().await;
+    }
+
+    /// With a kube-apiserver, after an operator brought its kind along: the kind is served some real time later, and the
+    /// operator sees it a little virtual time after that.
+    pub(crate) async fn await_widgets(&self) {
+        let Server::Shared(reference) = &self.server else { return };
         reference.await_served("/apis/test.dev/v1/widgets").await;
+        self.pass(10).await;
     }
 
     /// Did these words go to the log, as information or worse?
