@@ -4,6 +4,7 @@
 //! Time is virtual either way. With a server in another process it moves in steps, and between them the laboratory
 //! waits until nothing has passed on the wire for a number of answered questions: the slower the machine, the longer.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use homeostat_core::{Clock, Entropy, Key};
 use homeostat_runtime::{Action, CancellationToken, Context, Controller, Operator, Result, StatusBase};
 use homeostat_store::SharedStore;
 use homeostat_store::memory::Memory;
+use http::Method;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -304,12 +306,19 @@ impl Lab {
                 store.compact(store.snapshot().revision()).await.expect("history can be dropped");
                 self.faults.clear();
             }
-            // A process cannot be told to forget; the wire answers in its place.
-            Server::Remote { .. } | Server::Shared(_) => self.faults.set(|request| {
-                let query = request.uri().query().unwrap_or_default();
-                let is_resumed = query.contains("watch=true") && !query.contains("sendInitialEvents");
-                is_resumed.then_some(Breakage::Refuse(410, "too old resource version"))
-            }),
+            // A process cannot be told to forget; the wire answers in its place, until there was a list.
+            Server::Remote { .. } | Server::Shared(_) => {
+                let listed = Mutex::new(BTreeSet::new());
+                self.faults.set(move |request| {
+                    let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+                    let is_resumed = query.contains("watch=true") && !query.contains("sendInitialEvents");
+                    if request.method() == Method::GET && !is_resumed {
+                        listed.lock().unwrap().insert(path.to_owned());
+                    }
+                    let is_too_old = is_resumed && !listed.lock().unwrap().contains(path);
+                    is_too_old.then_some(Breakage::Refuse(410, "too old resource version"))
+                });
+            }
         }
         self.pass(60).await;
         self.faults.clear();
@@ -325,12 +334,25 @@ impl Lab {
         self.await_widgets().await;
     }
 
-    /// With a kube-apiserver, after an operator brought its kind along: the kind is served some real time later, and the
-    /// operator sees it a little virtual time after that.
+    /// With a kube-apiserver, after an operator brought its kind along.
     pub(crate) async fn await_widgets(&self) {
+        self.await_served("/apis/test.dev/v1/widgets").await;
+    }
+
+    /// With a kube-apiserver, after a definition was made: its kind is served some real time later, and an operator sees
+    /// it a little virtual time after that.
+    pub(crate) async fn await_served(&self, collection: &str) {
         let Server::Shared(reference) = &self.server else { return };
-        reference.await_served("/apis/test.dev/v1/widgets").await;
+        reference.await_served(collection).await;
         self.pass(10).await;
+    }
+
+    /// Is it a kube-apiserver on which no operator has kept records yet?
+    pub(crate) async fn lacks_records(&self) -> bool {
+        match &self.server {
+            Server::Shared(reference) => !reference.has_records().await,
+            _ => false,
+        }
     }
 
     /// Did these words go to the log, as information or worse?

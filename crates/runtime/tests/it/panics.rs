@@ -175,6 +175,7 @@ async fn a_type_that_panics_over_an_object_does_not_end_the_operator() {
         let crds: Api<CustomResourceDefinition> = Api::all(lab.client.clone());
         crds.create(&PostParams::default(), &Fuse::crd()).await.unwrap();
         lab.rest().await;
+        lab.await_served("/apis/test.dev/v1/fuses").await;
         let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("test.dev", "v1", "Fuse"));
         let api: Api<DynamicObject> = Api::namespaced_with(lab.client.clone(), "default", &kind);
         let fuse =

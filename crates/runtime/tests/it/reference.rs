@@ -181,16 +181,29 @@ impl Reference {
         self.await_served(&format!("/apis/{group}/{version}/{}", text("/spec/names/plural"))).await;
     }
 
-    /// Waits until a kind can be listed.
+    /// Waits until a kind can be listed and watched, which is not the same moment.
     pub(crate) async fn await_served(&self, collection: &str) {
         let _hold = Hold::new();
         for _ in 0..LOOKS_MAX {
-            if self.items(collection).await.is_ok() {
+            if self.items(collection).await.is_ok() && self.can_be_watched(collection).await {
                 return;
             }
             look_again_later().await;
         }
         panic!("{collection} is not served");
+    }
+
+    /// A watch that the server ends after a second, without a word of JSON if nothing happens in it.
+    async fn can_be_watched(&self, collection: &str) -> bool {
+        let path = format!("{collection}?watch=true&timeoutSeconds=1");
+        !matches!(self.send(Method::GET, &path, &Value::Null).await, Err(kube::Error::Api(_)))
+    }
+
+    /// Is the runtime's own kind defined?
+    pub(crate) async fn has_records(&self) -> bool {
+        let _hold = Hold::new();
+        let definitions = self.items(DEFINITIONS).await.expect("definitions are served");
+        definitions.iter().any(|definition| name(definition) == LASTING)
     }
 
     /// Waits until a definition that was deleted is gone; the runtime may have made another of its name.

@@ -453,8 +453,12 @@ pub(crate) async fn run(
     build: impl FnOnce(Outside<Yard>) -> Outside<Yard>,
 ) -> Running {
     let outside = build(Outside::new(yard.clone()).limits(generous()).sweep(quick()));
+    let lacked_records = lab.lacks_records().await;
     let running = lab.run(|operator| operator.control(outside.control()));
     lab.rest().await;
+    if lacked_records && !lab.lacks_records().await {
+        lab.await_served("/apis/homeostat.dev/v1/outsiderecords").await;
+    }
     running
 }
 
