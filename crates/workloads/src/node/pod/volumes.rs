@@ -82,22 +82,21 @@ pub(crate) fn prepare(
         let is_read_only = is_only_read(mount);
         let Filled { path, origin, inside, .. } = filled;
         let among_others = place.volumes.join(&volume.name);
-        if place.is_apart {
-            let mut all = container.volume_mounts.iter().flatten().filter(|one| one.name == mount.name);
-            let whole = Mount {
-                source: path.clone(),
-                part: PathBuf::new(),
-                target: among_others.clone(),
-                // Not a way around a mount that is only read.
-                is_read_only: all.all(is_only_read),
-                origin: origin.clone(),
-            };
-            mounts.extend((!mounts.contains(&whole)).then_some(whole));
-        }
+        let mut all = container.volume_mounts.iter().flatten().filter(|one| one.name == mount.name);
+        let whole = place.is_apart.then(|| Mount {
+            source: path.clone(),
+            part: PathBuf::new(),
+            target: among_others.clone(),
+            // Not a way around a mount that is only read.
+            is_read_only: all.all(is_only_read),
+            origin: origin.clone(),
+        });
         let mut seen = if inside == Inside::Elsewhere { path.clone() } else { among_others };
         seen.extend(Path::new(&part).components().filter(|part| matches!(part, Component::Normal(_))));
         let source = mount_path::Source { path, part: part.into(), seen, is_read_only, origin };
         mounts.extend(mount_path::put(ground, place, mount, source)?);
+        // After the one asked for, which an error shall name.
+        mounts.extend(whole.filter(|whole| !mounts.contains(whole)));
     }
     Ok(mounts)
 }

@@ -208,6 +208,25 @@ async fn every_user_of_a_pod_has_a_home() {
     assert_eq!(side.unwrap(), "1234\nx\n");
 }
 
+/// Whoever cannot have a folder of the machine is told of the path that they asked for.
+#[tokio::test]
+async fn a_refused_host_path_is_named_by_its_mount_path() {
+    if !is_root("only root has folders that its Pods may not enter") {
+        return;
+    }
+    let (lab, closed) = (Lab::new().await, TempDir::new().unwrap());
+    let mounts = json!({"volumeMounts": [{"name": "host", "mountPath": "/homeostat-test/host"}]});
+    let mut spec = spec(container("true", mounts), false);
+    let path = closed.path().join("new");
+    let volume = json!({"name": "host", "hostPath": {"path": path, "type": "DirectoryOrCreate"}});
+    spec["volumes"].as_array_mut().unwrap().push(volume);
+    lab.pod("refused", spec).await;
+    let pod = ended(&lab, "refused").await;
+    let state = main_status(&pod).unwrap().state.clone().unwrap();
+    let message = state.terminated.unwrap().message.unwrap();
+    assert!(message.starts_with("cannot mount at /homeostat-test/host: Permission denied"), "{message}");
+}
+
 /// What a container finds by the variable is what it mounts, and no more open than that.
 #[tokio::test]
 async fn the_folder_of_volumes_is_no_way_around_a_mount() {
