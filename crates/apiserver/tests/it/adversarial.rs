@@ -362,7 +362,10 @@ async fn time(plane: &Plane, case: &Case, parts: usize) -> Duration {
     let started = Instant::now();
     let answer = plane.raw(case.method, case.path, case.media, &body).await;
     let took = started.elapsed();
-    assert!(answer.code < 500, "{}: {} {:.300}", case.name, answer.code, answer.body.to_string());
+    // What grows too large to be stored is refused with Kubernetes' words for it, after all the work was done.
+    let is_too_large = answer.body["message"] == "etcdserver: request is too large";
+    let is_answered = answer.code < 500 || is_too_large;
+    assert!(is_answered, "{}: {} {:.300}", case.name, answer.code, answer.body.to_string());
     let left =
         if case.before.is_some() { object.to_owned() } else { format!("{}/{}", case.path, name_of(case)) };
     plane.patch(&left, MERGE, json!({"metadata": {"finalizers": null}})).await;
