@@ -1,7 +1,8 @@
 //! The authorizer: `system:masters` may do everything, everyone else what roles bound to them allow.
 //!
 //! **Invariant:** a decision sees every write that was acknowledged before it was asked for: it first takes in what
-//! changed in the store since the last one. No rule ever denies; what nobody allows is refused.
+//! changed in the store since the last one. It is made on roles and bindings that were there together at one moment. No rule
+//! ever denies; what nobody allows is refused.
 
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
@@ -12,6 +13,12 @@ use super::policy::{GROUP, Policy, RESOURCES, RuleSet};
 use super::{Attributes, Decision, Identity, forbidden};
 use crate::status::Status;
 use crate::storage::Storage;
+
+/// How often the watches are asked before everything is read afresh: somebody writes roles faster than they are followed.
+const ROUNDS_MAX: usize = 16;
+
+/// The policy cannot be followed and must be read afresh.
+struct LeftBehind;
 
 /// Decides who may do what, from the roles and bindings in the store.
 pub struct Authorizer {
@@ -72,7 +79,7 @@ impl Authorizer {
         self.policy.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what changed. The lock is held throughout, so that nobody decides on a policy half taken in.
+    /// Takes in what changed.
     fn catch_up(&self) {
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         if watches.is_empty() || self.follow(&mut watches).is_err() {
@@ -81,22 +88,14 @@ impl Authorizer {
         }
     }
 
-    fn follow(&self, watches: &mut [Watch]) -> Result<(), Error> {
-        let mut must_resolve = false;
-        for watch in watches {
-            loop {
-                let events = watch.try_next()?;
-                if events.is_empty() {
-                    break;
-                }
-                let mut policy = self.policy.write().unwrap_or_else(PoisonError::into_inner);
-                for event in &events {
-                    must_resolve |= policy.apply(&event.key, event.new.as_ref().map(|entry| &*entry.bytes));
-                }
-            }
-        }
-        if must_resolve {
-            self.policy.write().unwrap_or_else(PoisonError::into_inner).resolve();
+    /// Takes in the changes of all resources up to one moment, at once: nobody decides on a policy half taken in.
+    fn follow(&self, watches: &mut [Watch]) -> Result<(), LeftBehind> {
+        let events = gather(watches, Watch::try_next)?;
+        if !events.is_empty() {
+            let mut policy = self.policy.write().unwrap_or_else(PoisonError::into_inner);
+            let changes =
+                events.iter().map(|event| (&event.key, event.new.as_ref().map(|entry| &*entry.bytes)));
+            policy.apply_all(changes);
         }
         Ok(())
     }
@@ -105,16 +104,34 @@ impl Authorizer {
         let snapshot = self.store.snapshot();
         let mut policy = Policy::default();
         for resource in RESOURCES {
-            for entry in snapshot.range(&Storage::BuiltIn(GROUP, resource).prefix(), "") {
-                policy.apply(&entry.key, Some(&entry.bytes));
-            }
+            let prefix = Storage::BuiltIn(GROUP, resource).prefix();
+            let stored = snapshot.range(&prefix, "");
+            policy.apply_all(stored.map(|entry| (&entry.key, Some(&*entry.bytes))));
         }
-        policy.resolve();
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
         let watch =
             |resource| self.store.watch(&Storage::BuiltIn(GROUP, resource).prefix(), snapshot.revision());
         RESOURCES.into_iter().map(watch).collect()
     }
+}
+
+/// What all sources have to tell. They are asked until none has anything: then nothing happened in any of them between two
+/// questions to the same one, and what they told is all there was at one moment.
+fn gather<S, T>(
+    sources: &mut [S],
+    next: impl Fn(&mut S) -> Result<Vec<T>, Error>,
+) -> Result<Vec<T>, LeftBehind> {
+    let mut told = Vec::new();
+    for _ in 0..ROUNDS_MAX {
+        let before = told.len();
+        for source in &mut *sources {
+            told.extend(next(source).map_err(|_| LeftBehind)?);
+        }
+        if told.len() == before {
+            return Ok(told);
+        }
+    }
+    Err(LeftBehind)
 }
 
 #[cfg(test)]
@@ -155,5 +172,19 @@ mod tests {
         let revision = store.snapshot().revision();
         store.compact(revision).await.unwrap();
         assert!(!authorizer.decide(&jane, &what).is_allowed());
+    }
+
+    /// A role is narrowed after it was asked about, and somebody is bound to it before the bindings are asked about: who took in
+    /// the binding alone would allow what was never allowed.
+    #[test]
+    fn what_happens_between_two_questions_is_taken_in_together() {
+        // Answers are taken from the end: that about roles is empty at first.
+        let roles = vec![vec!["the role is narrowed"], vec![]];
+        let bindings = vec![vec!["somebody is bound to it"]];
+        let next = |source: &mut Vec<Vec<&'static str>>| Ok(source.pop().unwrap_or_default());
+        let told = gather(&mut [roles, bindings], next).ok();
+        assert_eq!(told, Some(vec!["somebody is bound to it", "the role is narrowed"]));
+        // Who is never done telling is not waited for.
+        assert!(gather(&mut [()], |()| Ok(vec!["more"])).is_err());
     }
 }

@@ -45,9 +45,20 @@ pub(super) struct Policy {
 }
 
 impl Policy {
+    /// Takes changes in: the new bytes of each object, or `None` when it is gone.
+    pub(super) fn apply_all<'a>(&mut self, changes: impl Iterator<Item = (&'a Key, Option<&'a [u8]>)>) {
+        let mut must_resolve = false;
+        for (key, bytes) in changes {
+            must_resolve |= self.apply(key, bytes);
+        }
+        if must_resolve {
+            self.resolve();
+        }
+    }
+
     /// Takes one change in: the object's new bytes, or `None` when it is gone. Answers whether aggregated roles must
     /// be [resolved](Self::resolve) again. An object that does not read grants nothing.
-    pub(super) fn apply(&mut self, key: &Key, bytes: Option<&[u8]>) -> bool {
+    fn apply(&mut self, key: &Key, bytes: Option<&[u8]>) -> bool {
         let (namespace, name) = (key.namespace(), key.name());
         match (Storage::of_key(key), namespace) {
             (Storage::BuiltIn(GROUP, "clusterroles"), "") => {
@@ -88,7 +99,7 @@ impl Policy {
     }
 
     /// Gives every aggregated ClusterRole the rules of those it selects, directly or through other aggregated ones.
-    pub(super) fn resolve(&mut self) {
+    fn resolve(&mut self) {
         self.cluster_roles.resolve();
     }
 
