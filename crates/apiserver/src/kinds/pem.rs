@@ -63,18 +63,25 @@ pub(crate) fn certificate_fault(encoded: &str) -> Option<String> {
     })
 }
 
-/// The organizations a request names: the groups its holder would be in.
-pub(crate) fn organizations(encoded: &str) -> Vec<String> {
-    let blocks = blocks(&text(encoded));
-    let Some(block) = blocks.first() else { return Vec::new() };
-    let Ok((_, request)) = X509CertificationRequest::from_der(&block.content) else { return Vec::new() };
+/// The organizations a request names: the groups its holder would be in. `None`: that is not certain. Others read PEM and
+/// names a little differently, so there must be one block that cannot be taken for another, and every name must be read.
+pub(crate) fn organizations(encoded: &str) -> Option<Vec<String>> {
+    let text = text(encoded);
+    let blocks = blocks(&text);
+    let [block] = &*blocks else { return None };
+    if block.has_headers || text.matches("-----BEGIN").count() > 1 {
+        return None;
+    }
+    let (rest, request) = X509CertificationRequest::from_der(&block.content).ok()?;
     let subject = &request.certification_request_info.subject;
-    subject.iter_organization().filter_map(|one| one.as_str().ok()).map(str::to_owned).collect()
+    let names = subject.iter_organization().map(|one| one.as_str().map(str::to_owned).ok());
+    if rest.is_empty() { names.collect() } else { None }
 }
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertificateParams, DnType, KeyPair};
+    use rcgen::string::BmpString;
+    use rcgen::{CertificateParams, DnType, DnValue, KeyPair};
 
     use super::*;
 
@@ -108,7 +115,25 @@ mod tests {
         let request = params.serialize_request(&key).expect("a request").pem().expect("text");
         let encoded = STANDARD.encode(request);
         assert!(is_request(&encoded));
-        assert_eq!(organizations(&encoded), ["system:masters"]);
-        assert!(organizations("YWJj").is_empty() && !is_request("YWJj"));
+        assert_eq!(organizations(&encoded).unwrap(), ["system:masters"]);
+        assert!(organizations("YWJj").is_none() && !is_request("YWJj"));
+    }
+
+    #[test]
+    fn organizations_that_others_could_read_differently_are_uncertain() {
+        let key = KeyPair::generate().expect("a key");
+        let request = |value: DnValue| {
+            let mut params = CertificateParams::default();
+            params.distinguished_name.push(DnType::OrganizationName, value);
+            params.serialize_request(&key).expect("a request").pem().expect("text")
+        };
+        let of = |pem: String| organizations(&STANDARD.encode(pem));
+        let good = request("devs".into());
+        assert_eq!(of(good.clone()).unwrap(), ["devs"]);
+        assert_eq!(of(format!("hello\n{good}")).unwrap(), ["devs"]);
+        assert_eq!(of(format!("{good}{}", request("system:masters".into()))), None);
+        assert_eq!(of(format!("-----BEGIN CERTIFICATE REQUEST-----\n!\n{good}")), None);
+        let wide = BmpString::try_from("system:masters").expect("letters");
+        assert_eq!(of(request(DnValue::BmpString(wide))), None);
     }
 }

@@ -87,7 +87,8 @@ fn named(certificate: &X509Certificate<'_>) -> Peer {
     let text =
         |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| attribute.as_str().map(str::to_owned).ok();
     let subject = certificate.subject();
-    let Some(name) = subject.iter_common_name().next().and_then(text) else { return Peer::Untrusted };
+    let name = subject.iter_common_name().next().and_then(text).filter(|name| !name.is_empty());
+    let Some(name) = name else { return Peer::Untrusted };
     let mut groups = subject.iter_organization().filter_map(text).collect::<Vec<_>>();
     groups.push(AUTHENTICATED.into());
     let until = certificate.validity().not_after.timestamp();

@@ -69,13 +69,19 @@ pub(super) fn clean_secret_references(account: &mut Fields) {
 pub(super) fn check_request_subject(resource: &Resource, request: &Fields) -> Result<(), Status> {
     let (spec, metadata) = (request.get("spec"), request.get("metadata"));
     let said = |name: &str| spec.map_or("", |spec| text(spec, name));
-    if said("signerName") != CLIENT_SIGNER
-        || !pem::organizations(said("request")).iter().any(|group| group == MASTERS)
-    {
+    // What is no request at all is refused as invalid later.
+    if said("signerName") != CLIENT_SIGNER || !pem::is_request(said("request")) {
         return Ok(());
     }
+    let why = match pem::organizations(said("request")) {
+        Some(groups) if !groups.iter().any(|group| group == MASTERS) => return Ok(()),
+        Some(_) => format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"),
+        None => {
+            "failed to parse CSR: it must be one PEM block, and organizations must be UTF-8 or printable text"
+                .into()
+        }
+    };
     let name = metadata.map_or("", |metadata| text(metadata, "name"));
-    let why = format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed");
     Err(Status::forbidden(&resource.about(name), &why))
 }
 
