@@ -1,9 +1,9 @@
 //! Who asks, and whether they may: authentication, impersonation, RBAC and the review APIs.
 //!
 //! Reading order: [`Identity`] and [`Attributes`] (who and what), [`rule`] and `policy` (what roles say),
-//! [`Authorizer`] (may they), `escalation` and `coverage` (may they grant it), [`forbidden`] (how a refusal reads),
-//! [`authenticate`] (who are they), `impersonate` (as whom), [`service_account`] and [`jwt`] (tokens of programs),
-//! [`review`] (the questions clients may ask about all this).
+//! [`Authorizer`] (may they), `escalation` and `coverage` (may they grant it), `signing` (may they vouch for it),
+//! [`forbidden`] (how a refusal reads), [`authenticate`] (who are they), `impersonate` (as whom), [`service_account`] and
+//! [`jwt`] (tokens of programs), [`review`] (the questions clients may ask about all this).
 
 pub mod authenticate;
 mod coverage;
@@ -17,6 +17,7 @@ mod rbac;
 pub mod review;
 pub mod rule;
 pub mod service_account;
+mod signing;
 
 pub use authenticate::{Authenticator, Peer};
 pub(crate) use escalation::RoleWrite;
@@ -28,3 +29,4 @@ pub use rbac::Authorizer;
 pub use review::Reviewer;
 pub use rule::Rule;
 pub use service_account::Issuer;
+pub(crate) use signing::REQUESTS as CERTIFICATE_REQUESTS;

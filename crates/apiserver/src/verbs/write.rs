@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::options::WriteOptions;
 use super::{Answer, Call};
-use crate::auth::RoleWrite;
+use crate::auth::{CERTIFICATE_REQUESTS, RoleWrite};
 use crate::backend::{Backend, refusal};
 use crate::convert;
 use crate::crd;
@@ -312,9 +312,13 @@ fn prepare(call: &Call, new: &mut Value, old: &Value) -> Result<(), Status> {
     if is_spec && call.strategy().generation.rises(new, old) {
         meta::set_generation(new, meta::generation(old).saturating_add(1));
     }
+    let authorizer = &call.backend.authorizer;
+    if resource.storage() == CERTIFICATE_REQUESTS {
+        authorizer.check_signing(&call.who, &call.path.subresource, new, old)?;
+    }
     let write =
         RoleWrite { storage: resource.storage(), namespace: &call.path.namespace, name: &call.path.name };
-    call.backend.authorizer.check_role_write(&call.who, &write, new, Some(old))
+    authorizer.check_role_write(&call.who, &write, new, Some(old))
 }
 
 /// Gives a Service the addresses and ports it still needs.

@@ -22,4 +22,5 @@ mod paths;
 mod plane;
 mod rights;
 mod serve;
+mod signing;
 mod takeover;
