@@ -99,6 +99,7 @@ impl<K: Kind> Engine<K> {
         let result = AssertUnwindSafe(step).catch_unwind().await;
         match result.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic)))) {
             Ok(action) => Verdict::Settled(action),
+            Err(fault) if fault.is_panic() && self.ground.states.is_one_missing() => Verdict::Abandoned,
             Err(fault) => self.failed(work, fault),
         }
     }

@@ -66,9 +66,10 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     if let Some(listener) = listener {
         tasks.spawn("admin", admin::serve(listener, board.clone()));
     }
+    tasks.spawn("states", end_over_missing_state(ground.clone(), stop.clone()));
     let starting = |words: String| board.set_starting(words);
     match stop.run_until_cancelled(activities.start(&ground, &starting)).await {
-        None => return Ok(()),
+        None => return ground.states.verify(),
         Some(started) => started?,
     }
     warn_of_missing_conditions(&operator.definitions, &rules);
@@ -102,7 +103,16 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     controllers.close();
     let ended = tasks.join().await;
     activities.end(&ground, operator.grace).await;
-    ended
+    ground.states.verify().and(ended)
+}
+
+/// Stops the operator when its code asks for a state that `main` did not give: that is the same in every run.
+async fn end_over_missing_state(ground: Arc<Ground>, stop: CancellationToken) {
+    ground.states.find_missing().await;
+    if let Err(error) = ground.states.verify() {
+        tracing::error!(%error, "stopping");
+    }
+    stop.cancel();
 }
 
 fn warn_of_missing_conditions(definitions: &[Value], rules: &[Rule]) {

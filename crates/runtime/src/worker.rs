@@ -41,6 +41,8 @@ pub(crate) enum Verdict {
     Failed(Fault),
     /// There is no such object any more.
     Gone,
+    /// It says nothing about the object: the operator ends over it.
+    Abandoned,
 }
 
 /// What a pump needs.
@@ -124,8 +126,16 @@ async fn work(mut seat: Seat, inbox: Inbox, runner: Arc<dyn Runner>, fence: Fenc
         let now = Instant::now();
         let times = Times { started, now, may_go_on: may_go_on() };
         next = match &verdict {
+            Some(Verdict::Abandoned) => {
+                stop.cancelled().await;
+                interrupt(&mut seat, &work, Times { may_go_on: false, ..times })
+            }
             Some(verdict) => settle(&mut seat, &inbox, &work, verdict, times),
-            None => interrupt(&mut seat, &inbox, &work, times),
+            None => {
+                let (controller, object) = (inbox.source(), &work.key);
+                tracing::info!(%controller, %object, "reconcile cut off: this replica no longer holds the lease it began under");
+                interrupt(&mut seat, &work, times)
+            }
         };
         // The end of the run is noted: now the right may be another's.
         drop(permit);
@@ -168,12 +178,10 @@ struct Times {
     may_go_on: bool,
 }
 
-/// Ends a run that lost its right. The key is due again at once, for whoever has the right then.
-fn interrupt(seat: &mut Seat, inbox: &Inbox, work: &Work, times: Times) -> Option<Admitted> {
-    let (controller, object) = (inbox.source(), &work.key);
-    tracing::info!(%controller, %object, "reconcile cut off: this replica no longer holds the lease it began under");
+/// Ends a run that came to no end. The key is due again at once, for whoever has the right then.
+fn interrupt(seat: &mut Seat, work: &Work, times: Times) -> Option<Admitted> {
     let ended = Ended { work, outcome: Outcome::Interrupted, at: times.now, is_cut_off: false };
-    let (object, took) = (object.clone(), times.now - times.started);
+    let (object, took) = (work.key.clone(), times.now - times.started);
     seat.turn(ended, times.may_go_on, |_| Some(Entry::Cancelled { object, took }))
 }
 
@@ -182,6 +190,7 @@ fn settle(seat: &mut Seat, inbox: &Inbox, work: &Work, verdict: &Verdict, times:
         Verdict::Settled(action) => action.outcome(),
         Verdict::Failed(fault) => fault.outcome(),
         Verdict::Gone => Outcome::Gone,
+        Verdict::Abandoned => Outcome::Interrupted,
     };
     let is_cut_off = matches!(verdict, Verdict::Failed(fault) if fault.is_cut_off());
     let ended = Ended { work, outcome, at: times.now, is_cut_off };
@@ -215,7 +224,7 @@ fn comes_back(verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Settled(action) => !action.is_settled(),
         Verdict::Failed(fault) => !fault.is_terminal(),
-        Verdict::Gone => false,
+        Verdict::Gone | Verdict::Abandoned => false,
     }
 }
 

@@ -148,7 +148,8 @@ impl<K: Kind> Context<K> {
     /// The value given to [`Operator::state`](crate::Operator::state).
     ///
     /// # Panics
-    /// When the operator has no state of this type, which is a bug in its `main`.
+    /// When the operator has no state of this type, which is a bug in its `main`: then the operator ends with an error that
+    /// names the type.
     pub fn state<S: Send + Sync + 'static>(&self) -> Arc<S> {
         self.0.engine.ground.states.expect()
     }

@@ -26,6 +26,11 @@ impl Running {
         self.task.abort();
     }
 
+    /// Has it ended by itself?
+    pub(crate) fn has_ended(&self) -> bool {
+        self.task.is_finished()
+    }
+
     /// A connection to the admin server that says nothing.
     pub(crate) async fn connect(&self) -> tokio::net::TcpStream {
         let _hold = Hold::new();

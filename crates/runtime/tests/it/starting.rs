@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use homeostat_core::journal::Entry;
 use homeostat_runtime::{Action, Controller};
 
-use crate::lab::{Breakage, Lab, Running, Widget};
+use crate::lab::{Breakage, Lab, Running, Widget, entries};
 
 async fn first_line(running: &Running, path: &str) -> (String, String) {
     let page = running.page(path).await;
@@ -21,7 +22,7 @@ async fn a_startup_handler_that_takes_long_is_alive_and_not_ready() {
                 tokio::time::sleep(Duration::from_secs(300)).await;
                 Ok(())
             })
-            .probe("pool", |cx| async move { Ok(*cx.state::<u32>()) })
+            .probe("pool", |_| async { Err::<(), _>("there is none".into()) })
     });
     lab.pass(60).await;
     let (code, text) = first_line(&running, "/healthz").await;
@@ -67,4 +68,27 @@ async fn definitions_that_the_server_does_not_take_are_alive_and_not_ready() {
     lab.faults.clear();
     lab.pass(120).await;
     assert_eq!(first_line(&running, "/readyz").await.0, "HTTP/1.1 200 OK");
+}
+
+/// A state that `main` forgot is missing in every run. The operator ends over it instead of failing object by object.
+#[tokio::test(start_paused = true)]
+async fn a_missing_state_ends_the_operator_and_is_no_fault_of_the_object() {
+    struct Pool;
+    let mut lab = Lab::new().await;
+    let control = Controller::<Widget>::new().reconcile(|_, cx| async move {
+        let _pool = cx.state::<Pool>();
+        Ok(Action::await_change())
+    });
+    let running = lab.run(|operator| operator.control(control));
+    lab.rest().await;
+    lab.widget("w").await;
+    lab.pass(600).await;
+    let failures = entries(&running, "w", |entry| matches!(entry, Entry::Failed { .. }).then_some(()));
+    let runs = entries(&running, "w", |entry| matches!(entry, Entry::Started { .. }).then_some(()));
+    assert_eq!((runs.len(), failures.len()), (1, 0));
+    assert!(lab.has_logged("give it one with Operator::state"));
+    assert!(
+        running.has_ended(),
+        "a process that ends is started again and noticed; one that fails quietly is not"
+    );
 }
