@@ -39,6 +39,9 @@ enum Command {
     /// Caches objects and says how much memory that takes: a child of `runtime`
     #[command(hide = true)]
     Hold(runtime::memory::Hold),
+    /// Hears of objects and says how much memory that takes: a child of `runtime`
+    #[command(hide = true)]
+    Listen(runtime::events::Listen),
     /// A world outside the cluster: what a full pass costs, by size
     World(world::Options),
 }
@@ -52,6 +55,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Command::Server(options) => server::run(options).await,
         Command::Runtime(options) => runtime::run(&options).await,
         Command::Hold(options) => runtime::memory::hold(&options).await,
+        Command::Listen(options) => runtime::events::listen(&options).await,
         Command::World(options) => world::run(&options).await,
     }
 }

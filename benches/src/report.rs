@@ -24,6 +24,8 @@ pub(crate) enum Target {
     TimesLess(f64),
     /// At least this.
     AtLeast(f64),
+    /// At most this.
+    AtMost(f64),
 }
 
 impl Row {
@@ -46,6 +48,7 @@ impl Row {
     fn new(name: String, unit: &'static str, ours: f64, theirs: Option<f64>, target: Target) -> Self {
         let is_reached = match (target, theirs) {
             (Target::AtLeast(bound), _) => ours >= bound,
+            (Target::AtMost(bound), _) => ours <= bound,
             (Target::TimesMore(factor), Some(theirs)) => ours > 0.0 && ours >= theirs * factor,
             (Target::TimesLess(factor), Some(theirs)) => ours <= theirs / factor,
             _ => true,
@@ -61,7 +64,8 @@ impl Row {
             Target::TimesMore(factor) => format!(">= {factor}x"),
             Target::TimesLess(1.0) => "less".to_owned(),
             Target::TimesLess(factor) => format!("<= 1/{factor}"),
-            Target::AtLeast(bound) => format!(">= {bound}"),
+            Target::AtLeast(bound) => format!(">= {}", number(bound)),
+            Target::AtMost(bound) => format!("<= {}", number(bound)),
         };
         let mark = if self.is_reached { "reached" } else { "MISSED" };
         format!(

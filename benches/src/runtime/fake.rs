@@ -1,6 +1,7 @@
 //! A server that costs nothing: ConfigMaps encoded beforehand, listed in pages or as a stream, and a watch that says
 //! what it is told. Other kinds are empty; one of them may fail. What is measured is the client's side.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,11 +28,35 @@ const PUSHED_MAX: usize = 1 << 14;
 pub(super) struct Fake(Arc<Shared>);
 
 struct Shared {
-    objects: Vec<String>,
+    objects: Objects,
     revision: AtomicUsize,
     events: broadcast::Sender<Bytes>,
     /// Requests of paths that end so are refused.
     broken: Option<&'static str>,
+}
+
+/// The objects that are served.
+enum Objects {
+    /// Encoded beforehand, so that serving them costs next to nothing.
+    Encoded(Vec<String>),
+    /// So many, encoded when they are asked for: they take no memory.
+    Made(usize),
+}
+
+impl Objects {
+    fn len(&self) -> usize {
+        match self {
+            Self::Encoded(objects) => objects.len(),
+            Self::Made(count) => *count,
+        }
+    }
+
+    fn get(&self, number: usize) -> Cow<'_, str> {
+        match self {
+            Self::Encoded(objects) => Cow::Borrowed(&objects[number]),
+            Self::Made(_) => Cow::Owned(object(number, number + 1)),
+        }
+    }
 }
 
 type FakeBody = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
@@ -45,7 +70,16 @@ impl Fake {
     /// The same, and paths that end in `broken` answer 500.
     pub(super) fn with(count: usize, broken: Option<&'static str>) -> Self {
         let objects = (0..count).map(|number| object(number, number + 1)).collect();
-        let revision = AtomicUsize::new(count + 1);
+        Self::serving(Objects::Encoded(objects), broken)
+    }
+
+    /// The same objects, which take no memory of this process.
+    pub(super) fn without_memory(count: usize) -> Self {
+        Self::serving(Objects::Made(count), None)
+    }
+
+    fn serving(objects: Objects, broken: Option<&'static str>) -> Self {
+        let revision = AtomicUsize::new(objects.len() + 1);
         Self(Arc::new(Shared { objects, revision, events: broadcast::channel(PUSHED_MAX).0, broken }))
     }
 
@@ -100,9 +134,8 @@ impl Fake {
         let chunk = move |number: usize| {
             let from = number * EVENTS_PER_CHUNK;
             let to = (from + EVENTS_PER_CHUNK).min(count);
-            let lines = shared.objects[from..to]
-                .iter()
-                .map(|object| format!("{{\"type\":\"ADDED\",\"object\":{object}}}\n"));
+            let lines = (from..to)
+                .map(|number| format!("{{\"type\":\"ADDED\",\"object\":{}}}\n", shared.objects.get(number)));
             Bytes::from(lines.collect::<String>())
         };
         let end = format!(
@@ -118,15 +151,16 @@ impl Fake {
             let value = query.split('&').find_map(|pair| pair.strip_prefix(name))?;
             value.parse::<usize>().ok()
         };
-        let objects: &[String] = if is_main { &self.0.objects } else { &[] };
+        let count = if is_main { self.0.objects.len() } else { 0 };
         let from = field("continue=").unwrap_or(0);
-        let to = field("limit=").map_or(objects.len(), |limit| (from + limit).min(objects.len()));
-        let next = if to < objects.len() { to.to_string() } else { String::new() };
+        let to = field("limit=").map_or(count, |limit| (from + limit).min(count));
+        let next = if to < count { to.to_string() } else { String::new() };
         let head = format!(
             r#"{{"kind":"List","apiVersion":"v1","metadata":{{"resourceVersion":"{}","continue":"{next}"}},"items":["#,
             self.0.revision.load(Ordering::Relaxed)
         );
-        Bytes::from(head + &objects[from..to].join(",") + "]}")
+        let objects: Vec<Cow<'_, str>> = (from..to).map(|number| self.0.objects.get(number)).collect();
+        Bytes::from(head + &objects.join(",") + "]}")
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod dispatch;
 mod edits;
+pub(crate) mod events;
 mod fake;
 mod first;
 mod latency;
@@ -25,7 +26,7 @@ pub(crate) struct Options {
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
-    /// Only the measurements whose name contains this: dispatch, first, latency, trouble.
+    /// Only the measurements whose name contains this: dispatch, events, first, latency, trouble.
     #[arg(long, default_value = "")]
     only: String,
     /// Only what needs a server, on that of this kubeconfig: it makes 30 000 ConfigMaps in the namespace `bench` and
@@ -44,6 +45,9 @@ pub(crate) async fn run(options: &Options) -> Result<(), Box<dyn std::error::Err
     let is_wanted = |name: &str| name.contains(&options.only);
     if is_wanted("dispatch") {
         rows.extend(dispatch::measure().await);
+    }
+    if is_wanted("events") {
+        rows.extend(events::measure()?);
     }
     if is_wanted("first") {
         rows.extend(first::measure().await?);

@@ -87,29 +87,35 @@ struct Table {
 impl Caches {
     /// The cache of this kind in this scope; declares it if it is new.
     pub(crate) fn declare<K: Kind>(&self, scope: &Scope) -> Cache<K> {
+        let cache = self.declare_events::<K>(scope);
+        cache.keep();
+        cache
+    }
+
+    /// The watch of this kind in this scope, for whoever needs its changes and not the objects: they are kept only if
+    /// somebody else declares the cache.
+    pub(crate) fn declare_events<K: Kind>(&self, scope: &Scope) -> Cache<K> {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let id = (TypeId::of::<K>(), scope.clone());
         if let Some(&at) = table.by_type.get(&id) {
             return typed(&table.all[at].1);
         }
-        let cache = Cache::<K>::new(scope);
+        let cache = Cache::<K>::passing(scope);
         let at = table.all.len();
         table.by_type.insert(id, at);
         table.all.push((scope.clone(), Arc::new(cache.clone())));
         cache
     }
 
-    /// The cache of this kind, if declared: the one of this scope, or of the whole namespace scope.
+    /// The cache of this kind, if declared and kept: the one of this scope, or of the whole namespace scope.
     pub(crate) fn find<K: Kind>(&self, scope: &Scope) -> Result<Cache<K>, Error> {
         let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let wide = Scope { namespace: scope.namespace.clone(), labels: None };
-        let at = [scope.clone(), wide]
-            .into_iter()
-            .find_map(|scope| table.by_type.get(&(TypeId::of::<K>(), scope)));
-        match at {
-            Some(&at) => Ok(typed(&table.all[at].1)),
-            None => Err(Error::NotDeclared { resource: resource_of::<K>() }),
-        }
+        let mut declared = [scope.clone(), wide].into_iter().filter_map(|scope| {
+            let at = *table.by_type.get(&(TypeId::of::<K>(), scope))?;
+            Some(typed::<K>(&table.all[at].1)).filter(Cache::is_kept)
+        });
+        declared.next().ok_or_else(|| Error::NotDeclared { resource: resource_of::<K>() })
     }
 
     /// Keeps an index of a declared cache.

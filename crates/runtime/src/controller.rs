@@ -59,6 +59,8 @@ pub struct Controller<K: Kind> {
     companions: Vec<Companion<K>>,
     is_called_to_the_end: bool,
     vouches: Option<&'static str>,
+    /// Its objects are not reconciled: companions hear of their changes, and that is all.
+    only_listens: bool,
 }
 
 /// A task that lives beside the workers and ends in its own time after the stop.
@@ -92,6 +94,7 @@ impl<K: Kind> Controller<K> {
             companions: Vec::new(),
             is_called_to_the_end: false,
             vouches: None,
+            only_listens: false,
         }
     }
 
@@ -279,6 +282,12 @@ impl<K: Kind> Controller<K> {
         self.companions.push(companion);
         self
     }
+    /// Its objects need not be kept or reconciled, unless finalizers are put on or taken off.
+    pub(crate) fn listening(self) -> Self {
+        let only_listens = self.cleanup.is_none() && !self.writes.metadata;
+        Self { only_listens, ..self }
+    }
+
 
     /// Completes the controller with its reconcile function.
     pub fn reconcile<F, Fut>(self, reconcile: F) -> Control
@@ -373,10 +382,16 @@ impl<K: Kind> Part for Complete<K> {
         let Self { controller, reconcile, .. } = *self;
         let source = Source::from(controller.name.as_str());
         let scope = Scope { labels: controller.labels, ..ground.scope.clone() };
-        let cache = ground.caches.declare::<K>(&scope);
+        let cache = if controller.only_listens {
+            ground.caches.declare_events::<K>(&scope)
+        } else {
+            ground.caches.declare::<K>(&scope)
+        };
         let (journal, fence) = (ground.journal.clone(), ground.fence.clone());
         let inbox = Inbox::new(controller.config, &ground.entropy, journal, source.clone(), fence.clone());
-        main::follow(&cache, &inbox, controller.predicate);
+        if !controller.only_listens {
+            main::follow(&cache, &inbox, controller.predicate);
+        }
         let mut freshness = vec![cache.watch_freshness()];
         let memo = Arc::<Memo>::default();
         let wire =
@@ -400,7 +415,7 @@ impl<K: Kind> Part for Complete<K> {
             takeover: Takeover::new(&cache, &fence),
         });
         forget_gone(&cache, memo);
-        let relist = relist(&engine, &inbox);
+        let relist: Relist = if controller.only_listens { Arc::new(|_| {}) } else { relist(&engine, &inbox) };
         let accompanied = |companion: Companion<K>| -> Box<dyn FnOnce(_) -> _ + Send> {
             let engine = engine.clone();
             Box::new(move |stop| companion(engine, stop))

@@ -8,12 +8,14 @@
 //! **Invariant:** it holds only what its watch would show: what we write elsewhere, or what the watch has overtaken, is
 //! not laid over it. **Invariant:** subscribers and indexes are the user's code in part; one that panics over an object
 //! is told of and keeps nothing from the others.
+//!
+//! Where only raw events are wanted of a kind, nothing is kept (`passing`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use foldhash::fast::RandomState;
-use homeostat_core::journal::{Change, Entry as JournalEntry, Source, WatchState};
+use homeostat_core::journal::{Change, Source, WatchState};
 use homeostat_core::{Key, Revision};
 use tokio::sync::watch;
 
@@ -21,7 +23,9 @@ mod delta;
 mod entry;
 mod index;
 mod owners;
+mod passing;
 mod scope;
+mod telling;
 #[cfg(test)]
 mod tests;
 mod writing;
@@ -33,18 +37,16 @@ use entry::Entry;
 use index::Follow;
 pub use index::Index;
 use owners::Owners;
+use passing::Passing;
+pub(crate) use passing::Reader;
 use scope::Coverage;
 pub(crate) use writing::Writing;
 
 use crate::journal::Journal;
 use crate::kind::{Kind, key_of, resource_of, revision_of};
-use crate::panics::contain;
 use crate::watch::Scope;
 
 type Subscriber<K> = Arc<dyn Fn(&Delta<K>) + Send + Sync>;
-
-/// What subscribers are, in the words of a report.
-const FUNCTIONS: &str = "a mapping or predicate";
 
 /// Hears of an object that does not decode, and of its deletion; the flag says that a list showed it.
 type PoisonSubscriber = Arc<dyn Fn(&Key, bool) + Send + Sync>;
@@ -69,6 +71,7 @@ struct Shared<K: Kind> {
     /// Where panics of the user's code are noted.
     reporter: OnceLock<(Journal, Source)>,
     freshness: watch::Sender<Freshness>,
+    passing: Passing,
 }
 
 struct State<K: Kind> {
@@ -129,6 +132,7 @@ impl<K: Kind> Cache<K> {
             coverage: Coverage::of(scope),
             reporter: OnceLock::new(),
             freshness,
+            passing: Passing::default(),
         }))
     }
 
@@ -333,7 +337,8 @@ impl<K: Kind> Cache<K> {
         let mut state = self.write();
         // What the watch has shown since is newer; where it shows nothing, the object is gone already.
         let is_overtaken = !state.is_listing && revision <= state.revision;
-        if is_overtaken || (!is_covered && !state.objects.contains_key(&key)) {
+        let is_unknown = !is_covered && !state.objects.contains_key(&key);
+        if is_overtaken || is_unknown || !self.is_kept() {
             return object;
         }
         let epoch = state.epoch;
@@ -443,36 +448,6 @@ impl<K: Kind> Cache<K> {
     fn update(&self, follower: &dyn Follow<K>, key: &Key, old: Option<&K>, new: Option<&K>) {
         if let Err(message) = follower.follow(key, old, new) {
             self.report("an index", key, message);
-        }
-    }
-
-    fn tell(&self, delta: &Delta<K>) {
-        let subscribers = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner);
-        for subscriber in &*subscribers {
-            contain(|| subscriber(delta))
-                .unwrap_or_else(|message| self.report(FUNCTIONS, &delta.key, message));
-        }
-    }
-
-    fn tell_poison(&self, key: &Key, is_list: bool) {
-        let subscribers = self.0.poison_subscribers.read().unwrap_or_else(PoisonError::into_inner);
-        for subscriber in &*subscribers {
-            contain(|| subscriber(key, is_list))
-                .unwrap_or_else(|message| self.report(FUNCTIONS, key, message));
-        }
-    }
-
-    /// Says where panics are noted from now on.
-    pub(crate) fn report_to(&self, journal: Journal, source: Source) {
-        // A cache is fed once.
-        let _ = self.0.reporter.set((journal, source));
-    }
-
-    fn report(&self, function: &'static str, object: &Key, message: String) {
-        tracing::error!(%object, function, message, "the operator's code panicked over this object and is passed over");
-        if let Some((journal, source)) = self.0.reporter.get() {
-            let (object, function) = (object.clone(), function.into());
-            journal.record(source, JournalEntry::Panicked { object, function, message });
         }
     }
 

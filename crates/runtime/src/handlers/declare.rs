@@ -151,7 +151,8 @@ impl<K: Kind, L> Handlers<K, L> {
         self.now()
     }
 
-    /// Every change that the watch shows, in order for each object: no progress, no retries, no promise over restarts.
+    /// Every change that the watch shows, in order for each object: no progress, no retries, no promise over restarts. Where
+    /// the operator needs the objects for nothing else, none is kept in memory, and the watch waits for slow listeners.
     pub fn on_event<F, Fut>(mut self, id: impl Into<String>, listener: F) -> Handlers<K, last::Listener>
     where
         F: Fn(RawEvent<K>, Turn<K>) -> Fut + Send + Sync + 'static,
@@ -212,6 +213,7 @@ impl<K: Kind, L> Handlers<K, L> {
         };
         let controller = desk.companions().into_iter().fold(controller, Controller::accompany);
         let controller = if desk.plan.has_deletions() { clean_up(controller, &desk) } else { controller };
+        let controller = if desk.plan.only_listens() { controller.listening() } else { controller };
         controller.reconcile(move |object, cx| {
             let desk = desk.clone();
             async move { desk.handle(object, cx).await }

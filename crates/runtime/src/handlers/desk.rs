@@ -87,6 +87,9 @@ impl<K: Kind> Desk<K> {
         let desk = self.clone();
         Box::new(move |wire| {
             desk.nursery.report_to(wire.inbox.clone());
+            if !desk.plan.listeners.is_empty() {
+                wire.main.add_reader(desk.mailbox.clone());
+            }
             wire.main.subscribe(move |delta| desk.observe(delta));
             wire.main.watch_freshness()
         })
@@ -95,6 +98,9 @@ impl<K: Kind> Desk<K> {
     fn observe(&self, delta: &Delta<K>) {
         if !self.plan.listeners.is_empty() {
             self.mailbox.post(delta);
+        }
+        if self.plan.only_listens() {
+            return;
         }
         if delta.new.as_ref().is_none_or(|object| object.meta().deletion_timestamp.is_some()) {
             self.nursery.dismiss(&delta.key);

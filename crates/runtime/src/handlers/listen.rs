@@ -1,8 +1,12 @@
 //! Raw events: every change that the watch shows, in order for each object, to functions that keep no progress and are
 //! not retried. For views and counters in memory; what must not be missed belongs in the other handlers.
 //!
-//! **Invariant:** the watch never waits for a listener. When more is waiting than the limit, the newest is dropped and
-//! the log says so.
+//! Where nothing else of the operator needs the objects, none of them is kept: the watch waits for the listeners, and at
+//! most [`ROOM`] events wait in memory. Where a cache is kept, its watch waits for nobody: others depend on it. Then the
+//! newest event is dropped when more than [`WAITING_MAX`] wait, and the log says so.
+//!
+//! When the right to act comes to this replica, what is there is shown again as listed: events before that were
+//! another's.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -19,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::plan::{Plan, admits};
 use super::turn::{Turn, Which};
 use super::verdict::brief;
-use crate::cache::Delta;
+use crate::cache::{Cache, Delta, Reader};
 use crate::context::Context;
 use crate::engine::{Engine, Test, words_of};
 use crate::events::Severity;
@@ -30,13 +34,16 @@ use crate::kind::Kind;
 /// Events waiting for listeners: more than the first list of a large cluster, less than memory.
 const WAITING_MAX: usize = 200_000;
 
+/// Events that wait before a watch without a cache does: enough that the listeners never wait for the wire.
+const ROOM: usize = 1024;
+
 /// Objects whose events are told at a time, as with reconciles.
 const CONCURRENCY: usize = 32;
 
 /// One change that the watch showed.
 #[derive(Clone, Debug)]
 pub struct RawEvent<K> {
-    /// What sort of change.
+    /// What sort of change. `Listed`: it is there, which may not be news.
     pub change: Change,
     /// The object after it; for one that is gone, before it.
     pub object: Arc<K>,
@@ -57,6 +64,8 @@ pub(super) type ListenerCall<K> =
 pub(super) struct Mailbox<K> {
     mail: Mutex<Mail<K>>,
     arrived: Notify,
+    /// There is room again for a watch that waits.
+    freed: Notify,
 }
 
 struct Mail<K> {
@@ -70,25 +79,30 @@ struct Mail<K> {
 impl<K: Kind> Mailbox<K> {
     pub(super) fn new() -> Self {
         let mail = Mail { waiting: HashMap::new(), ready: VecDeque::new(), count: 0 };
-        Self { mail: Mutex::new(mail), arrived: Notify::new() }
+        Self { mail: Mutex::new(mail), arrived: Notify::new(), freed: Notify::new() }
     }
 
     /// Takes in a change, in the watch's task.
     pub(super) fn post(&self, delta: &Delta<K>) {
-        let Some(object) = delta.new.clone().or_else(|| delta.old.clone()) else { return };
+        self.add(&delta.key, delta.change, || delta.new.clone().or_else(|| delta.old.clone()));
+    }
+
+    /// The object is asked for when nobody else can add an event, so that none overtakes it.
+    fn add(&self, key: &Key, change: Change, object: impl FnOnce() -> Option<Arc<K>>) {
         let mut mail = self.mail();
+        let Some(object) = object() else { return };
+        let event = RawEvent { change, object };
         if mail.count >= WAITING_MAX {
-            tracing::warn!(object = %delta.key, "event dropped: {WAITING_MAX} are waiting for their listeners");
+            tracing::warn!(object = %key, "event dropped: {WAITING_MAX} are waiting for their listeners");
             return;
         }
         mail.count += 1;
-        let event = RawEvent { change: delta.change, object };
-        if let Some(waiting) = mail.waiting.get_mut(&delta.key) {
+        if let Some(waiting) = mail.waiting.get_mut(key) {
             waiting.push_back(event);
             return;
         }
-        mail.waiting.insert(delta.key.clone(), VecDeque::from([event]));
-        mail.ready.push_back(delta.key.clone());
+        mail.waiting.insert(key.clone(), VecDeque::from([event]));
+        mail.ready.push_back(key.clone());
         drop(mail);
         self.arrived.notify_one();
     }
@@ -96,7 +110,14 @@ impl<K: Kind> Mailbox<K> {
     /// Tells the listeners until `stop`; what is being told then is dropped where it waits.
     pub(super) async fn deliver(&self, plan: Arc<Plan<K>>, engine: Arc<Engine<K>>, stop: CancellationToken) {
         let mut tasks = JoinSet::new();
+        let fence = &engine.ground.fence;
+        let (mut rights, mut gain) = (fence.subscribe(), fence.gain());
         while !stop.is_cancelled() {
+            rights.mark_unchanged();
+            if fence.gain() != gain {
+                gain = fence.gain();
+                self.show_again(&engine.cache);
+            }
             while tasks.len() < CONCURRENCY
                 && let Some((key, event)) = self.next()
             {
@@ -105,8 +126,21 @@ impl<K: Kind> Mailbox<K> {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = self.arrived.notified() => {}
+                // Without an election nobody changes rights, but the sender lives as long as the operator.
+                _ = rights.changed() => {}
                 Some(told) = tasks.join_next() => if let Ok(key) = told { self.told(key) },
             }
+        }
+    }
+
+    /// Shows what is there, to a replica that may act on it from now on.
+    fn show_again(&self, cache: &Cache<K>) {
+        if !cache.is_kept() {
+            cache.want_relist();
+            return;
+        }
+        for (key, _) in cache.entries() {
+            self.add(&key, Change::Listed, || cache.get(&key));
         }
     }
 
@@ -116,6 +150,11 @@ impl<K: Kind> Mailbox<K> {
         let key = mail.ready.pop_front()?;
         let event = mail.waiting.get_mut(&key)?.pop_front()?;
         mail.count -= 1;
+        let is_room = mail.count < ROOM;
+        drop(mail);
+        if is_room {
+            self.freed.notify_waiters();
+        }
         Some((key, event))
     }
 
@@ -130,6 +169,26 @@ impl<K: Kind> Mailbox<K> {
 
     fn mail(&self) -> MutexGuard<'_, Mail<K>> {
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Kind> Reader for Mailbox<K> {
+    fn is_full(&self) -> bool {
+        self.mail().count >= ROOM
+    }
+
+    fn room(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            loop {
+                let freed = self.freed.notified();
+                tokio::pin!(freed);
+                freed.as_mut().enable();
+                if !self.is_full() {
+                    return;
+                }
+                freed.await;
+            }
+        })
     }
 }
 

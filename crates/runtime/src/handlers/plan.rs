@@ -101,6 +101,11 @@ impl<K: Kind> Plan<K> {
         self.entries.iter().any(|entry| entry.role == Role::Delete)
     }
 
+    /// Are there listeners and nothing else? Then no object is ever handled or remembered.
+    pub(super) fn only_listens(&self) -> bool {
+        self.entries.is_empty() && self.daemons.is_empty() && !self.listeners.is_empty()
+    }
+
     /// Is anything recorded with the objects?
     pub(super) fn keeps_records(&self) -> bool {
         self.entries.iter().any(|entry| match entry.role {

@@ -94,9 +94,11 @@ impl<K: Kind> Turn<K> {
         self.parts().push(Part { id, call });
     }
 
-    /// The object as it is now; none when it is gone. For handlers that run long.
+    /// The object as it is now; none when it is gone. For handlers that run long. An event handler of a kind whose objects
+    /// nobody keeps gets the object of its event.
     pub fn live(&self) -> Option<Arc<K>> {
-        self.engine().cache.get(self.key())
+        let cache = &self.engine().cache;
+        if cache.is_kept() { cache.get(self.key()) } else { Some(self.object().clone()) }
     }
 
     /// Writes the status collected so far instead of waiting for the end of the handler. For handlers that run long.

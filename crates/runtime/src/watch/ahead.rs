@@ -159,7 +159,7 @@ mod tests {
         while let Some(batch) = list.next().await {
             assert!(batch.len() <= BATCH_LINES);
             names.extend(batch.into_iter().filter_map(|line| match line {
-                Line::Applied(wire::Item::Good { key, .. }) => Some(key.name().to_owned()),
+                Line::Applied { item: wire::Item::Good { key, .. }, .. } => Some(key.name().to_owned()),
                 _ => None,
             }));
         }

@@ -1,11 +1,15 @@
 //! The async shell around the list/watch machine: sends its requests, cuts the answers into objects, feeds the cache,
 //! writes the journal. It never returns; dropping it closes the connection and leaves the cache as it was.
+//!
+//! A cache that keeps nothing only passes on what it is fed. Then the watch waits for whoever reads it, so that what waits
+//! is the server's and not our memory.
 
+use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use homeostat_core::journal::{Entry, Source, WatchState};
+use homeostat_core::journal::{Change, Entry, Source, WatchState};
 use homeostat_core::{Entropy, Key};
 use http_body_util::{BodyExt, Limited};
 use kube::Client;
@@ -41,6 +45,10 @@ const REFUSAL_MAX: Duration = Duration::from_secs(10);
 /// The longest words of a refusal that are read.
 const REFUSAL_BYTES_MAX: usize = 1 << 20;
 
+/// Why a list of a kind that nobody caches expires.
+const SLOW_READERS: &str = "the list expired before its event handlers were through with it: they take longer than the \
+                            server keeps a list; let them hand long work on, or use handlers that keep progress";
+
 /// Which objects of a kind are watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
@@ -61,16 +69,14 @@ pub(crate) struct Feed<K: Kind> {
 
 /// Keeps the cache in step with the server for as long as it is polled.
 pub(crate) async fn drive<K: Kind>(feed: Feed<K>) {
-    let mut machine = Machine::new(feed.entropy.clone());
+    let is_kept = feed.cache.is_kept();
     loop {
-        let (request, effect) = machine.request(Instant::now());
-        feed.obey(effect);
-        match request {
-            Request::Pause(pause) => tokio::time::sleep(pause).await,
-            Request::List { continue_token } => feed.list(&mut machine, continue_token).await,
-            Request::Newest => feed.ask_newest(&mut machine).await,
-            Request::StreamList => feed.watch(&mut machine, "", true).await,
-            Request::Watch { revision } => feed.watch(&mut machine, &revision, false).await,
+        let entropy = feed.entropy.clone();
+        let machine = if is_kept { Machine::new(entropy) } else { Machine::in_pages(entropy) };
+        tokio::select! {
+            never = feed.follow_machine(machine) => match never {},
+            // Where the objects are kept, nobody needs the server to show them again.
+            () = feed.cache.relist_wanted(), if !is_kept => {}
         }
     }
 }
@@ -79,15 +85,45 @@ pub(crate) async fn drive<K: Kind>(feed: Feed<K>) {
 struct Trouble(Signal);
 
 impl<K: Kind> Feed<K> {
+    async fn follow_machine(&self, mut machine: Machine) -> Infallible {
+        loop {
+            self.step(&mut machine).await;
+        }
+    }
+
+    /// Does what the machine asks for next.
+    async fn step(&self, machine: &mut Machine) {
+        let (request, effect) = machine.request(Instant::now());
+        self.obey(effect);
+        match request {
+            Request::Pause(pause) => tokio::time::sleep(pause).await,
+            Request::List { continue_token } => self.list(machine, continue_token).await,
+            Request::Newest => self.ask_newest(machine).await,
+            Request::StreamList => self.watch(machine, "", true).await,
+            Request::Watch { revision } => self.watch(machine, &revision, false).await,
+        }
+    }
+
     async fn list(&self, machine: &mut Machine, continue_token: Option<String>) {
         let signal = match self.read_page(PAGE_OBJECTS, continue_token).await {
             Ok(page) => {
-                page.items.into_iter().for_each(|item| self.take(item, true));
+                for item in page.items {
+                    self.take(item, Change::Listed);
+                    self.wait_for_readers().await;
+                }
                 Signal::Page { revision: page.revision, continue_token: page.continue_token }
             }
+            Err(Trouble(Signal::Expired)) if !self.cache.is_kept() => failed(SLOW_READERS).0,
             Err(Trouble(signal)) => signal,
         };
         self.obey(machine.on(Instant::now(), signal));
+    }
+
+    /// Waits until whoever reads a cache that keeps nothing has room for more.
+    async fn wait_for_readers(&self) {
+        if !self.cache.is_kept() {
+            self.cache.room().await;
+        }
     }
 
     /// The revision of the smallest list is the server's newest; its object is not taken, for it is no whole list.
@@ -149,9 +185,10 @@ impl<K: Kind> Feed<K> {
             loop {
                 let text = reading.line(SILENCE_MAX).await.map_err(Trouble)?;
                 self.heed(machine, wire::line(&text), false)?;
+                self.wait_for_readers().await;
             }
         };
-        let ended: Result<std::convert::Infallible, Trouble> = ended.await;
+        let ended: Result<Infallible, Trouble> = ended.await;
         let Err(Trouble(signal)) = ended;
         signal
     }
@@ -177,15 +214,23 @@ impl<K: Kind> Feed<K> {
 
     fn read_line(&self, line: Line<K>, is_list: bool) -> Result<Signal, Trouble> {
         match line {
-            Line::Applied(item) => {
+            Line::Applied { item, .. } if is_list => {
+                self.take(item, Change::Listed);
                 // Within a list the revisions of objects say nothing about where a watch may go on.
-                let revision = if is_list { String::new() } else { item.revision().to_owned() };
-                self.take(item, is_list);
+                Ok(Signal::Event { revision: String::new() })
+            }
+            Line::Applied { item, is_added } => {
+                let revision = item.revision().to_owned();
+                self.take(item, if is_added { Change::Added } else { Change::Modified });
                 Ok(Signal::Event { revision })
             }
-            Line::Deleted { key, revision } => {
-                let observe = || self.cache.observe_deleted(key.clone(), wire::revision(&revision));
-                self.note(spanned(&key, observe));
+            Line::Deleted { key, revision, last } => {
+                if self.cache.is_kept() {
+                    let observe = || self.cache.observe_deleted(key.clone(), wire::revision(&revision));
+                    self.note(spanned(&key, observe));
+                } else if let Ok(item) = wire::decode(&last) {
+                    self.take(item, Change::Deleted);
+                }
                 Ok(Signal::Event { revision })
             }
             Line::Bookmark { revision, ends_initial } => {
@@ -197,16 +242,24 @@ impl<K: Kind> Feed<K> {
         }
     }
 
-    fn take(&self, item: Item<K>, is_list: bool) {
+    /// Takes in an object as it was shown. A cache says itself what sort of change that is; without one it is what the
+    /// server says.
+    fn take(&self, item: Item<K>, change: Change) {
         match item {
-            Item::Good { key, object } => {
+            Item::Good { key, object } if self.cache.is_kept() => {
+                let is_list = change == Change::Listed;
                 self.note(spanned(&key, || self.cache.observe(key.clone(), object, is_list)));
+            }
+            Item::Good { key, object } => {
+                self.note(Some(spanned(&key, || self.cache.pass_on(key.clone(), object, change))));
             }
             Item::Poison { key, error, .. } => {
                 tracing::warn!(object = %key, %error, "object does not decode and is left out until it changes");
                 self.journal
                     .record(&self.source, Entry::Quarantined { object: key.clone(), error: error.clone() });
-                self.cache.quarantine(&key, error, is_list);
+                if self.cache.is_kept() {
+                    self.cache.quarantine(&key, error, change == Change::Listed);
+                }
             }
         }
     }

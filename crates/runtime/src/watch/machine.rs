@@ -124,6 +124,9 @@ enum ListMode {
     PagesOnce,
     /// In pages until this moment, because they succeeded where the stream failed.
     PagesUntil(Instant),
+    /// In pages, because the reader may take long over what it is shown: a stream is cut off by the server then, a page
+    /// is read at once.
+    Pages,
 }
 
 /// The machine.
@@ -163,6 +166,11 @@ impl Machine {
             is_in_doubt: false,
             entropy,
         }
+    }
+
+    /// A machine that never asks for streaming lists.
+    pub(crate) fn in_pages(entropy: Entropy) -> Self {
+        Self { list_mode: ListMode::Pages, ..Self::new(entropy) }
     }
 
     /// What to do now, and whether a list begins with it.

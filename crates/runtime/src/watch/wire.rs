@@ -60,10 +60,10 @@ pub(crate) struct Page<K> {
 /// One line of a watch.
 #[derive(Debug)]
 pub(crate) enum Line<K> {
-    /// `ADDED` or `MODIFIED`: the difference is in what the cache knew.
-    Applied(Item<K>),
-    /// `DELETED`. The last state is not decoded: the cache has the one before it.
-    Deleted { key: Key, revision: String },
+    /// `ADDED` or `MODIFIED`. Where a cache knows what was there before, it goes by that.
+    Applied { item: Item<K>, is_added: bool },
+    /// `DELETED`. The last state is not decoded: a cache has the one before it, and whoever has none asks for it.
+    Deleted { key: Key, revision: String, last: Bytes },
     /// `BOOKMARK`.
     Bookmark { revision: String, ends_initial: bool },
     /// `ERROR`.
@@ -144,36 +144,38 @@ fn key_from<K: Kind>(identity: &IdentityMeta) -> Key {
 /// Decodes a watch line.
 pub(crate) fn line<K: Kind>(text: &Bytes) -> Line<K> {
     match split(text) {
-        Ok((kind, object)) => event(&kind, &object).unwrap_or_else(|error| Line::Garbage(error.to_string())),
+        Ok((kind, object)) => event(&kind, object).unwrap_or_else(|error| Line::Garbage(error.to_string())),
         Err(error) => Line::Garbage(error.to_string()),
     }
 }
 
-fn event<K: Kind>(kind: &str, object: &[u8]) -> Result<Line<K>, serde_json::Error> {
+fn event<K: Kind>(kind: &str, object: Bytes) -> Result<Line<K>, serde_json::Error> {
     match kind {
-        "ADDED" | "MODIFIED" => applied(object),
+        "ADDED" | "MODIFIED" => Ok(Line::Applied { item: decode(&object)?, is_added: kind == "ADDED" }),
         "DELETED" => {
-            let identity = serde_json::from_slice::<Identity>(object)?.metadata;
-            Ok(Line::Deleted { key: key_from::<K>(&identity), revision: identity.resource_version })
+            let identity = serde_json::from_slice::<Identity>(&object)?.metadata;
+            let (key, revision) = (key_from::<K>(&identity), identity.resource_version);
+            Ok(Line::Deleted { key, revision, last: object })
         }
         "BOOKMARK" => {
-            let identity = serde_json::from_slice::<Identity>(object)?.metadata;
+            let identity = serde_json::from_slice::<Identity>(&object)?.metadata;
             let ends_initial = identity.annotations.is_some_and(|all| all.contains_key(INITIAL_EVENTS_END));
             Ok(Line::Bookmark { revision: identity.resource_version, ends_initial })
         }
-        "ERROR" => Ok(Line::Error(serde_json::from_slice(object)?)),
+        "ERROR" => Ok(Line::Error(serde_json::from_slice(&object)?)),
         other => Ok(Line::Garbage(format!("unknown event type {other:?}"))),
     }
 }
 
-fn applied<K: Kind>(object: &[u8]) -> Result<Line<K>, serde_json::Error> {
+/// Decodes one object as `K`, or says why that fails. The error is of an object that is not even JSON.
+pub(crate) fn decode<K: Kind>(object: &[u8]) -> Result<Item<K>, serde_json::Error> {
     let error = match contain(|| trimmed(object)) {
-        Ok(Ok(object)) => return Ok(Line::Applied(Item::good(object))),
+        Ok(Ok(object)) => return Ok(Item::good(object)),
         Ok(Err(error)) => explained::<K>(&serde_json::from_slice(object)?, &error),
         Err(message) => panicked(&message),
     };
     let identity = serde_json::from_slice::<Identity>(object)?.metadata;
-    Ok(Line::Applied(Item::poison(identity, error)))
+    Ok(Item::poison(identity, error))
 }
 
 /// Decodes one object. To see once that all of it is text costs less than to ask of each string.
@@ -236,13 +238,18 @@ mod tests {
     fn check(text: &str, expected: &str) {
         let line: Line<ConfigMap> = line(&Bytes::copy_from_slice(text.as_bytes()));
         let shown = match line {
-            Line::Applied(Item::Good { key, object }) => {
-                format!("good {key} at {}", object.metadata.resource_version.as_deref().unwrap_or_default())
+            Line::Applied { item: Item::Good { key, object }, is_added } => {
+                let revision = object.metadata.resource_version.as_deref().unwrap_or_default();
+                format!("{} {key} at {revision}", if is_added { "added" } else { "modified" })
             }
-            Line::Applied(Item::Poison { key, error, revision }) => {
+            Line::Applied { item: Item::Poison { key, error, revision }, .. } => {
                 format!("poison {key} at {revision}: {error}")
             }
-            Line::Deleted { key, revision } => format!("deleted {key} at {revision}"),
+            Line::Deleted { key, revision, last } => {
+                let last = decode::<ConfigMap>(&last).expect("it is JSON");
+                assert_eq!(last.revision(), revision);
+                format!("deleted {key} at {revision}")
+            }
             Line::Bookmark { revision, ends_initial } => format!("bookmark {revision} {ends_initial}"),
             Line::Error(status) => format!("error {}", status.code),
             Line::Garbage(_) => "garbage".to_owned(),
@@ -254,11 +261,11 @@ mod tests {
     fn lines_of_every_sort() {
         check(
             r#"{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"4"}}}"#,
-            "good configmaps/x at 4",
+            "added configmaps/x at 4",
         );
         check(
             r#"{ "object":{"metadata":{"name":"x","resourceVersion":"4"}}, "type":"MODIFIED"}"#,
-            "good configmaps/x at 4",
+            "modified configmaps/x at 4",
         );
         check(
             r#"{"type":"ADDED","object":{"data":1,"metadata":{"name":"x","resourceVersion":"4"}}}"#,

@@ -1,0 +1,87 @@
+//! What event handlers cost in memory: a process that is shown few objects, and one that is shown many. Nothing is kept,
+//! so the two should need the same. A third keeps the objects, because a controller of the same kind does.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use homeostat_runtime::{Action, CancellationToken, Controller, Handlers, Operator};
+use k8s_openapi::api::core::v1::ConfigMap;
+use tokio::sync::Notify;
+
+use super::fake::Fake;
+use crate::report::{Row, Target};
+use crate::server::resident_kilobytes;
+
+const FEW: usize = 1_000;
+const MANY: usize = 100_000;
+
+/// What a process of few objects may need: most of it is the program.
+const MEGABYTES_MAX: f64 = 40.0;
+
+/// How much more many objects may take: the journal, of a fixed size, is full by then.
+const FLAT: f64 = 1.5;
+
+/// How the child process is called.
+#[derive(clap::Args)]
+pub(crate) struct Listen {
+    #[arg(long)]
+    objects: usize,
+    /// A controller of the same kind needs the objects.
+    #[arg(long)]
+    with_cache: bool,
+}
+
+pub(super) fn measure() -> Result<Vec<Row>, Box<dyn std::error::Error>> {
+    let few = child(FEW, false)?;
+    let many = child(MANY, false)?;
+    let cached = child(MANY, true)?;
+    let row = |name: &str, megabytes, target| Row::alone(name, "MB", megabytes, target);
+    Ok(vec![
+        row("event handlers, memory with 1000 objects", few, Target::AtMost(MEGABYTES_MAX)),
+        row("event handlers, memory with 100000 objects", many, Target::AtMost(few * FLAT)),
+        row("the same beside a controller, which caches", cached, Target::AtLeast(many)),
+    ])
+}
+
+/// The resident memory, in megabytes, of a process whose event handler has seen these objects.
+fn child(objects: usize, with_cache: bool) -> Result<f64, Box<dyn std::error::Error>> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["listen", "--objects", &objects.to_string()]);
+    if with_cache {
+        command.arg("--with-cache");
+    }
+    let output = command.output()?;
+    let said = String::from_utf8(output.stdout)?;
+    let kilobytes: f64 = said
+        .trim()
+        .parse()
+        .map_err(|_| format!("the child said: {}", String::from_utf8_lossy(&output.stderr)))?;
+    Ok(kilobytes / 1024.0)
+}
+
+/// The child: listens until it has heard of all objects and says how much memory it has.
+pub(crate) async fn listen(options: &Listen) -> Result<(), Box<dyn std::error::Error>> {
+    let (left, bell) = (Arc::new(AtomicUsize::new(options.objects)), Arc::new(Notify::new()));
+    let ring = bell.clone();
+    let handlers = Handlers::<ConfigMap>::new().on_event("count", move |_, _| {
+        if left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            ring.notify_one();
+        }
+        std::future::ready(Ok(()))
+    });
+    let mut operator =
+        Operator::new("bench.homeostat.dev").control(Controller::new().named("events").handlers(handlers));
+    if options.with_cache {
+        let reconcile = |_, _| std::future::ready(Ok(Action::await_change()));
+        operator = operator.control(Controller::<ConfigMap>::new().reconcile(reconcile));
+    }
+    let stop = CancellationToken::new();
+    let client = Fake::without_memory(options.objects).client();
+    let running = tokio::spawn(operator.run_on(client, stop.clone()));
+    bell.notified().await;
+    println!("{}", resident_kilobytes(std::process::id())?);
+    stop.cancel();
+    running.await??;
+    Ok(())
+}

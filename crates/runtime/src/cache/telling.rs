@@ -1,0 +1,48 @@
+//! Telling the subscribers of a cache what changed, and the operator's people when a subscriber panics over it.
+//!
+//! **Invariant:** subscribers are called without any lock of the cache's state held, in the order of the watch.
+
+use std::sync::PoisonError;
+
+use homeostat_core::Key;
+use homeostat_core::journal::{Entry, Source};
+
+use super::{Cache, Delta};
+use crate::journal::Journal;
+use crate::kind::Kind;
+use crate::panics::contain;
+
+/// What subscribers are, in the words of a report.
+const FUNCTIONS: &str = "a mapping or predicate";
+
+impl<K: Kind> Cache<K> {
+    pub(super) fn tell(&self, delta: &Delta<K>) {
+        let subscribers = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner);
+        for subscriber in &*subscribers {
+            contain(|| subscriber(delta))
+                .unwrap_or_else(|message| self.report(FUNCTIONS, &delta.key, message));
+        }
+    }
+
+    pub(super) fn tell_poison(&self, key: &Key, is_list: bool) {
+        let subscribers = self.0.poison_subscribers.read().unwrap_or_else(PoisonError::into_inner);
+        for subscriber in &*subscribers {
+            contain(|| subscriber(key, is_list))
+                .unwrap_or_else(|message| self.report(FUNCTIONS, key, message));
+        }
+    }
+
+    /// Says where panics are noted from now on.
+    pub(crate) fn report_to(&self, journal: Journal, source: Source) {
+        // A cache is fed once.
+        let _ = self.0.reporter.set((journal, source));
+    }
+
+    pub(super) fn report(&self, function: &'static str, object: &Key, message: String) {
+        tracing::error!(%object, function, message, "the operator's code panicked over this object and is passed over");
+        if let Some((journal, source)) = self.0.reporter.get() {
+            let (object, function) = (object.clone(), function.into());
+            journal.record(source, Entry::Panicked { object, function, message });
+        }
+    }
+}
