@@ -31,7 +31,7 @@ use crate::panics::message_of;
 use crate::predicate::Predicate;
 use crate::queue::{Backoff, Config, Urgency};
 use crate::relations::{Relation, Selector, Wire, indexes, main, owns, reads, references, selects, watches};
-use crate::rule::{MainWrites, PATCH, READ, Rule, WRITE, WRITE_ONLY};
+use crate::rule::{GET, MainWrites, PATCH, READ, Rule, WRITE, WRITE_ONLY};
 use crate::takeover::Takeover;
 use crate::watch::Scope;
 use crate::worker::Pump;
@@ -186,6 +186,11 @@ impl<K: Kind> Controller<K> {
         self.allow(Rule::on::<T>("/status", PATCH))
     }
 
+    /// Our objects report into the status of parents of kind `P` ([`Context::report`]).
+    pub fn reports_to<P: Kind>(self) -> Self {
+        self.allow(Rule::on::<P>("/status", PATCH)).allow(Rule::on::<P>("", GET))
+    }
+
     /// A former version had a cleanup and this one has none: its finalizer is taken off the objects that still carry it,
     /// which takes the right to patch them.
     pub fn releases_finalizer(self) -> Self {
@@ -277,17 +282,17 @@ impl<K: Kind> Controller<K> {
         Self { vouches: Some(condition), ..self }
     }
 
-    /// A task beside the workers.
-    pub(crate) fn accompany(mut self, companion: Companion<K>) -> Self {
-        self.companions.push(companion);
-        self
-    }
     /// Its objects need not be kept or reconciled, unless finalizers are put on or taken off.
     pub(crate) fn listening(self) -> Self {
         let only_listens = self.cleanup.is_none() && !self.writes.metadata;
         Self { only_listens, ..self }
     }
 
+    /// A task beside the workers.
+    pub(crate) fn accompany(mut self, companion: Companion<K>) -> Self {
+        self.companions.push(companion);
+        self
+    }
 
     /// Completes the controller with its reconcile function.
     pub fn reconcile<F, Fut>(self, reconcile: F) -> Control

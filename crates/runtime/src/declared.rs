@@ -18,6 +18,8 @@ pub(crate) enum Deed {
     Create,
     Patch,
     PatchStatus,
+    /// Writes an entry of a parent's status.
+    Report,
     Delete,
     /// Takes a finalizer off that a former version of the controller put on.
     Release,
@@ -28,19 +30,20 @@ impl Deed {
         match self {
             Self::Apply => &["create", "patch"],
             Self::Create => &["create"],
-            Self::Patch | Self::PatchStatus | Self::Release => &["patch"],
+            Self::Patch | Self::PatchStatus | Self::Report | Self::Release => &["patch"],
             Self::Delete => &["delete"],
         }
     }
 
     fn subresource(self) -> &'static str {
-        if self == Self::PatchStatus { "/status" } else { "" }
+        if matches!(self, Self::PatchStatus | Self::Report) { "/status" } else { "" }
     }
 
     /// The builder call that declares it.
     fn cure(self, kind: &str) -> String {
         match self {
             Self::PatchStatus => format!(".writes_status::<{kind}>()"),
+            Self::Report => format!(".reports_to::<{kind}>()"),
             Self::Release => ".releases_finalizer()".to_owned(),
             _ => format!(".owns::<{kind}>() or .writes::<{kind}>()"),
         }

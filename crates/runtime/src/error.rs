@@ -62,6 +62,23 @@ pub enum Error {
         /// What would have been written.
         target: Key,
     },
+    /// The parent that a child reports to is gone, or another object has its name by now.
+    #[error("{parent} is gone: there is nobody to report to")]
+    ParentGone {
+        /// Which parent.
+        parent: Key,
+    },
+    /// The server stored a report without some of its fields, or without any.
+    #[error(
+        "{parent} does not keep {field}: the schema of its kind has no place for it; add it to its status, as in \
+         `children: BTreeMap<String, …>`"
+    )]
+    ReportDropped {
+        /// Which parent.
+        parent: Key,
+        /// The first field that is missing, from `status` on.
+        field: String,
+    },
     /// An object of this name exists, and it is not ours: it was left alone.
     #[error("{target} exists and is not ours ({holder}): choose another name, delete it, or adopt it")]
     NotOurs {

@@ -52,7 +52,7 @@ mod worker;
 pub mod world;
 
 pub use action::Action;
-pub use context::{Context, StatusBase, condition};
+pub use context::{Context, Parent, StatusBase, condition};
 pub use controller::{Control, Controller};
 pub use error::Error;
 pub use events::Severity;

@@ -28,6 +28,8 @@ pub(crate) const WRITE: &[&str] = &["get", "list", "watch", "create", "patch", "
 pub(crate) const WRITE_ONLY: &[&str] = &["get", "create", "patch", "delete"];
 /// What the records of a world need: they are followed, and never asked for one by one.
 pub(crate) const KEEP: &[&str] = &["list", "watch", "create", "patch", "delete"];
+/// Reading an object without following its kind.
+pub(crate) const GET: &[&str] = &["get"];
 /// Writing to what is there.
 pub(crate) const PATCH: &[&str] = &["patch"];
 /// `blockOwnerDeletion` in an owner reference asks for this right on the owner's finalizers.

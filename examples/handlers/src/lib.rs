@@ -2,7 +2,7 @@
 //!
 //! An `EphemeralVolumeClaim` asks for a volume of a size. It gets a PersistentVolumeClaim that it owns: made when the
 //! claim is (step 1), resized when its size changes (step 2), labelled as it is labelled (step 3), and gone with it by
-//! ownership, without any code (step 4).
+//! ownership, without any code (step 4). Claims of a [`VolumePool`] report to it (step 5).
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,10 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
+
+mod pool;
+
+pub use pool::{POOL, VolumePool, VolumePoolSpec, VolumePoolStatus};
 
 /// How large a volume.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, Default)]
@@ -52,9 +56,17 @@ pub fn operator() -> Operator {
     let handlers = Handlers::<EphemeralVolumeClaim>::new()
         .on_create("create", create)
         .on_update("resize", resize)
-        .on_field("relabel", labels, relabel);
-    let claims = Controller::new().owns::<PersistentVolumeClaim>().handlers(handlers);
-    Operator::new("evc.kopf.dev").crd::<EphemeralVolumeClaim>().control(claims)
+        .on_field("relabel", labels, relabel)
+        .on_field("report", pool::membership, pool::report)
+        .on_delete("leave", pool::leave)
+        .label(POOL, Is::Present);
+    let claims =
+        Controller::new().owns::<PersistentVolumeClaim>().reports_to::<VolumePool>().handlers(handlers);
+    Operator::new("evc.kopf.dev")
+        .crd::<EphemeralVolumeClaim>()
+        .crd::<VolumePool>()
+        .control(claims)
+        .control(pool::pools())
 }
 
 /// Step 1: the volume is made. What is returned is stored in `status.create`.

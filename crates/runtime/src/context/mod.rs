@@ -22,6 +22,7 @@ mod note;
 mod prune;
 mod raw;
 mod read;
+mod report;
 mod standing;
 mod status;
 mod tell;
@@ -30,6 +31,7 @@ pub(crate) use annotation::Annotation;
 pub(crate) use condemn::condemn;
 pub use condition::{StatusBase, condition};
 pub(crate) use memo::Memo;
+pub use report::Parent;
 use status::Draft;
 
 use crate::cache::Writer;

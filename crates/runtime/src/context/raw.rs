@@ -1,4 +1,4 @@
-//! Requests about an object of the main kind that go by its JSON, not by its type: reading it whole, and patching it with
+//! Requests about an object that go by its JSON, not by its type: reading it whole, and patching it with
 //! tests of what the patch relies on.
 
 use homeostat_core::Key;
@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::ground::Ground;
 use crate::kind::Kind;
 use crate::talk::{Attempt, Built, call};
 
@@ -25,11 +26,7 @@ pub(super) struct JsonPatch<'a> {
 impl<K: Kind> Engine<K> {
     /// The object as the server has it now; none when it is gone.
     pub(crate) async fn read_whole(&self, key: &Key) -> Result<Option<Value>, Error> {
-        let request = url::<K>(key).get(key.name(), &GetParams::default());
-        match call(&self.ground.client, Attempt { verb: "get", target: key.as_str() }, request).await {
-            Err(error) if error.is_not_found() => Ok(None),
-            answer => answer.map(Some),
-        }
+        read_whole::<K>(&self.ground, key).await
     }
 
     /// Sends a patch; all of it is done, or none.
@@ -38,16 +35,33 @@ impl<K: Kind> Engine<K> {
         key: &Key,
         patch: JsonPatch<'_>,
     ) -> Result<T, Error> {
-        let JsonPatch { verb, subresource, operations } = patch;
-        let params =
-            PatchParams { field_manager: Some(self.ground.name.to_string()), ..PatchParams::default() };
-        let (url, body) = (url::<K>(key), Patch::Merge(operations));
-        let request = match subresource {
-            None => url.patch(key.name(), &params, &body),
-            Some(subresource) => url.patch_subresource(subresource, key.name(), &params, &body),
-        };
-        call(&self.ground.client, Attempt { verb, target: key.as_str() }, as_json_patch(request)).await
+        send_patch::<K, T>(&self.ground, key, patch).await
     }
+}
+
+/// An object of any kind as the server has it now; none when it is gone.
+pub(super) async fn read_whole<T: Kind>(ground: &Ground, key: &Key) -> Result<Option<Value>, Error> {
+    let request = url::<T>(key).get(key.name(), &GetParams::default());
+    match call(&ground.client, Attempt { verb: "get", target: key.as_str() }, request).await {
+        Err(error) if error.is_not_found() => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
+/// Sends a patch of an object of any kind; all of it is done, or none.
+pub(super) async fn send_patch<T: Kind, A: DeserializeOwned>(
+    ground: &Ground,
+    key: &Key,
+    patch: JsonPatch<'_>,
+) -> Result<A, Error> {
+    let JsonPatch { verb, subresource, operations } = patch;
+    let params = PatchParams { field_manager: Some(ground.name.to_string()), ..PatchParams::default() };
+    let (url, body) = (url::<T>(key), Patch::Merge(operations));
+    let request = match subresource {
+        None => url.patch(key.name(), &params, &body),
+        Some(subresource) => url.patch_subresource(subresource, key.name(), &params, &body),
+    };
+    call(&ground.client, Attempt { verb, target: key.as_str() }, as_json_patch(request)).await
 }
 
 /// Was a test of a patch refused? The same code says that the object would be invalid; a look at the object tells.

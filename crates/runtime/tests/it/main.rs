@@ -27,6 +27,7 @@ mod outcomes;
 mod panics;
 mod reference;
 mod remote;
+mod reports;
 mod running;
 mod runs;
 mod shutdown;

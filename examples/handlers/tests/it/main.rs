@@ -8,7 +8,9 @@ use std::time::Duration;
 use homeostat::core::{Clock, Entropy};
 use homeostat::embedded::ControlPlane;
 use homeostat::runtime::CancellationToken;
-use homeostat_example_handlers::{Created, EphemeralVolumeClaim, EphemeralVolumeClaimSpec, operator};
+use homeostat_example_handlers::{
+    Created, EphemeralVolumeClaim, EphemeralVolumeClaimSpec, POOL, VolumePool, VolumePoolSpec, operator,
+};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -18,6 +20,7 @@ struct Tutorial {
     _plane: ControlPlane,
     claims: Api<EphemeralVolumeClaim>,
     volumes: Api<PersistentVolumeClaim>,
+    pools: Api<VolumePool>,
 }
 
 impl Tutorial {
@@ -29,8 +32,16 @@ impl Tutorial {
         let operator = operator().time_and_chance(clock, Entropy::seeded(2));
         tokio::spawn(operator.run_on(client.clone(), CancellationToken::new()));
         rest().await;
-        let (claims, volumes) = (Api::default_namespaced(client.clone()), Api::default_namespaced(client));
-        Self { _plane: plane, claims, volumes }
+        let (claims, volumes) =
+            (Api::default_namespaced(client.clone()), Api::default_namespaced(client.clone()));
+        Self { _plane: plane, claims, volumes, pools: Api::default_namespaced(client) }
+    }
+
+    /// What the claims of a pool say, and how many they are.
+    async fn pool(&self, name: &str) -> (Vec<String>, usize) {
+        let status = self.pools.get(name).await.unwrap().status.unwrap_or_default();
+        let said = status.children.iter().map(|(claim, size)| format!("{claim} {size}"));
+        (said.collect(), status.claims)
     }
 
     async fn create(&self, size: &str) {
@@ -127,4 +138,27 @@ async fn step_4_the_volume_goes_with_its_claim() {
     tutorial.claims.delete("my-claim", &DeleteParams::default()).await.unwrap();
     rest().await;
     assert!(tutorial.volume().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn step_5_claims_report_to_their_pool_until_they_leave_it() {
+    let tutorial = Tutorial::new().await;
+    for name in ["one", "two"] {
+        let pool = VolumePool::new(name, VolumePoolSpec {});
+        tutorial.pools.create(&PostParams::default(), &pool).await.unwrap();
+    }
+    tutorial.create("1G").await;
+    let mut other = EphemeralVolumeClaim::new("other", EphemeralVolumeClaimSpec { size: "5G".to_owned() });
+    other.labels_mut().insert(POOL.to_owned(), "one".to_owned());
+    tutorial.claims.create(&PostParams::default(), &other).await.unwrap();
+    let label = |pool: &str| json!({"metadata": {"labels": {POOL: pool}}});
+    tutorial.patch(label("one")).await;
+    assert_eq!(tutorial.pool("one").await, (vec!["my-claim 1G".to_owned(), "other 5G".to_owned()], 2));
+    tutorial.patch(label("two")).await;
+    assert_eq!(tutorial.pool("one").await, (vec!["other 5G".to_owned()], 1));
+    assert_eq!(tutorial.pool("two").await, (vec!["my-claim 1G".to_owned()], 1));
+    tutorial.claims.delete("my-claim", &DeleteParams::default()).await.unwrap();
+    rest().await;
+    assert_eq!(tutorial.pool("two").await, (vec![], 0));
+    assert!(tutorial.claims.get_opt("my-claim").await.unwrap().is_none());
 }

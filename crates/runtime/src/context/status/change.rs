@@ -76,6 +76,17 @@ impl StatusChange {
         Self { fields, conditions }
     }
 
+    /// Sets one entry of a map, or removes it.
+    pub(in crate::context) fn entry(map: &str, name: &str, value: Option<&Value>) -> Self {
+        let change = match value {
+            Some(value) => FieldChange::Set(value.clone()),
+            // Whatever it holds.
+            None => FieldChange::Remove(Value::Null),
+        };
+        let within = FieldChange::Within(Fields::from([(name.to_owned(), change)]));
+        Self { fields: Fields::from([(map.to_owned(), within)]), conditions: Vec::new() }
+    }
+
     /// Sets one field.
     pub(in crate::context) fn set(&mut self, name: &str, value: Value) {
         self.fields.insert(name.to_owned(), FieldChange::Set(value));

@@ -14,7 +14,7 @@ use crate::context::raw::escaped;
 /// An object as far as a patch of its status relies on it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Snapshot {
-    pub(super) uid: Option<String>,
+    pub(in crate::context) uid: Option<String>,
     pub(super) resource_version: Option<String>,
     /// Null when there is none.
     pub(super) status: Value,
@@ -34,7 +34,7 @@ impl Snapshot {
 
 impl StatusChange {
     /// The patch that makes this change to the object; empty when there is nothing to change.
-    pub(super) fn operations(&self, snapshot: &Snapshot, now: Timestamp) -> Vec<Value> {
+    pub(in crate::context) fn operations(&self, snapshot: &Snapshot, now: Timestamp) -> Vec<Value> {
         let mut patch = Patch { operations: Vec::new(), needs_version: false };
         if let Value::Object(status) = &snapshot.status {
             patch.fields("/status", status, &self.fields);

@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use homeostat_runtime::handlers::{Field, Turn};
-use homeostat_runtime::{Handlers, Result};
+use homeostat_runtime::{Controller, Handlers, Result};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -39,9 +38,7 @@ async fn children_report_and_the_parent_reacts() {
     let report = |map: Arc<ConfigMap>, cx: Turn<ConfigMap>| async move {
         let state = map.data.as_ref().and_then(|data| data.get("state").cloned());
         let parent = &map.metadata.labels.as_ref().ok_or("no label")?["parent"];
-        let patch = json!({"status": {"children": {cx.key().name(): state}}});
-        let parents = kube::Api::<Gadget>::namespaced(cx.client().clone(), cx.key().namespace());
-        parents.patch_status(parent, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        cx.report::<Gadget>(parent.as_str(), cx.key().name(), state).await?;
         Result::<()>::Ok(())
     };
     let children = Handlers::<ConfigMap>::new()
@@ -49,6 +46,7 @@ async fn children_report_and_the_parent_reacts() {
         .label("parent", homeostat_runtime::handlers::Is::Present)
         .on_field("state", |map: &ConfigMap| map.data.clone(), move |_, map, cx| report(map, cx))
         .label("parent", homeostat_runtime::handlers::Is::Present);
+    let children = Controller::new().reports_to::<Gadget>().handlers(children);
     lab.run(|operator| operator.control(parents).control(children));
     gadget(&lab, "parent", 1).await;
     for (name, state) in [("a", "busy"), ("b", "busy")] {

@@ -1,0 +1,242 @@
+//! What children tell their parent: each has an entry of its own, `status.children.{id}`, and touches no other.
+//!
+//! A report is a JSON patch that sets the one entry, so children that report at the same moment do not write over each
+//! other, and no cache is asked, so a stale one does no harm. Only where the map is not there yet is the parent read, and
+//! then the map is added with a test that nobody else has added it meanwhile.
+//!
+//! **Invariant:** nothing of another child or of the parent is ever part of a request.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use homeostat_core::Key;
+use homeostat_core::journal::{Verb, WriteOutcome};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::Context;
+use super::raw::{JsonPatch, escaped, is_stale, read_whole, send_patch};
+use super::status::{Snapshot, StatusChange};
+use crate::contrast::{differences, without_nulls};
+use crate::declared::Deed;
+use crate::error::Error;
+use crate::kind::{Kind, Target, key_of, revision_of};
+
+/// The field of a parent's status that holds the reports.
+const CHILDREN: &str = "children";
+
+/// Requests for one report. Two are usual for the first child of a parent and one for all others; whoever loses this often
+/// to other writers is better off with the pause of a retried reconcile.
+const TRIES_MAX: usize = 6;
+
+/// Which object is reported to: the object itself, or its name (in our namespace) or namespace and name. By name, the
+/// uid is that of our owner reference, if we have one to it.
+#[derive(Clone, Debug)]
+pub struct Parent<P> {
+    target: Target,
+    uid: Option<String>,
+    kind: PhantomData<fn() -> P>,
+}
+
+impl<P: Kind> From<&P> for Parent<P> {
+    fn from(parent: &P) -> Self {
+        let key = key_of(parent);
+        let namespace = Some(key.namespace().to_owned()).filter(|namespace| !namespace.is_empty());
+        let target = Target { namespace, name: key.name().to_owned() };
+        Self { target, uid: parent.meta().uid.clone(), kind: PhantomData }
+    }
+}
+
+impl<P: Kind> From<&Arc<P>> for Parent<P> {
+    fn from(parent: &Arc<P>) -> Self {
+        Self::from(&**parent)
+    }
+}
+
+impl<P: Kind> From<&str> for Parent<P> {
+    fn from(name: &str) -> Self {
+        Target::from(name).into()
+    }
+}
+
+impl<P: Kind> From<Target> for Parent<P> {
+    fn from(target: Target) -> Self {
+        Self { target, uid: None, kind: PhantomData }
+    }
+}
+
+/// The entry of one child in the status of one parent.
+struct Report<'a> {
+    parent: Key,
+    uid: Option<String>,
+    id: &'a str,
+    /// None withdraws it.
+    value: Option<Value>,
+}
+
+/// What came of a report.
+enum Reported {
+    /// It was sent, and this is the parent now.
+    Sent(Value),
+    /// The parent says so already.
+    Already,
+    /// There is no such parent.
+    Gone,
+}
+
+impl<K: Kind> Context<K> {
+    /// Tells the parent how our object is: `value` becomes `status.children.{id}` of the parent, at once. Entries of other
+    /// children stay, also those that are written at the same moment. The parent's controller sees it as a change of its
+    /// object; `on_field` reacts to it. To be declared with [`reports_to`](crate::Controller::reports_to).
+    ///
+    /// A parent that is gone is an error ([`Error::ParentGone`]), and so is one whose schema has no place for the
+    /// report ([`Error::ReportDropped`]).
+    pub async fn report<P: Kind>(
+        &self,
+        parent: impl Into<Parent<P>>,
+        id: impl AsRef<str>,
+        value: impl Serialize,
+    ) -> Result<(), Error> {
+        let id = id.as_ref();
+        let invalid = |error: String| Error::Invalid(format!("the report {id} of {}: {error}", self.0.key));
+        let value = serde_json::to_value(value).map_err(|error| invalid(error.to_string()))?;
+        if value.is_null() {
+            return Err(invalid("it says nothing; withdraw_report takes a report back".to_owned()));
+        }
+        let report = self.report_of(parent.into(), id, Some(without_nulls(value)))?;
+        match self.send_report::<P>(&report).await? {
+            Reported::Sent(object) => self.check_report::<P>(&report, object),
+            Reported::Already => {
+                self.note(Verb::Status, &report.parent, WriteOutcome::Skipped);
+                Ok(())
+            }
+            Reported::Gone => {
+                let gone = Err(Error::ParentGone { parent: report.parent.clone() });
+                self.noting_failure(Verb::Status, &report.parent, gone)
+            }
+        }
+    }
+
+    /// Takes a report back: `status.children.{id}` of the parent goes. For a cleanup or `on_delete`. That there is no such
+    /// entry or no such parent is as good.
+    pub async fn withdraw_report<P: Kind>(
+        &self,
+        parent: impl Into<Parent<P>>,
+        id: impl AsRef<str>,
+    ) -> Result<(), Error> {
+        let report = self.report_of(parent.into(), id.as_ref(), None)?;
+        match self.send_report::<P>(&report).await? {
+            Reported::Sent(object) => {
+                self.keep_report::<P>(&report, object);
+            }
+            Reported::Already | Reported::Gone => {
+                self.note(Verb::Status, &report.parent, WriteOutcome::Skipped);
+            }
+        }
+        Ok(())
+    }
+
+    fn report_of<'a, P: Kind>(
+        &self,
+        parent: Parent<P>,
+        id: &'a str,
+        value: Option<Value>,
+    ) -> Result<Report<'a>, Error> {
+        if id.is_empty() {
+            return Err(Error::Invalid(format!("a report of {} needs an id, such as its name", self.0.key)));
+        }
+        let Parent { target, uid, .. } = parent;
+        let parent = target.key::<P>(self.0.key.namespace());
+        let uid = uid.or_else(|| self.uid_of_owner::<P>(&parent));
+        Ok(Report { parent, uid, id, value })
+    }
+
+    /// The uid in our owner reference to this object.
+    fn uid_of_owner<P: Kind>(&self, parent: &Key) -> Option<String> {
+        let owners = self.0.object.meta().owner_references.as_deref().unwrap_or_default();
+        let group = P::group(&());
+        let is_meant = |reference: &&k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference| {
+            let owner_group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
+            reference.kind == P::kind(&()) && owner_group == group && reference.name == parent.name()
+        };
+        // An owner lives in its child's namespace, or in none.
+        let is_near = parent.namespace().is_empty() || parent.namespace() == self.0.key.namespace();
+        owners.iter().find(is_meant).filter(|_| is_near).map(|reference| reference.uid.clone())
+    }
+
+    async fn send_report<P: Kind>(&self, report: &Report<'_>) -> Result<Reported, Error> {
+        let (ground, parent) = (&self.0.engine.ground, &report.parent);
+        ground.declared.expect::<P>(Deed::Report);
+        let change = StatusChange::entry(CHILDREN, report.id, report.value.as_ref());
+        let cache = self.cache::<P>().ok();
+        let _writing = cache.as_ref().map(|cache| cache.writing(parent, self.writer()));
+        let (mut operations, mut known) = (report.operations(), None);
+        for tries in 1.. {
+            if operations.is_empty() {
+                return Ok(Reported::Already);
+            }
+            self.admitted(Verb::Status, parent)?;
+            let patch = JsonPatch { verb: "report to", subresource: Some("status"), operations };
+            let refusal = match send_patch::<P, Value>(ground, parent, patch).await {
+                Ok(object) => return Ok(Reported::Sent(object)),
+                Err(error) if error.is_not_found() || (is_stale(&error) && tries < TRIES_MAX) => error,
+                Err(error) => return self.noting_failure(Verb::Status, parent, Err(error)),
+            };
+            let Some(newest) = read_whole::<P>(ground, parent).await? else { return Ok(Reported::Gone) };
+            let newest = Snapshot::whole(newest);
+            if report.uid.is_some() && newest.uid != report.uid {
+                return Ok(Reported::Gone);
+            }
+            if refusal.is_not_found() {
+                let error =
+                    format!("{parent} has no status to report into: its kind lacks the status subresource");
+                return self.noting_failure(Verb::Status, parent, Err(Error::Invalid(error)));
+            }
+            if known.as_ref() == Some(&newest) {
+                // The server knows what we know, and does not want what we say.
+                return self.noting_failure(Verb::Status, parent, Err(refusal));
+            }
+            operations = change.operations(&newest, self.now());
+            known = Some(newest);
+        }
+        unreachable!("the last try returns")
+    }
+
+    /// Fails if the server has not stored all that was reported.
+    fn check_report<P: Kind>(&self, report: &Report<'_>, object: Value) -> Result<(), Error> {
+        let stored = &object["status"][CHILDREN][report.id];
+        let missing = report.value.as_ref().map(|value| differences(value, stored)).unwrap_or_default();
+        self.keep_report::<P>(report, object);
+        match missing.first() {
+            None => Ok(()),
+            Some(path) => {
+                let field = format!("status.{CHILDREN}.{}{}", report.id, path.replace('/', "."));
+                Err(Error::ReportDropped { parent: report.parent.clone(), field })
+            }
+        }
+    }
+
+    /// Notes the write and lays its outcome over the cache, if the parents are watched.
+    fn keep_report<P: Kind>(&self, report: &Report<'_>, object: Value) {
+        // One that does not decode is the business of its own controller.
+        let object = serde_json::from_value::<P>(object).ok();
+        let revision = object.as_ref().map(revision_of);
+        self.note(Verb::Status, &report.parent, WriteOutcome::Done { revision });
+        if let (Some(object), Ok(cache)) = (object, self.cache::<P>()) {
+            cache.wrote(object, self.writer());
+        }
+    }
+}
+
+impl Report<'_> {
+    /// The patch that is right when the parent has reports already, which one glance at it need not tell.
+    fn operations(&self) -> Vec<Value> {
+        let path = format!("/status/{CHILDREN}/{}", escaped(self.id));
+        let test = self.uid.as_ref().map(|uid| json!({"op": "test", "path": "/metadata/uid", "value": uid}));
+        let change = match &self.value {
+            Some(value) => json!({"op": "add", "path": path, "value": value}),
+            None => json!({"op": "remove", "path": path}),
+        };
+        test.into_iter().chain([change]).collect()
+    }
+}

@@ -1,0 +1,86 @@
+//! Pools of volumes: claims with the label `pool` report to the pool of that name, which adds up what it has.
+//!
+//! Each claim writes one entry of the pool's status, `status.children.{claim}`, however many others do so at the same
+//! moment; the pool reacts to that field and knows nothing of claims otherwise.
+
+use std::collections::BTreeMap;
+
+use homeostat::prelude::*;
+
+use crate::EphemeralVolumeClaim;
+
+/// The label of a claim that names its pool.
+pub const POOL: &str = "pool";
+
+/// A group of claims.
+#[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, Default)]
+#[kube(group = "kopf.dev", version = "v1", kind = "VolumePool", namespaced, status = "VolumePoolStatus")]
+pub struct VolumePoolSpec {}
+
+/// What the claims of a pool say, and what the pool makes of it.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VolumePoolStatus {
+    /// By claim: its size.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub children: BTreeMap<String, String>,
+    /// How many claims there are.
+    #[serde(default)]
+    pub claims: usize,
+    /// Whether the handlers get through: the condition `Handled`.
+    #[serde(flatten)]
+    pub base: StatusBase,
+}
+
+/// What a claim tells, and to whom.
+#[derive(Serialize, Deserialize, Clone, PartialEq)]
+pub(crate) struct Membership {
+    pool: Option<String>,
+    size: String,
+}
+
+pub(crate) fn membership(claim: &EphemeralVolumeClaim) -> Membership {
+    Membership { pool: claim.labels().get(POOL).cloned(), size: claim.spec.size.clone() }
+}
+
+/// Step 5: a claim tells its pool its size, and takes that back from a pool it has left.
+pub(crate) async fn report(
+    membership: Field<Membership>,
+    claim: Arc<EphemeralVolumeClaim>,
+    cx: Turn<EphemeralVolumeClaim>,
+) -> Result<()> {
+    let Membership { pool, size } = membership.new;
+    let former = membership.old.and_then(|old| old.pool).filter(|former| Some(former) != pool.as_ref());
+    if let Some(former) = former {
+        cx.withdraw_report::<VolumePool>(former.as_str(), claim.name_any()).await?;
+    }
+    if let Some(pool) = pool {
+        cx.report::<VolumePool>(pool.as_str(), claim.name_any(), size).await?;
+    }
+    Ok(())
+}
+
+/// A claim that goes is no longer part of its pool.
+pub(crate) async fn leave(claim: Arc<EphemeralVolumeClaim>, cx: Turn<EphemeralVolumeClaim>) -> Result<()> {
+    if let Some(pool) = claim.labels().get(POOL) {
+        cx.withdraw_report::<VolumePool>(pool.as_str(), claim.name_any()).await?;
+    }
+    Ok(())
+}
+
+/// The other half of step 5: the pool reacts to what its claims say.
+pub(crate) fn pools() -> Control {
+    Controller::new().handlers(Handlers::new().on_field("tally", children, tally))
+}
+
+fn children(pool: &VolumePool) -> BTreeMap<String, String> {
+    pool.status.clone().unwrap_or_default().children
+}
+
+async fn tally(
+    children: Field<BTreeMap<String, String>>,
+    _: Arc<VolumePool>,
+    cx: Turn<VolumePool>,
+) -> Result<()> {
+    cx.status(|status| status.claims = children.new.len());
+    Ok(())
+}
