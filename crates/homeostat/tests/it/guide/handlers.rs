@@ -2,6 +2,8 @@
 
 #![expect(dead_code, reason = "what the guide shows is compiled and not called")]
 
+use std::collections::BTreeMap;
+
 use homeostat::prelude::*;
 
 /// Anything that serializes.
@@ -98,4 +100,55 @@ async fn follow(_: Arc<Database>, cx: Turn<Database>) -> Result<()> {
         known = Some(state);
     }
     Ok(())
+}
+
+/// How far a task is.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq)]
+enum State {
+    Open,
+    Done,
+}
+
+#[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug)]
+#[kube(group = "demo.dev", version = "v1", kind = "Task", namespaced)]
+struct TaskSpec {
+    batch: String,
+    state: State,
+}
+
+#[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug)]
+#[kube(group = "demo.dev", version = "v1", kind = "Batch", namespaced, status = "BatchStatus")]
+struct BatchSpec {}
+
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default)]
+struct BatchStatus {
+    #[serde(default)]
+    children: BTreeMap<String, State>,
+    #[serde(flatten)]
+    base: StatusBase,
+}
+
+async fn tell(state: Field<State>, child: Arc<Task>, cx: Turn<Task>) -> Result<()> {
+    cx.report::<Batch>(child.spec.batch.as_str(), child.name_any(), state.new).await?;
+    Ok(())
+}
+
+async fn leave(child: Arc<Task>, cx: Turn<Task>) -> Result<()> {
+    cx.withdraw_report::<Batch>(child.spec.batch.as_str(), child.name_any()).await?;
+    Ok(())
+}
+
+#[rustfmt::skip]
+async fn tally(children: Field<BTreeMap<String, State>>, batch: Arc<Batch>, cx: Turn<Batch>) -> Result<()> {
+    let _ = (children.new, batch, cx);
+    Ok(())
+}
+
+#[rustfmt::skip]
+fn reporting() -> Operator {
+    let tasks = Handlers::<Task>::new().on_field("tell", |task| task.spec.state, tell).on_delete("leave", leave);
+    let batches = Handlers::<Batch>::new().on_field("tally", |batch| batch.status.clone().unwrap_or_default().children, tally);
+    Operator::new("batch.demo.dev")
+        .control(Controller::new().reports_to::<Batch>().handlers(tasks))
+        .control(batches)
 }
