@@ -1,12 +1,13 @@
 //! The vocabulary every other crate speaks: what an object is called ([`Key`]), when it changed ([`Revision`]),
 //! which one it is ([`Uid`]), which ones are meant ([`selector`]), what time it is ([`clock`]), what chance gives
-//! ([`entropy`]), what happened ([`journal`]) and which log is meant ([`log`]).
+//! ([`entropy`]), what is computed alike for ever ([`hash`]), what happened ([`journal`]) and which log is meant ([`log`]).
 //!
 //! **Invariant:** no I/O and no tasks here. Time and chance enter the system only through [`clock`] and
 //! [`entropy`], so the simulator owns both.
 
 pub mod clock;
 pub mod entropy;
+pub mod hash;
 pub mod journal;
 pub mod key;
 pub mod log;

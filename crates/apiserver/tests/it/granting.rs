@@ -53,14 +53,19 @@ async fn with_writer() -> (Plane, Plane) {
     let verbs = ["get", "list", "create", "update", "patch", "delete", "deletecollection"];
     let rules = json!([{"apiGroups": [GROUP], "resources": ["*"], "verbs": verbs},
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]);
-    let role = json!({"metadata": {"name": "writer"}, "rules": rules});
-    plane.post(&format!("{ROOT}/clusterroles"), role).await.expect(201);
-    let binding = json!({"metadata": {"name": "writer"},
-        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "writer"},
-        "subjects": [{"apiGroup": GROUP, "kind": "User", "name": "mallory"}]});
-    plane.post(&format!("{ROOT}/clusterrolebindings"), binding).await.expect(201);
+    give_mallory(&plane, "writer", rules).await;
     let mallory = plane.acting_as("mallory", EVERYBODY);
     (plane, mallory)
+}
+
+/// Mallory holds these rules from now on.
+async fn give_mallory(plane: &Plane, name: &str, rules: Value) {
+    let role = json!({"metadata": {"name": name}, "rules": rules});
+    plane.post(&format!("{ROOT}/clusterroles"), role).await.expect(201);
+    let binding = json!({"metadata": {"name": name},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
+        "subjects": [{"apiGroup": GROUP, "kind": "User", "name": "mallory"}]});
+    plane.post(&format!("{ROOT}/clusterrolebindings"), binding).await.expect(201);
 }
 
 fn object(grant: &Grant, name: &str, content: &Value) -> Value {
@@ -159,12 +164,7 @@ async fn long_lists_are_refused_in_time() {
     let stair = |groups: &[String], resources: &[String], verbs: &[String]| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
     let mut stairs = vec![stair(&texts, &texts, &texts[..150]), stair(&texts, &texts, &texts[150..])];
     stairs.extend((1..300).map(|at| stair(&texts[at..], &texts[..at], &texts[..at])));
-    let role_of_stairs = json!({"metadata": {"name": "stairs"}, "rules": stairs});
-    plane.post(&format!("{ROOT}/clusterroles"), role_of_stairs).await.expect(201);
-    let binding = json!({"metadata": {"name": "stairs"},
-        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "stairs"},
-        "subjects": [{"apiGroup": GROUP, "kind": "User", "name": "mallory"}]});
-    plane.post(&format!("{ROOT}/clusterrolebindings"), binding).await.expect(201);
+    give_mallory(&plane, "stairs", json!(stairs)).await;
     let refused = mallory.post(&roles, role(300)).await.expect(403);
     let message = refused["message"].as_str().unwrap();
     assert!(message.contains("more than 1000000 comparisons; write several smaller roles"), "{message}");

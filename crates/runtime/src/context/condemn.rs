@@ -42,7 +42,7 @@ pub(crate) async fn condemn<K: Kind>(
     if generation.is_some() {
         change.set("observedGeneration", json!(generation));
     }
-    let written = engine.change_status::<Value>((key, claim), &change, Snapshot::whole(object)).await?;
+    let written = engine.change_status::<Value>(key, claim, &change, Snapshot::whole(object)).await?;
     if let Written::Done(object) = written {
         let revision = Some(parse_revision(object["metadata"]["resourceVersion"].as_str()));
         engine.note(key, Verb::Status, key, WriteOutcome::Done { revision });

@@ -6,7 +6,7 @@
 //!
 //! **Invariant:** a shard is acted upon only after a look at all leases, made after its own was written, that shows its
 //! number agreed and no living lease of another. Of two replicas that take shards under different numbers, the one that
-//! looks later sees the other's lease. (`rollouts::*` in the integration tests.)
+//! looks later sees the other's lease. (The integration tests `handovers::*` show it.)
 
 use k8s_openapi::api::coordination::v1::Lease;
 

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use homeostat_core::Key;
+use homeostat_core::hash::fnv_64;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -136,21 +137,18 @@ impl Fence {
         }
     }
 
-    /// The right to this key as it is now, uncounted: for what is not ended with the right but asks before it writes.
-    pub(crate) fn claim(&self, key: &Key) -> Claim {
-        if self.is_unlimited {
-            return Claim::unlimited();
-        }
-        match &*self.right.borrow() {
-            Right::Unlimited => Claim::unlimited(),
-            Right::Whole(tenure) => Claim::under(tenure.clone()),
-            Right::Shards { count, held } => Claim::under(held.get(&shard_of(key, *count)).cloned()),
-        }
-    }
-
     /// May this key be written for now?
     pub(crate) fn admits(&self, key: &Key) -> bool {
-        self.is_unlimited || self.claim(key).is_valid()
+        if self.is_unlimited {
+            return true;
+        }
+        let right = self.right.borrow();
+        let tenure = match &*right {
+            Right::Unlimited => return true,
+            Right::Whole(tenure) => tenure.as_ref(),
+            Right::Shards { count, held } => held.get(&shard_of(key, *count)),
+        };
+        tenure.is_some_and(|tenure| tenure.is_valid())
     }
 
     /// May anything be begun now?
@@ -307,9 +305,7 @@ fn shard_of(key: &Key, count: u32) -> u32 {
 /// FNV-1a, then the finisher of SplitMix64, because names that differ in their last letters leave FNV's high bits
 /// alike. Fixed for ever: every replica, of any build, must agree.
 pub(crate) fn stable_hash(text: &str) -> u64 {
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = fnv_64(text.as_bytes());
     let mixed = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)

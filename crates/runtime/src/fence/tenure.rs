@@ -95,6 +95,11 @@ impl Tenure {
         if self.is_open() { Admission::Granted(Permit::under(self)) } else { Admission::Suspended }
     }
 
+    /// Does it still last?
+    pub(super) fn is_valid(&self) -> bool {
+        self.term.is_valid()
+    }
+
     /// May anything be begun under it?
     pub(super) fn is_open(&self) -> bool {
         self.term.is_valid() && !self.is_closing.load(Ordering::Acquire)
@@ -125,40 +130,21 @@ impl Tenure {
     }
 }
 
-/// The right under which something was begun.
+/// The right under which something was begun. Without an election there is no tenure and nothing ends it.
 #[derive(Clone, Debug)]
-pub(crate) struct Claim(ClaimTo);
-
-#[derive(Clone, Debug)]
-enum ClaimTo {
-    Everything,
-    Nothing,
-    Tenure(Arc<Tenure>),
-}
+pub(crate) struct Claim(Option<Arc<Tenure>>);
 
 impl Claim {
-    pub(super) fn unlimited() -> Self {
-        Self(ClaimTo::Everything)
-    }
-
-    pub(super) fn under(tenure: Option<Arc<Tenure>>) -> Self {
-        Self(tenure.map_or(ClaimTo::Nothing, ClaimTo::Tenure))
-    }
-
     /// Has it lasted until now?
     pub(crate) fn is_valid(&self) -> bool {
-        match &self.0 {
-            ClaimTo::Everything => true,
-            ClaimTo::Nothing => false,
-            ClaimTo::Tenure(tenure) => tenure.term.is_valid(),
-        }
+        self.0.as_ref().is_none_or(|tenure| tenure.is_valid())
     }
 
     /// A client whose writes are refused when the right is over.
     pub(crate) fn client<'a>(&'a self, whole: &'a Client) -> &'a Client {
         match &self.0 {
-            ClaimTo::Everything | ClaimTo::Nothing => whole,
-            ClaimTo::Tenure(tenure) => tenure.client.get_or_init(|| client::fenced(whole, &tenure.term)),
+            None => whole,
+            Some(tenure) => tenure.client.get_or_init(|| client::fenced(whole, &tenure.term)),
         }
     }
 }
@@ -169,12 +155,12 @@ pub(crate) struct Permit(Claim);
 
 impl Permit {
     pub(super) fn unlimited() -> Self {
-        Self(Claim::unlimited())
+        Self(Claim(None))
     }
 
     fn under(tenure: &Arc<Tenure>) -> Self {
         tenure.active.fetch_add(1, Ordering::AcqRel);
-        Self(Claim::under(Some(tenure.clone())))
+        Self(Claim(Some(tenure.clone())))
     }
 
     /// The same right, uncounted.
@@ -185,25 +171,23 @@ impl Permit {
     /// Runs the future while the right lasts; none when it ended first, and then the future is dropped where it waits.
     pub(crate) async fn run<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         match &self.0.0 {
-            ClaimTo::Everything => Some(future.await),
-            ClaimTo::Nothing => None,
-            ClaimTo::Tenure(tenure) => tenure.term.over.run_until_cancelled(future).await,
+            None => Some(future.await),
+            Some(tenure) => tenure.term.over.run_until_cancelled(future).await,
         }
     }
 
     /// Waits until the right is over.
     pub(crate) async fn ended(&self) {
         match &self.0.0 {
-            ClaimTo::Everything => std::future::pending().await,
-            ClaimTo::Nothing => {}
-            ClaimTo::Tenure(tenure) => tenure.term.over.cancelled().await,
+            None => std::future::pending().await,
+            Some(tenure) => tenure.term.over.cancelled().await,
         }
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if let ClaimTo::Tenure(tenure) = &self.0.0 {
+        if let Some(tenure) = &self.0.0 {
             tenure.active.fetch_sub(1, Ordering::AcqRel);
         }
     }

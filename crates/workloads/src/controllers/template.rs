@@ -3,6 +3,7 @@
 //! The hash is stable for a template as this build writes it. Nobody compares hashes to find a template again (objects
 //! are compared), so another build may hash differently without harm.
 
+use homeostat_core::hash::fnv_32;
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
@@ -31,12 +32,9 @@ pub(crate) fn generated(template: &PodTemplateSpec, owner: &str) -> Pod {
 
 /// A short name for this value; `collisions` gives another one when it is taken.
 pub(crate) fn hash(value: &impl Serialize, collisions: Option<i32>) -> String {
-    let mut sum = Fnv::new();
-    sum.write(serde_json::to_string(value).unwrap_or_default().as_bytes());
-    if let Some(collisions) = collisions {
-        sum.write(&collisions.to_le_bytes());
-    }
-    safe(sum.0)
+    let mut bytes = serde_json::to_vec(value).unwrap_or_default();
+    bytes.extend(collisions.into_iter().flat_map(i32::to_le_bytes));
+    safe(fnv_32(&bytes))
 }
 
 /// The digits of a number in letters that spell nothing.
@@ -44,33 +42,14 @@ fn safe(number: u32) -> String {
     number.to_string().bytes().map(|digit| char::from(LETTERS[usize::from(digit) % LETTERS.len()])).collect()
 }
 
-/// FNV-1a, 32 bits.
-struct Fnv(u32);
-
-impl Fnv {
-    fn new() -> Self {
-        Self(0x811c_9dc5)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn known_sums() {
-        let sum = |text: &str| {
-            let mut fnv = Fnv::new();
-            fnv.write(text.as_bytes());
-            fnv.0
-        };
-        assert_eq!((sum(""), sum("a"), sum("foobar")), (0x811c_9dc5, 0xe40c_292c, 0xbf9c_f968));
+    fn names_stay_as_they_are() {
+        let whole = fnv_32(b"\"x\"\x01\0\0\0");
+        assert_eq!(hash(&"x", Some(1)), safe(whole), "the value, then the collisions");
         assert_eq!(safe(0), "4", "the digit 0 is byte 48, and 48 modulo 27 is 21");
         assert_ne!(hash(&"x", None), hash(&"x", Some(1)));
     }

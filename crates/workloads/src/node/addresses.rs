@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 use std::sync::{Mutex, PoisonError};
 
+use homeostat_core::hash::fnv_32;
 use k8s_openapi::api::core::v1::Pod;
 
 /// From `127.1.0.0`: systems use some of the first ones (`127.0.0.53`, `127.0.1.1`).
@@ -37,7 +38,7 @@ impl Addresses {
         // Whoever may write the status may write anything there; only what this gives is believed.
         let known = known.filter(|address| (FIRST..FIRST + COUNT).contains(&address.to_bits()));
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = hash(uid);
+        let start = start(uid);
         let others = (0..COUNT).map(|step| Ipv4Addr::from(FIRST + (start + step) % COUNT));
         let is_free = |address: &Ipv4Addr| taken.get(address).is_none_or(|other| other == uid);
         // The first and the last of 256 look like a network and everybody in it.
@@ -61,12 +62,8 @@ pub(crate) fn address(pod: &Pod) -> Option<Ipv4Addr> {
 }
 
 /// Where the search begins: spread, so that an address is not given again soon.
-fn hash(uid: &str) -> u32 {
-    const OFFSET: u32 = 0x811c_9dc5;
-    const PRIME: u32 = 0x0100_0193;
-    // FNV-1a.
-    let hash = uid.bytes().fold(OFFSET, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(PRIME));
-    hash % COUNT
+fn start(uid: &str) -> u32 {
+    fnv_32(uid.as_bytes()) % COUNT
 }
 
 #[cfg(test)]

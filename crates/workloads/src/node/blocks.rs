@@ -14,6 +14,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use homeostat_core::hash::fnv_32;
 use rustix::fs::{Gid, Mode, Uid};
 
 use super::keeper::layout::Layout;
@@ -223,11 +224,7 @@ fn has(folder: &Path, block: Block) -> bool {
 
 /// Where the search for a free block begins: spread, so that a number is not given again soon.
 fn start(folder: &Path) -> u32 {
-    const OFFSET: u32 = 0x811c_9dc5;
-    const PRIME: u32 = 0x0100_0193;
-    let bytes = folder.as_os_str().as_encoded_bytes();
-    // FNV-1a: the same in every release.
-    let hash = bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(PRIME));
+    let hash = fnv_32(folder.as_os_str().as_encoded_bytes());
     (hash ^ (hash >> 16)) % BLOCKS
 }
 

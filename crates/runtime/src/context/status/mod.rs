@@ -154,7 +154,7 @@ impl<K: Kind> Context<K> {
         }
         engine.ground.declared.expect::<K>(Deed::PatchStatus);
         let object: K =
-            match engine.change_status((&self.0.key, &self.0.claim), change, snapshot(&*newest)).await? {
+            match engine.change_status(&self.0.key, &self.0.claim, change, snapshot(&*newest)).await? {
                 Written::Done(object) => object,
                 Written::Already | Written::Gone => return Ok(()),
             };

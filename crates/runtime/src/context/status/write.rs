@@ -39,7 +39,8 @@ impl<K: Kind> Engine<K> {
     /// Makes a change to the status of the object that the snapshot shows, and notes what came of it.
     pub(crate) async fn change_status<T: DeserializeOwned>(
         &self,
-        (key, claim): (&Key, &Claim),
+        key: &Key,
+        claim: &Claim,
         change: &StatusChange,
         mut snapshot: Snapshot,
     ) -> Result<Written<T>, Error> {

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use homeostat_core::hash::fnv_64;
 /// The lower part: among ten thousand containers the odds of two equal ones are one in ten thousand, and what is at
 /// stake are the daemons of one of them. What is left for the folder tells the few nodes of a machine apart.
 const RUN_BITS: u32 = 39;
@@ -28,10 +29,8 @@ fn folder_part(folder: &Path) -> u64 {
 
 /// FNV-1a, and a last mixing so that its upper bits are good: the same in every release of this program.
 fn hash(bytes: &[u8]) -> u64 {
-    const START: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0100_0000_01b3;
     const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
-    let hash = bytes.iter().fold(START, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME));
+    let hash = fnv_64(bytes);
     (hash ^ (hash >> 32)).wrapping_mul(MIXER)
 }
 
