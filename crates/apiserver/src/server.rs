@@ -44,8 +44,6 @@ use crate::verbs::{Answer, Call, failure, judged_verb, verb};
 
 /// The largest request body, as in Kubernetes: an object may be half of that.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
-/// What begins the paths that answer and are no resources; others do not exist for any method.
-const KNOWN_PATHS: [&str; 6] = ["/api", "/version", "/openapi", "/metrics", "/openid", "/.well-known"];
 
 /// The Kubernetes API over a store. Cheap to clone.
 #[derive(Clone)]
@@ -317,14 +315,19 @@ impl ApiServer {
         health::probe(path, query, &[health::PING, store])
     }
 
-    /// Paths that are not resources: discovery, OpenAPI, health, version.
+    /// Answers paths that are not resources. Some documents answer any method, as in Kubernetes.
     fn document(&self, parts: &Parts, path: &str) -> Result<Response<Body>, Status> {
+        let answer = self.find_document(parts, path)?;
+        if parts.method != Method::GET && is_for_get_alone(path) {
+            return Err(Status::method_not_allowed());
+        }
+        Ok(answer)
+    }
+
+    /// Finds the document at a path: discovery, OpenAPI, health, metrics, version.
+    fn find_document(&self, parts: &Parts, path: &str) -> Result<Response<Body>, Status> {
         if let Some(answer) = self.probe(path, parts.uri.query().unwrap_or_default()) {
             return Ok(text(answer.code, answer.text));
-        }
-        if parts.method != Method::GET && parts.method != Method::HEAD {
-            let is_known = KNOWN_PATHS.iter().any(|known| path.starts_with(known));
-            return Err(if is_known { Status::method_not_allowed() } else { Status::no_such_path() });
         }
         if path == "/metrics" {
             let Shared { metrics, authenticator, backend, .. } = &*self.shared;
@@ -338,7 +341,7 @@ impl ApiServer {
         if path == "/version" || path == "/version/" {
             return Ok(json(&health::version()));
         }
-        if path == "/" {
+        if path == "/" || path == "/index.html" {
             return Ok(json(&cached.discovery.paths()));
         }
         let authority = parts.uri.authority().map(http::uri::Authority::as_str);
@@ -404,6 +407,16 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let server = self.clone();
         Box::pin(async move { Ok(server.answer(request).await) })
+    }
+}
+
+/// True of the documents that Kubernetes serves to GET only, not even to HEAD: versions of groups and of the server, and
+/// the keys of tokens. The list of groups and what is about a whole group answer any method.
+fn is_for_get_alone(path: &str) -> bool {
+    match path.trim_matches('/').split('/').next() {
+        Some("api" | "version" | "openid" | ".well-known") => true,
+        Some("apis") => path.trim_matches('/').split('/').count() > 2,
+        _ => false,
     }
 }
 

@@ -162,3 +162,22 @@ async fn every_wrong_option_of_a_patch_is_told() {
     assert_eq!(causes("force=true&dryRun=x&dryRun=y", MERGE).await, "dryRun force");
     assert_eq!(causes("fieldManager=%00%01", MERGE).await, "fieldManager fieldManager");
 }
+
+/// What is about whole groups answers any method; what is about one version, and the keys of tokens, only GET.
+#[tokio::test]
+async fn documents_answer_the_methods_they_answer_in_kubernetes() {
+    let plane = Plane::start().await;
+    for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"] {
+        for path in
+            ["/", "/index.html", "/apis", "/apis/apps", "/openapi/v2", "/openapi/v3", "/metrics", "/healthz"]
+        {
+            assert_eq!(plane.raw(method, path, MERGE, "{}").await.code, 200, "{method} {path}");
+        }
+        for path in ["/api", "/api/v1", "/apis/apps/v1", "/version"] {
+            assert_eq!(plane.raw(method, path, MERGE, "{}").await.code, 405, "{method} {path}");
+        }
+        for path in ["/apis/nope.io", "/apis/apps/v9", "/api/v2", "/nope"] {
+            assert_eq!(plane.raw(method, path, MERGE, "{}").await.code, 404, "{method} {path}");
+        }
+    }
+}
