@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use homeostat_core::journal::{Entry, Next, WatchState};
 use homeostat_runtime::{Action, Controller};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DynamicObject, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, CustomResource, CustomResourceExt};
@@ -24,17 +25,29 @@ fn state(running: &Running, name: &str) -> Option<WatchState> {
     })
 }
 
-/// A server whose schema of widgets is loose: it accepts what our type does not decode.
-pub(crate) async fn accept_anything() -> Lab {
+/// A server that accepts what our type of widgets does not decode.
+pub(crate) async fn lab_that_accepts_anything() -> Lab {
+    let lab = Lab::start(Some(&loose_definition())).await;
+    accept_anything(&lab).await;
+    lab
+}
+
+/// Makes a server without a definition of widgets accept anything as one.
+pub(crate) async fn accept_anything(lab: &Lab) {
+    lab.serve(&loose_definition()).await;
+}
+
+/// The definition of widgets without a schema.
+fn loose_definition() -> CustomResourceDefinition {
     let mut crd = serde_json::to_value(Widget::crd()).unwrap();
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
         json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    Lab::serving(serde_json::from_value(crd).unwrap()).await
+    serde_json::from_value(crd).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_poison_object_is_left_out_and_heals() {
-    let mut lab = accept_anything().await;
+    let mut lab = lab_that_accepts_anything().await;
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("test.dev", "v1", "Widget"));
     let api: Api<DynamicObject> = Api::namespaced_with(lab.client.clone(), "default", &kind);
     let poison = DynamicObject::new("bad", &kind).data(json!({"spec": {"size": "not a number"}}));
@@ -73,7 +86,7 @@ async fn a_poison_object_is_left_out_and_heals() {
 
 #[tokio::test(start_paused = true)]
 async fn a_poison_object_that_is_deleted_leaves_nothing_behind() {
-    let mut lab = accept_anything().await;
+    let mut lab = lab_that_accepts_anything().await;
     let running = lab.run_logging(|controller| controller).await;
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("test.dev", "v1", "Widget"));
     let api: Api<DynamicObject> = Api::namespaced_with(lab.client.clone(), "default", &kind);

@@ -130,10 +130,15 @@ impl Lab {
     /// A server with this kind.
     pub(crate) async fn serving(definition: CustomResourceDefinition) -> Self {
         let lab = Self::start(Some(&definition)).await;
-        if !matches!(lab.server, Server::Shared(_)) {
-            lab.install(&definition).await;
-        }
+        lab.serve(&definition).await;
         lab
+    }
+
+    /// Installs a definition, unless the server is shared: there it came with the server.
+    pub(crate) async fn serve(&self, definition: &CustomResourceDefinition) {
+        if !matches!(self.server, Server::Shared(_)) {
+            self.install(definition).await;
+        }
     }
 
     /// A server without any.
@@ -149,7 +154,7 @@ impl Lab {
     }
 
     /// A server; one that is shared has the definition already.
-    async fn start(definition: Option<&CustomResourceDefinition>) -> Self {
+    pub(crate) async fn start(definition: Option<&CustomResourceDefinition>) -> Self {
         let definitions = definition.map(|one| serde_json::to_value(one).unwrap());
         Self::on(Reference::take(definitions.as_slice()).await).await
     }

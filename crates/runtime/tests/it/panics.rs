@@ -127,7 +127,7 @@ struct Size(i64);
 
 #[tokio::test(start_paused = true)]
 async fn an_index_that_panics_over_an_object_does_not_end_the_operator() {
-    let mut lab = crate::degraded::accept_anything().await;
+    let mut lab = crate::degraded::lab_that_accepts_anything().await;
     let running = lab
         .run_logging(|controller| {
             controller.index::<Widget, Size, _>(|widget| {

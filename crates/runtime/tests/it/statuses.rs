@@ -189,7 +189,7 @@ async fn a_condition_of_another_that_the_watch_has_not_shown_yet_stays() {
 /// A definition of somebody else, whose conditions have fields that our type does not name.
 #[tokio::test(start_paused = true)]
 async fn fields_of_our_own_condition_that_our_type_does_not_name_stay() {
-    let mut lab = crate::degraded::accept_anything().await;
+    let mut lab = crate::degraded::lab_that_accepts_anything().await;
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("test.dev", "v1", "Widget"));
     let api: Api<DynamicObject> = Api::namespaced_with(lab.client.clone(), "default", &kind);
     let widget = DynamicObject::new("w", &kind).data(json!({"spec": {"size": 1}}));
@@ -220,7 +220,7 @@ async fn fields_of_our_own_condition_that_our_type_does_not_name_stay() {
 
 #[tokio::test(start_paused = true)]
 async fn conditions_of_others_stay_on_an_object_that_does_not_decode() {
-    let mut lab = crate::degraded::accept_anything().await;
+    let mut lab = crate::degraded::lab_that_accepts_anything().await;
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("test.dev", "v1", "Widget"));
     let api: Api<DynamicObject> = Api::namespaced_with(lab.client.clone(), "default", &kind);
     let poison = DynamicObject::new("w", &kind).data(json!({"spec": {"size": "many"}}));

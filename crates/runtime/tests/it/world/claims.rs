@@ -10,7 +10,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::json;
 
 use super::yard::{Moment, Yard, named, ownerships, run, synced};
-use crate::degraded::accept_anything;
+use crate::degraded::lab_that_accepts_anything;
 use crate::lab::{Lab, Widget, WidgetSpec};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -89,7 +89,7 @@ async fn what_a_vanished_object_meant_to_make_is_inherited() {
 async fn an_object_that_does_not_decode_keeps_its_thing() {
     // Of two of the same second, as a server of its own clock makes them, the first by name has a prefixed thing.
     for ownership in ownerships() {
-        let (mut lab, yard) = (accept_anything().await, Yard::new());
+        let (mut lab, yard) = (lab_that_accepts_anything().await, Yard::new());
         run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("a").await;
         lab.pass(2).await;

@@ -7,7 +7,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use super::yard::{CURSED, Yard, named, ownerships, run, synced};
-use crate::degraded::accept_anything;
+use crate::degraded::lab_that_accepts_anything;
 use crate::lab::{Lab, Widget, WidgetSpec};
 
 fn raw(lab: &Lab) -> Api<DynamicObject> {
@@ -54,7 +54,7 @@ async fn an_object_whose_wishes_make_no_sense_says_so_from_the_start_and_later()
 #[tokio::test(start_paused = true)]
 async fn an_object_that_does_not_decode_says_so_and_keeps_what_it_has() {
     for ownership in ownerships() {
-        let (mut lab, yard) = (accept_anything().await, Yard::new());
+        let (mut lab, yard) = (lab_that_accepts_anything().await, Yard::new());
         run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("w").await;
         lab.widget("other").await;
