@@ -2,6 +2,7 @@
 //!
 //! Figures of this machine are only comparable within one run: the ratios are what counts.
 
+mod build;
 mod figure;
 mod handlers;
 mod pods;
@@ -27,6 +28,8 @@ struct Arguments {
 enum Command {
     /// The API server: over TLS as its own process, then in this process
     Server(server::Options),
+    /// What an operator costs to build, beside kube-runtime: half an hour and more
+    Build(build::Options),
     /// Pods as processes: a thousand come up and go away
     Pods(pods::Options),
     /// The runtime: dispatch, cache and latency, beside kube-runtime
@@ -49,6 +52,7 @@ enum Command {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     match Arguments::parse().command {
+        Command::Build(options) => build::run(&options),
         Command::Handlers(options) => handlers::run(&options).await,
         Command::Handle(options) => handlers::child::handle(&options).await,
         Command::Pods(options) => pods::run(&options).await,
