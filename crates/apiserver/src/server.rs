@@ -9,16 +9,15 @@
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use homeostat_core::{Clock, Entropy, Prefix};
 use homeostat_store::SharedStore;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::Instant;
 
 use crate::auth::{Attributes, Authenticator, Authorizer, Identity, Reviewer, impersonate};
@@ -34,16 +33,11 @@ use crate::negotiate::{self, Asked, Endpoint, Forms, Representation};
 use crate::object::encode;
 use crate::openapi;
 use crate::registry::Registry;
-use crate::request::{Query, ResourcePath, Target, decode_path, served, timeout};
+use crate::request::{AnyBody, BoxError, Query, ResourcePath, Target, collect, decode_path, served, timeout};
 use crate::resource::Resource;
-use crate::serve::BodyError;
-use crate::serve::limits::RETRY_AFTER_S;
 use crate::status::Status;
 use crate::table;
 use crate::verbs::{Answer, Call, failure, judged_verb, verb};
-
-/// The largest request body, as in Kubernetes: an object may be half of that.
-const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// The Kubernetes API over a store. Cheap to clone.
 #[derive(Clone)]
@@ -133,7 +127,12 @@ impl Builder {
     ///
     /// # Errors
     /// When the store refuses to write.
-    pub async fn build(self) -> Result<(ApiServer, Keeper), homeostat_store::Error> {
+    pub fn build(self) -> BoxFuture<'static, Result<(ApiServer, Keeper), homeostat_store::Error>> {
+        // Boxed here, so that it is compiled here and not in every program that starts a server.
+        Box::pin(self.start())
+    }
+
+    async fn start(self) -> Result<(ApiServer, Keeper), homeostat_store::Error> {
         let registry = Registry::new(Arc::clone(&self.store))?;
         let authenticator = self.authenticator.unwrap_or_else(|| Arc::new(Authenticator::new(self.clock)));
         let backend = Arc::new(Backend {
@@ -190,13 +189,16 @@ impl ApiServer {
         let _ = self.shared.backend.logs.set(source);
     }
 
+    /// Boxed here, so that it is compiled here and not in every program that calls the API.
+    fn answer_boxed(
+        self,
+        request: Request<AnyBody>,
+    ) -> BoxFuture<'static, Result<Response<Body>, Infallible>> {
+        Box::pin(async move { Ok(self.answer(request).await) })
+    }
+
     /// Answers one request.
-    async fn answer<B>(self, request: Request<B>) -> Response<Body>
-    where
-        B: http_body::Body + Send,
-        B::Data: Send,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    async fn answer(self, request: Request<AnyBody>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let started = Instant::now();
         let mut noted = Noted::default();
@@ -210,12 +212,7 @@ impl ApiServer {
         response.map(|body| self.shared.metrics.end(&noted, code, started.elapsed(), body))
     }
 
-    async fn route<B>(&self, parts: &Parts, body: B, noted: &mut Noted) -> Result<Response<Body>, Status>
-    where
-        B: http_body::Body + Send,
-        B::Data: Send,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    async fn route(&self, parts: &Parts, body: AnyBody, noted: &mut Noted) -> Result<Response<Body>, Status> {
         let backend = &self.shared.backend;
         let decoded = decode_path(parts.uri.path())?;
         let target = Target::parse(&decoded);
@@ -394,19 +391,18 @@ impl<B> tower::Service<Request<B>> for ApiServer
 where
     B: http_body::Body + Send + 'static,
     B::Data: Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B::Error: Into<BoxError>,
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let server = self.clone();
-        Box::pin(async move { Ok(server.answer(request).await) })
+        self.clone().answer_boxed(request.map(AnyBody::new))
     }
 }
 
@@ -425,27 +421,6 @@ fn observe_services(backend: &Backend) {
     let snapshot = backend.store.snapshot();
     for entry in snapshot.range(&Prefix::resource("", "services"), "") {
         backend.services.observe(&encode::decode(entry));
-    }
-}
-
-async fn collect<B>(body: B) -> Result<Bytes, Status>
-where
-    B: http_body::Body + Send,
-    B::Data: Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    match Limited::new(body, BODY_BYTES_MAX).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
-            Err(Status::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}")))
-        }
-        Err(error) => Err(match error.downcast_ref() {
-            Some(BodyError::GaveWay | BodyError::NoRoom) => {
-                Status::too_many_requests(error.to_string(), RETRY_AFTER_S)
-            }
-            Some(BodyError::TooSlow) => Status::timeout(error.to_string()),
-            _ => Status::bad_request(format!("the body could not be read: {error}")),
-        }),
     }
 }
 

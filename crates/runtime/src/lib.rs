@@ -60,7 +60,7 @@ pub use fault::{BoxError, Fault, Result, retry_after, terminal};
 pub use handlers::Handlers;
 pub use journal::Journal;
 pub use kind::{Kind, Metadata, Target};
-pub use operator::Operator;
+pub use operator::{Connect, Operator};
 pub use predicate::{Predicate, changed};
 pub use queue::Backoff;
 pub use relations::Selector;

@@ -27,6 +27,9 @@ use crate::rule::{Rule, reconciled};
 use crate::run;
 use crate::watch::Scope;
 
+/// Gives the client where no cluster is configured.
+pub type Connect = Box<dyn FnOnce() -> BoxFuture<'static, Result<Client, BoxError>> + Send>;
+
 /// How long running reconciles may take after the stop: below the 30 s after which Kubernetes kills a Pod.
 const GRACE: Duration = Duration::from_secs(25);
 
@@ -190,17 +193,19 @@ impl Operator {
     /// Does what the command line says: runs until SIGTERM or ctrl-c against the cluster of `--kubeconfig`,
     /// `KUBECONFIG` or the Pod's account; or prints manifests, or help. What it does not understand ends the process
     /// with 2.
-    pub async fn run(self) -> Result<(), Error> {
+    pub fn run(self) -> BoxFuture<'static, Result<(), Error>> {
         let nowhere =
             || Error::NoCluster("give --kubeconfig FILE, set KUBECONFIG, or run in a Pod".to_owned());
-        self.run_or(|| Box::pin(async move { Err(nowhere().into()) })).await
+        self.run_or(Box::new(move || Box::pin(async move { Err(nowhere().into()) })))
     }
 
     /// Like [`run`](Self::run); where no cluster is configured, `otherwise` gives the client.
-    pub async fn run_or(
-        self,
-        otherwise: impl FnOnce() -> BoxFuture<'static, Result<Client, BoxError>>,
-    ) -> Result<(), Error> {
+    pub fn run_or(self, otherwise: Connect) -> BoxFuture<'static, Result<(), Error>> {
+        // Boxed here, so that it is compiled here and not in every program that runs one.
+        Box::pin(self.launch(otherwise))
+    }
+
+    async fn launch(self, otherwise: Connect) -> Result<(), Error> {
         let line = Line::of_process(self.has_own_arguments);
         match parse(&line.rest).unwrap_or_else(|problem| line.refuse(&problem)) {
             Launch::Help => {
@@ -240,8 +245,9 @@ impl Operator {
 
     /// Runs against the server behind `client` until `stop`. Dropping the future cuts running reconciles off where
     /// they wait; `stop` lets them end.
-    pub async fn run_on(self, client: Client, stop: CancellationToken) -> Result<(), Error> {
-        run::run(self, client, stop).await
+    pub fn run_on(self, client: Client, stop: CancellationToken) -> BoxFuture<'static, Result<(), Error>> {
+        // Boxed here, so that it is compiled here and not in every program that runs one.
+        Box::pin(run::run(self, client, stop))
     }
 
     /// What `kubectl apply` needs to run this operator as `image`: definitions, least rights, a Deployment.

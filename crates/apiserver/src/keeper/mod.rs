@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -47,7 +48,12 @@ impl Keeper {
     }
 
     /// Works until `shutdown`. Dropping it in between leaves notices that the next start finds again by itself.
-    pub async fn run(self, shutdown: CancellationToken) {
+    pub fn run(self, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+        // Boxed here, so that it is compiled here and not in every program that starts a server.
+        Box::pin(self.work(shutdown))
+    }
+
+    async fn work(self, shutdown: CancellationToken) {
         self.backend.notices.rebuild(&self.backend);
         let mut expiry = tokio::time::interval(EXPIRY_PERIOD);
         let mut history = tokio::time::interval(history::PERIOD);

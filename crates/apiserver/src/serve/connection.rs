@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::connections::{Connection, Connections};
-use super::gate::{Gate, Handler};
+use super::gate::Gate;
 use super::limits;
 use super::progress::Progress;
 use super::sliced::Sliced;
@@ -44,10 +44,10 @@ pub(crate) struct Client {
 }
 
 /// What all connections share.
-pub(crate) struct Shared<H> {
+pub(crate) struct Shared {
     pub(crate) acceptor: TlsAcceptor,
     pub(crate) trust: Trust,
-    pub(crate) gate: Arc<Gate<H>>,
+    pub(crate) gate: Arc<Gate>,
     /// The requests of HTTP/2 connections, which run beside each other, and bodies nobody wants.
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
@@ -55,7 +55,7 @@ pub(crate) struct Shared<H> {
     pub(super) connections: Connections,
 }
 
-impl<H: Handler> Shared<H> {
+impl Shared {
     /// Serves the connection until either side ends it.
     pub(crate) async fn serve(self: Arc<Self>, stream: TcpStream, place: Connection) {
         // Answers are written whole; waiting to fill packets would only delay them.

@@ -8,6 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use http::{HeaderValue, Method, Request, Response, header};
 use hyper::body::{Body as _, Incoming};
 use tokio_util::sync::CancellationToken;
@@ -32,22 +33,22 @@ use crate::verbs::verb;
 
 /// What is served: the API, or anything that answers requests like it. Finds an [`Identity`](crate::auth::Identity)
 /// in the extensions of each request.
-pub trait Handler:
-    tower::Service<Request<RequestBody>, Response = Response<Body>, Error = Infallible, Future: Send>
-    + Clone
-    + Send
-    + Sync
-    + 'static
-{
+pub trait Handler: Send + Sync + 'static {
+    /// Answers one request.
+    fn handle(&self, request: Request<RequestBody>) -> BoxFuture<'static, Response<Body>>;
 }
 
-impl<S> Handler for S where
+impl<S> Handler for S
+where
     S: tower::Service<Request<RequestBody>, Response = Response<Body>, Error = Infallible, Future: Send>
         + Clone
         + Send
         + Sync
-        + 'static
+        + 'static,
 {
+    fn handle(&self, request: Request<RequestBody>) -> BoxFuture<'static, Response<Body>> {
+        Box::pin(self.clone().oneshot(request).map(|Ok(response)| response))
+    }
 }
 
 /// Room for requests, by their sort.
@@ -76,8 +77,8 @@ impl Pools {
 }
 
 /// Stands before the handler.
-pub(crate) struct Gate<H> {
-    handler: H,
+pub(crate) struct Gate {
+    handler: Arc<dyn Handler>,
     authenticator: Arc<Authenticator>,
     users: Pools,
     /// Administrators have seats of their own: nobody can keep them out.
@@ -88,10 +89,10 @@ pub(crate) struct Gate<H> {
     stop: CancellationToken,
 }
 
-impl<H: Handler> Gate<H> {
+impl Gate {
     /// `tasks` owns what outlives a request for a moment; `stop` ends watches.
     pub(crate) fn new(
-        handler: H,
+        handler: Arc<dyn Handler>,
         authenticator: Arc<Authenticator>,
         tasks: TaskTracker,
         stop: CancellationToken,
@@ -157,7 +158,7 @@ impl<H: Handler> Gate<H> {
     }
 
     async fn handle(&self, request: Request<RequestBody>, is_long_running: bool) -> Response<Body> {
-        let answer = AssertUnwindSafe(self.handler.clone().oneshot(request)).catch_unwind();
+        let answer = AssertUnwindSafe(async { self.handler.handle(request).await }).catch_unwind();
         let answer = if is_long_running {
             answer.await
         } else {
@@ -168,7 +169,7 @@ impl<H: Handler> Gate<H> {
             answer
         };
         match answer {
-            Ok(Ok(response)) => response,
+            Ok(response) => response,
             Err(_) => {
                 self.refused(refusal(&Status::internal("the request made the server panic; see its log")))
             }

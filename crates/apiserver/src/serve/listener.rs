@@ -10,7 +10,6 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
 use super::connection::Shared;
-use super::gate::Handler;
 use super::{Error, limits};
 
 /// A server that may open hardly any files still answers a few clients.
@@ -32,7 +31,7 @@ pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
 
 /// Serves until the shared stop is cancelled, then ends watches, finishes answers under way and returns, at the
 /// latest after [`limits::DRAIN_TIME`]. Dropping the future cuts all connections.
-pub(crate) async fn run<H: Handler>(listener: TcpListener, shared: Arc<Shared<H>>) {
+pub(crate) async fn run(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {

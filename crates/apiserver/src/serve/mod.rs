@@ -11,6 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use homeostat_core::{Clock, Entropy};
 use homeostat_store::SharedStore;
 use tokio::net::TcpListener;
@@ -128,9 +129,28 @@ impl Server {
     }
 
     /// Answers requests until `stop` is cancelled, then ends watches, finishes what is under way and returns.
-    pub async fn run<H: Handler>(
+    pub fn run(
         self,
-        handler: H,
+        handler: impl Handler,
+        authenticator: Arc<Authenticator>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), Error>> {
+        // Erased and boxed here, so that it is compiled here and not in every program that serves.
+        self.run_boxed(Arc::new(handler), authenticator, stop)
+    }
+
+    fn run_boxed(
+        self,
+        handler: Arc<dyn Handler>,
+        authenticator: Arc<Authenticator>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(self.answer_all(handler, authenticator, stop))
+    }
+
+    async fn answer_all(
+        self,
+        handler: Arc<dyn Handler>,
         authenticator: Arc<Authenticator>,
         stop: CancellationToken,
     ) -> Result<(), Error> {

@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use homeostat_apiserver::bootstrap::Keep;
 use homeostat_apiserver::serve::{self, Server};
 use homeostat_apiserver::{ApiServer, migration};
@@ -102,7 +103,12 @@ impl Builder {
     ///
     /// # Errors
     /// When the folder cannot be opened or the address cannot be had; the message says what to do.
-    pub async fn start(self) -> Result<ControlPlane, Error> {
+    pub fn start(self) -> BoxFuture<'static, Result<ControlPlane, Error>> {
+        // Boxed here, so that it is compiled here and not in every program that starts one.
+        Box::pin(self.assemble())
+    }
+
+    async fn assemble(self) -> Result<ControlPlane, Error> {
         // The store first: it locks the folder, before anything in it is written.
         let store = self.store()?;
         let server = self.bind()?;
@@ -246,7 +252,11 @@ impl ControlPlane {
     ///
     /// # Errors
     /// What failed.
-    pub async fn failed(&mut self) -> Result<(), Error> {
+    pub fn failed(&mut self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.first_failure())
+    }
+
+    async fn first_failure(&mut self) -> Result<(), Error> {
         let ended = tokio::select! {
             Some(ended) = self.tasks.join_next() => ended,
             Some(ended) = self.users.join_next() => ended,
@@ -259,7 +269,11 @@ impl ControlPlane {
     ///
     /// # Errors
     /// What failed on the way; the rest is stopped all the same.
-    pub async fn stop(mut self) -> Result<(), Error> {
+    pub fn stop(self) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(self.end())
+    }
+
+    async fn end(mut self) -> Result<(), Error> {
         let mut outcome = Ok(());
         self.users_stop.cancel();
         while let Some(user) = self.users.join_next().await {

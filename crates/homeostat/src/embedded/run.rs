@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::future::BoxFuture;
 use homeostat_runtime::{Error, Operator};
 use kube::Client;
 
@@ -18,18 +19,23 @@ const FOLDER: &str = ".homeostat";
 ///
 /// # Errors
 /// What kept the operator or its control plane from running.
-pub async fn run(operator: Operator) -> Result<(), Error> {
+pub fn run(operator: Operator) -> BoxFuture<'static, Result<(), Error>> {
+    // Boxed here, so that it is compiled here and not in every operator.
+    Box::pin(run_somewhere(operator))
+}
+
+async fn run_somewhere(operator: Operator) -> Result<(), Error> {
     crate::log::start();
     let slot = Arc::new(Mutex::new(None));
     let keep = Arc::clone(&slot);
     let outcome = operator
-        .run_or(|| {
+        .run_or(Box::new(|| {
             Box::pin(async move {
                 let (plane, client) = start().await?;
                 *keep.lock().unwrap_or_else(PoisonError::into_inner) = Some(plane);
                 Ok(client)
             })
-        })
+        }))
         .await;
     let plane = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
     match plane {

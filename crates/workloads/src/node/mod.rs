@@ -35,6 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use futures::stream::{self, Stream};
 use homeostat_core::Clock;
 use homeostat_runtime::{CancellationToken, Operator, Target};
@@ -116,7 +117,16 @@ impl Node {
     ///
     /// # Errors
     /// When the folder cannot be used, no keeper can be started or Pods cannot run as the user that was named.
-    pub async fn connect(client: Client, options: NodeOptions, clock: Clock) -> Result<Self, Error> {
+    pub fn connect(
+        client: Client,
+        options: NodeOptions,
+        clock: Clock,
+    ) -> BoxFuture<'static, Result<Self, Error>> {
+        // Boxed here, so that it is compiled here and not in every program that has a node.
+        Box::pin(Self::find(client, options, clock))
+    }
+
+    async fn find(client: Client, options: NodeOptions, clock: Clock) -> Result<Self, Error> {
         let account = options.account.as_deref().map(account).transpose()?;
         let folder = options.folder.clone().unwrap_or_else(|| Path::new(".homeostat").join("node"));
         let layout = prepare(&folder).map_err(|source| Error::Folder { folder, source })?;
@@ -149,7 +159,11 @@ impl Node {
     ///
     /// # Errors
     /// When the controllers cannot run.
-    pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
+    pub fn run(self, stop: CancellationToken) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(self.work(stop))
+    }
+
+    async fn work(self, stop: CancellationToken) -> Result<(), Error> {
         let mut wire = self.wire;
         let namespaces = tokio::select! {
             found = namespaces::find(&self.link, &self.layout), if self.options.uses_namespaces => found,

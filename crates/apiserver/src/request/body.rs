@@ -1,0 +1,56 @@
+//! The body of a request, whoever sends it, read whole and within its limit.
+
+use bytes::{Buf as _, Bytes};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+use crate::serve::BodyError;
+use crate::serve::limits::RETRY_AFTER_S;
+use crate::status::Status;
+
+/// The largest request body, as in Kubernetes: an object may be half of that.
+const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Any failure to read a body.
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of a request, whoever sends it: one type, so that the API is compiled once.
+pub(crate) struct AnyBody(UnsyncBoxBody<Bytes, BodyFailure>);
+
+/// Why a body did not arrive, whoever sends it.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct BodyFailure(BoxError);
+
+impl AnyBody {
+    pub(crate) fn new<B>(body: B) -> Self
+    where
+        B: http_body::Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let whole = |mut data: B::Data| data.copy_to_bytes(data.remaining());
+        Self(
+            body.map_frame(move |frame| frame.map_data(whole))
+                .map_err(|error| BodyFailure(error.into()))
+                .boxed_unsync(),
+        )
+    }
+}
+
+/// Reads a body to its end.
+pub(crate) async fn collect(AnyBody(body): AnyBody) -> Result<Bytes, Status> {
+    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
+            Err(Status::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}")))
+        }
+        Err(error) => Err(match error.downcast_ref().and_then(|BodyFailure(error)| error.downcast_ref()) {
+            Some(BodyError::GaveWay | BodyError::NoRoom) => {
+                Status::too_many_requests(error.to_string(), RETRY_AFTER_S)
+            }
+            Some(BodyError::TooSlow) => Status::timeout(error.to_string()),
+            _ => Status::bad_request(format!("the body could not be read: {error}")),
+        }),
+    }
+}
