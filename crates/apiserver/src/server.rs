@@ -256,13 +256,14 @@ impl ApiServer {
             authorizer: &backend.authorizer,
             authenticator: &self.shared.authenticator,
         };
-        if let Some(answer) = crate::verbs::review(&call, &reviewer, &body)? {
-            return Ok(answer.into_response());
+        let weight = call.weight(&parts.method, &body);
+        let user = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
+        if let Some(asked) = crate::verbs::Review::of(&call) {
+            let answer = async { asked.answer(&call, &reviewer, &body) };
+            return Ok(self.shared.heavy.run(weight, user, answer).await?.into_response());
         }
         let deprecation = call.resource.deprecation_warning().map(ToOwned::to_owned);
-        let weight = call.weight(&parts.method, &body);
         let call = Call { is_heavy: weight.is_heavy(), ..call };
-        let user = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
         let mut response = match self.shared.heavy.run(weight, user, call.run(&parts.method, body)).await {
             Ok(answer) => answer.into_response(),
             Err(status) => failure(&status, refusal_representation(parts)),

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::policy::RuleSet;
 use super::rule::{ANY, Rule, path_matches};
+use super::text_list::TextList;
 
 /// Comparisons of one entry with one held rule that a check may take: some 50 ms. The largest roles in use (an
 /// administrator's, granted by somebody with a hundred rules) take some 50 000.
@@ -271,7 +272,7 @@ impl<'a> Gaps<'a> {
 
     /// As Kubernetes lists them, sorted.
     fn shown(&self) -> Vec<String> {
-        let list = |entry: Option<&str>| entry.map(Box::from).into_iter().collect::<Vec<Box<str>>>();
+        let list = |entry: Option<&str>| entry.map(Box::from).into_iter().collect::<TextList>();
         let boxed = |verbs: &[&str]| verbs.iter().map(|verb| Box::from(*verb)).collect();
         let places = self.places.iter().map(|([group, resource, name], verbs)| Rule {
             api_groups: list(*group),
@@ -433,7 +434,7 @@ mod tests {
         let some = |letters: &[&str], least: u64| {
             let count = least + entropy.below(letters.len() as u64);
             let pick = || letters[usize::try_from(entropy.below(letters.len() as u64)).unwrap()];
-            (0..count).map(|_| Box::from(pick())).collect::<Vec<Box<str>>>()
+            (0..count).map(|_| Box::from(pick())).collect::<TextList>()
         };
         let rule = || Rule {
             verbs: some(&["get", "list", "put", "*"], 1),

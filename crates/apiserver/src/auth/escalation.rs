@@ -9,6 +9,7 @@ use super::coverage::{self, COMPARISONS_MAX, Missing};
 use super::identity::MASTERS;
 use super::policy::{GROUP, RoleRef, RuleSet};
 use super::rule::{Rule, quoted};
+use super::text_list::TextList;
 use super::{Attributes, Authorizer, Identity};
 use crate::status::{About, Status};
 use crate::storage::Storage;
@@ -140,7 +141,7 @@ fn has_aggregation_rule(role: &Value) -> bool {
 }
 
 fn full_authority() -> [Rule; 2] {
-    let any = || vec![Box::<str>::from("*")];
+    let any = || TextList::from(vec![Box::<str>::from("*")]);
     [
         Rule { verbs: any(), api_groups: any(), resources: any(), ..Rule::default() },
         Rule { verbs: any(), non_resource_urls: any(), ..Rule::default() },

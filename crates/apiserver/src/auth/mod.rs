@@ -18,6 +18,7 @@ pub mod review;
 pub mod rule;
 pub mod service_account;
 mod signing;
+mod text_list;
 
 pub use authenticate::{Authenticator, Peer};
 pub(crate) use escalation::RoleWrite;

@@ -11,9 +11,9 @@ use crate::kinds::validate::access;
 use crate::status::Status;
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
-/// Rules listed in one answer, in bytes of their texts. Somebody with that many roles does not read them, and the answer must
-/// not be what ends the process.
-const RULES_BYTES_MAX: usize = 4 << 20;
+/// Rules listed in one answer, in bytes. Somebody with that many roles does not read them, and a user may have hundreds of
+/// answers on the way.
+const RULES_BYTES_MAX: usize = 512 << 10;
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
 /// Answers reviews for one caller.

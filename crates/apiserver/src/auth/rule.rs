@@ -5,10 +5,15 @@
 
 use std::fmt::Write as _;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::Attributes;
+use super::text_list::TextList;
 
+/// What a text takes in an answer beside its own bytes: quotes, a comma, and its place in memory.
+const TEXT_BYTES: usize = 24;
+/// What a rule takes in an answer beside its texts: the names of its lists.
+const RULE_BYTES: usize = 100;
 /// Matches every verb, group, resource or path.
 pub(super) const ANY: &str = "*";
 
@@ -17,28 +22,19 @@ pub(super) const ANY: &str = "*";
 #[serde(rename_all = "camelCase", default)]
 pub struct Rule {
     /// What may be done.
-    #[serde(deserialize_with = "null_is_empty")]
-    pub verbs: Vec<Box<str>>,
+    pub verbs: TextList,
     /// In which API groups.
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
-    pub api_groups: Vec<Box<str>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub api_groups: TextList,
     /// To which resources: `pods`, `pods/log`, `*/scale`, `*`.
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
-    pub resources: Vec<Box<str>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub resources: TextList,
     /// To which objects; empty: all.
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
-    pub resource_names: Vec<Box<str>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub resource_names: TextList,
     /// To which other paths: `/healthz`, `/metrics/*`.
-    #[serde(
-        rename = "nonResourceURLs",
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub non_resource_urls: Vec<Box<str>>,
-}
-
-fn null_is_empty<'de, D: Deserializer<'de>>(value: D) -> Result<Vec<Box<str>>, D::Error> {
-    Option::<Vec<Box<str>>>::deserialize(value).map(Option::unwrap_or_default)
+    #[serde(rename = "nonResourceURLs", skip_serializing_if = "<[_]>::is_empty")]
+    pub non_resource_urls: TextList,
 }
 
 impl Rule {
@@ -48,8 +44,8 @@ impl Rule {
             Attributes::Resource { verb, group, resource, subresource, name, .. } => {
                 has_or_any(&self.verbs, verb)
                     && has_or_any(&self.api_groups, group)
-                    && self.resources.iter().any(|one| resource_matches(one, resource, subresource))
-                    && (self.resource_names.is_empty() || has(&self.resource_names, name))
+                    && has_resource(&self.resources, resource, subresource)
+                    && (self.resource_names.is_empty() || self.resource_names.has(name))
             }
             Attributes::Path { verb, path } => {
                 has_or_any(&self.verbs, verb)
@@ -58,11 +54,11 @@ impl Rule {
         }
     }
 
-    /// The bytes of its texts.
+    /// What it takes in an answer, about: the bytes of its texts, and what is around each of them, also an empty one.
     pub(super) fn bytes(&self) -> usize {
         let Self { verbs, api_groups, resources, resource_names, non_resource_urls } = self;
         let lists = [verbs, api_groups, resources, resource_names, non_resource_urls];
-        lists.into_iter().flatten().map(|text| text.len()).sum()
+        lists.into_iter().flatten().map(|text| text.len() + TEXT_BYTES).sum::<usize>() + RULE_BYTES
     }
 
     /// As Kubernetes prints it in refusals: `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
@@ -90,12 +86,23 @@ pub(super) fn quoted<T: AsRef<str>>(texts: &[T]) -> String {
     format!("[{}]", listed.join(" "))
 }
 
-fn has(list: &[Box<str>], wanted: &str) -> bool {
-    list.iter().any(|one| &**one == wanted)
+fn has_or_any(list: &TextList, wanted: &str) -> bool {
+    list.has(ANY) || list.has(wanted)
 }
 
-fn has_or_any(list: &[Box<str>], wanted: &str) -> bool {
-    list.iter().any(|one| &**one == ANY || &**one == wanted)
+/// Is the resource among those that the patterns mean?
+fn has_resource(patterns: &TextList, resource: &str, subresource: &str) -> bool {
+    // What is asked for in a review may be any text; only a name without a slash is found by what it is called.
+    if patterns.is_short() || resource.contains('/') {
+        return patterns.iter().any(|one| resource_matches(one, resource, subresource));
+    }
+    patterns.has(ANY)
+        || if subresource.is_empty() {
+            patterns.has(resource)
+        } else {
+            patterns.has(&format!("{resource}/{subresource}"))
+                || patterns.has(&format!("{ANY}/{subresource}"))
+        }
 }
 
 fn resource_matches(pattern: &str, resource: &str, subresource: &str) -> bool {

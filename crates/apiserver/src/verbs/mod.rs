@@ -32,7 +32,7 @@ use http::{HeaderMap, Method};
 
 pub(crate) use answer::{Answer, failure, warn};
 pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN, Policy, remove};
-pub(crate) use review::review;
+pub(crate) use review::Review;
 pub(crate) use write::stamp_new;
 
 use crate::auth::Identity;

@@ -11,22 +11,39 @@ use crate::storage::Storage;
 /// The groups whose resources are questions.
 const GROUPS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
 
-/// Answers a review or a token request; `None`: the call is something else.
-pub(crate) fn review(call: &Call, reviewer: &Reviewer<'_>, body: &[u8]) -> Result<Option<Answer>, Status> {
-    let is_token = match call.resource.storage() {
-        Storage::BuiltIn("", "serviceaccounts") if call.path.subresource == "token" => true,
-        Storage::BuiltIn(group, _) if GROUPS.contains(&group) => false,
-        _ => return Ok(None),
-    };
-    let body = question(call, body)?;
-    let answer = if is_token {
-        let issuer = reviewer.authenticator.issuer();
-        let issuer = issuer.ok_or_else(|| Status::internal("this server has no key to sign tokens with"))?;
-        issuer.request(&call.path.namespace, &call.path.name, body)?
-    } else {
-        reviewer.review(&call.resource.kind, &call.path.namespace, &body)?
-    };
-    Ok(Some(Answer::value(call, 201, &answer)))
+/// A question that is answered and not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Review {
+    /// For a token of a ServiceAccount.
+    Token,
+    /// About who one is or what one may do.
+    Access,
+}
+
+impl Review {
+    /// Tells which question a call asks; `None`: it is something else.
+    pub(crate) fn of(call: &Call) -> Option<Self> {
+        match call.resource.storage() {
+            Storage::BuiltIn("", "serviceaccounts") if call.path.subresource == "token" => Some(Self::Token),
+            Storage::BuiltIn(group, _) if GROUPS.contains(&group) => Some(Self::Access),
+            _ => None,
+        }
+    }
+
+    /// Answers it.
+    pub(crate) fn answer(self, call: &Call, reviewer: &Reviewer<'_>, body: &[u8]) -> Result<Answer, Status> {
+        let body = question(call, body)?;
+        let answer = match self {
+            Self::Token => {
+                let issuer = reviewer.authenticator.issuer();
+                let issuer =
+                    issuer.ok_or_else(|| Status::internal("this server has no key to sign tokens with"))?;
+                issuer.request(&call.path.namespace, &call.path.name, body)?
+            }
+            Self::Access => reviewer.review(&call.resource.kind, &call.path.namespace, &body)?,
+        };
+        Ok(Answer::value(call, 201, &answer))
+    }
 }
 
 fn question(call: &Call, body: &[u8]) -> Result<Value, Status> {

@@ -10,6 +10,7 @@ mod forms;
 mod granting;
 mod keeping;
 mod kinds;
+mod large_policies;
 mod limits;
 mod lists;
 mod matrix;

@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** the index has one place for each binding and subject, however often the binding names the subject.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -125,10 +125,10 @@ impl Subject {
         if self.namespace.is_empty() { binding_namespace } else { &self.namespace }
     }
 
-    fn applies_to(&self, who: &Identity, binding_namespace: &str) -> bool {
+    fn applies_to(&self, user: &str, groups: &HashSet<&str>, binding_namespace: &str) -> bool {
         match self.indexed(binding_namespace) {
-            Some(Indexed::User(user)) => *user == *who.name,
-            Some(Indexed::Group(group)) => who.is_in(&group),
+            Some(Indexed::User(name)) => *name == *user,
+            Some(Indexed::Group(name)) => groups.contains(&*name),
             None => false,
         }
     }
@@ -161,7 +161,9 @@ impl Binding {
         } else {
             ("RoleBinding", format!("{}/{}", self.name, self.namespace))
         };
-        let subject = self.subjects.iter().find(|subject| subject.applies_to(who, &self.namespace));
+        let groups = who.groups.iter().map(String::as_str).collect();
+        let subject =
+            self.subjects.iter().find(|subject| subject.applies_to(&who.name, &groups, &self.namespace));
         let subject = subject.map(|subject| subject.shown(&self.namespace)).unwrap_or_default();
         format!("{kind} {name:?} of {} {:?} to {subject}", self.role.kind, self.role.name)
     }

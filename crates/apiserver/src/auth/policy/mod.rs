@@ -33,6 +33,8 @@ pub(super) const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 /// Roles that bindings name and that do not exist, listed in one refusal. It is sent with every refused request, and
 /// whoever writes bindings decides how many there are.
 const MISSING_ROLES_SHOWN_MAX: usize = 100;
+/// Bindings of a user from which on it is remembered which roles were asked: nearly everybody has fewer.
+const BINDINGS_REMEMBERED_FROM: usize = 16;
 
 /// Rules, roles and bindings as decisions need them.
 #[derive(Debug, Default)]
@@ -115,15 +117,18 @@ impl Policy {
         })
     }
 
-    /// The first binding that grants it.
+    /// The first binding that grants it. A role that did not is not asked again: one with many rules can be bound often.
     fn granting<'a>(&'a self, who: &'a Identity, what: &Attributes<'_>) -> Option<&'a Binding> {
         let namespace = match *what {
             Attributes::Resource { namespace, .. } => namespace,
             Attributes::Path { .. } => "",
         };
-        self.bindings_of(who, namespace).find(|binding| {
-            let rules = self.rules(&binding.role, &binding.namespace);
-            rules.is_some_and(|rules| rules.iter().flat_map(|part| &**part).any(|rule| rule.allows(what)))
+        let mut asked = HashSet::new();
+        self.bindings_of(who, namespace).enumerate().find_map(|(at, binding)| {
+            let rules = self.rules(&binding.role, &binding.namespace)?;
+            let is_asked_again = at >= BINDINGS_REMEMBERED_FROM && !asked.insert(rules.as_ptr());
+            let mut each = rules.iter().flat_map(|part| &**part);
+            (!is_asked_again && each.any(|rule| rule.allows(what))).then_some(binding)
         })
     }
 

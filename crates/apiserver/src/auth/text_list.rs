@@ -1,0 +1,120 @@
+//! The texts of a rule: verbs, groups, resources, names.
+//!
+//! A decision asks whether a list has a text. Roles written by people have a handful; somebody who may write roles could write
+//! hundreds of thousands, and every request of whoever has the role would read them all. So long lists are found by halving.
+//!
+//! **Invariant:** the texts keep the order they were given in, in which they are shown and compared.
+
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Texts from which on a list is worth sorting: below, reading it is as quick.
+const SORTED_FROM: usize = 32;
+
+/// Texts in the order they were given in.
+#[derive(Clone, Debug, Default)]
+pub struct TextList {
+    given: Box<[Box<str>]>,
+    /// Where the texts are, in alphabetical order; empty for a short list.
+    sorted: Box<[u32]>,
+}
+
+impl TextList {
+    /// Has the list this text?
+    pub(super) fn has(&self, wanted: &str) -> bool {
+        if self.is_short() {
+            return self.given.iter().any(|one| &**one == wanted);
+        }
+        self.sorted.binary_search_by(|at| (*self.given[*at as usize]).cmp(wanted)).is_ok()
+    }
+
+    /// Is the list as quickly read as searched?
+    pub(super) fn is_short(&self) -> bool {
+        self.given.len() < SORTED_FROM
+    }
+}
+
+impl From<Vec<Box<str>>> for TextList {
+    fn from(given: Vec<Box<str>>) -> Self {
+        let given = given.into_boxed_slice();
+        let mut sorted: Vec<u32> = Vec::new();
+        // A list that is too long for this to hold cannot be sent: bodies are limited to megabytes.
+        if given.len() >= SORTED_FROM
+            && let Ok(length) = u32::try_from(given.len())
+        {
+            sorted.extend(0..length);
+            sorted.sort_unstable_by(|one, other| given[*one as usize].cmp(&given[*other as usize]));
+        }
+        Self { given, sorted: sorted.into() }
+    }
+}
+
+impl FromIterator<Box<str>> for TextList {
+    fn from_iter<I: IntoIterator<Item = Box<str>>>(texts: I) -> Self {
+        texts.into_iter().collect::<Vec<_>>().into()
+    }
+}
+
+impl Deref for TextList {
+    type Target = [Box<str>];
+
+    fn deref(&self) -> &[Box<str>] {
+        &self.given
+    }
+}
+
+impl<'a> IntoIterator for &'a TextList {
+    type Item = &'a Box<str>;
+    type IntoIter = std::slice::Iter<'a, Box<str>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.given.iter()
+    }
+}
+
+impl PartialEq for TextList {
+    fn eq(&self, other: &Self) -> bool {
+        self.given == other.given
+    }
+}
+
+impl Eq for TextList {}
+
+impl Hash for TextList {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.given.hash(state);
+    }
+}
+
+impl Serialize for TextList {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.given.serialize(serializer)
+    }
+}
+
+/// `null` is an empty list.
+impl<'de> Deserialize<'de> for TextList {
+    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
+        Option::<Vec<Box<str>>>::deserialize(value).map(|given| given.unwrap_or_default().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_any_length_have_what_they_were_given() {
+        for length in [0, 1, SORTED_FROM - 1, SORTED_FROM, 10 * SORTED_FROM] {
+            let given: Vec<Box<str>> = (0..length).map(|at| format!("t{}", at * 7 % length).into()).collect();
+            let list = TextList::from(given.clone());
+            assert_eq!(*list, *given, "the order is kept");
+            assert!(given.iter().all(|one| list.has(one)), "{length}");
+            for absent in ["", "t", "t00", "u", &format!("t{length}")] {
+                assert!(!list.has(absent), "{length} {absent}");
+            }
+        }
+    }
+}
