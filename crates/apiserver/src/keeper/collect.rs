@@ -3,6 +3,7 @@
 //! For a dependent, each owner is solid (there), dangling (gone) or waiting (going, and asking its dependents to go
 //! first). A solid owner keeps it; otherwise it is deleted in the way its own finalizers ask for.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use homeostat_core::Key;
@@ -98,8 +99,12 @@ enum Owner {
 /// Decides what becomes of a dependent.
 async fn judge(backend: &Backend, key: &Key, object: &Value) -> Result<(), Status> {
     let table = backend.registry.table();
-    let judged =
-        owners(object).map(|owner| (owner, state_of(backend, &table, key, owner))).collect::<Vec<_>>();
+    let mut lookup = OwnerLookup { backend, table: &table, found: HashMap::new() };
+    let mut judged = Vec::new();
+    for owner in owners(object) {
+        judged.push((owner, lookup.state(key, owner)));
+        tokio::task::consume_budget().await;
+    }
     if judged.is_empty() {
         return Ok(());
     }
@@ -161,22 +166,49 @@ async fn unblock_cycle(backend: &Backend, key: &Key, object: &Value) -> Result<(
     Ok(())
 }
 
-fn state_of(backend: &Backend, table: &Table, dependent: &Key, owner: &Value) -> Owner {
-    let (group, version) = match text(owner, "apiVersion").split_once('/') {
-        Some((group, version)) => (group, version),
-        None => ("", text(owner, "apiVersion")),
-    };
-    // A kind that is not served in this version cannot be looked up: nothing is decided about its objects.
-    let Some(resource) = table.of_kind(group, version, text(owner, "kind")) else { return Owner::Solid };
-    if resource.namespaced && dependent.namespace().is_empty() {
-        return Owner::Solid;
+/// An object that owner references name: its uid, and whether it waits for its dependents.
+struct Named {
+    uid: String,
+    is_waiting: bool,
+}
+
+impl Named {
+    fn load(backend: &Backend, key: &Key) -> Option<Self> {
+        let object = load(backend, key)?;
+        let is_waiting = meta::is_deleting(&object) && meta::has_finalizer(&object, FOREGROUND);
+        Some(Self { uid: meta::uid(&object).to_owned(), is_waiting })
     }
-    let key = key_of(resource, dependent.namespace(), text(owner, "name"));
-    match load(backend, &key) {
-        Some(found) if meta::uid(&found) != text(owner, "uid") => Owner::Dangling,
-        Some(found) if meta::is_deleting(&found) && meta::has_finalizer(&found, FOREGROUND) => Owner::Waiting,
-        Some(_) => Owner::Solid,
-        None => Owner::Dangling,
+}
+
+/// Finds owners. Each object is read once, however many references name it: it may be large, and they many.
+struct OwnerLookup<'a> {
+    backend: &'a Backend,
+    table: &'a Table,
+    found: HashMap<Key, Option<Named>>,
+}
+
+impl OwnerLookup<'_> {
+    /// Returns what has become of an owner of the dependent.
+    fn state(&mut self, dependent: &Key, owner: &Value) -> Owner {
+        let (group, version) = match text(owner, "apiVersion").split_once('/') {
+            Some((group, version)) => (group, version),
+            None => ("", text(owner, "apiVersion")),
+        };
+        // A kind that is not served in this version cannot be looked up: nothing is decided about its objects.
+        let Some(resource) = self.table.of_kind(group, version, text(owner, "kind")) else {
+            return Owner::Solid;
+        };
+        if resource.namespaced && dependent.namespace().is_empty() {
+            return Owner::Solid;
+        }
+        let key = key_of(resource, dependent.namespace(), text(owner, "name"));
+        let backend = self.backend;
+        match self.found.entry(key).or_insert_with_key(|key| Named::load(backend, key)) {
+            Some(named) if named.uid != text(owner, "uid") => Owner::Dangling,
+            Some(named) if named.is_waiting => Owner::Waiting,
+            Some(_) => Owner::Solid,
+            None => Owner::Dangling,
+        }
     }
 }
 
@@ -190,12 +222,13 @@ fn resource_of(table: &Table, key: &Key) -> Option<Arc<Resource>> {
 }
 
 async fn drop_owners(backend: &Backend, key: &Key, uids: &[String]) -> Result<(), Status> {
+    let uids = uids.iter().map(String::as_str).collect::<HashSet<_>>();
     let table = backend.registry.table();
     let Some(resource) = resource_of(&table, key) else { return Ok(()) };
     rewrite(backend, &resource, key, |object| {
         let metadata = meta::metadata(object);
         if let Some(Value::Array(owners)) = metadata.get_mut("ownerReferences") {
-            owners.retain(|owner| !uids.iter().any(|uid| owner["uid"] == **uid));
+            owners.retain(|owner| !uids.contains(text(owner, "uid")));
             if owners.is_empty() {
                 metadata.remove("ownerReferences");
             }

@@ -3,7 +3,7 @@
 //! Every commit passes [`Notices::observe`]. The index from owner to dependents is what makes collection cost grow
 //! with the dependents, not with the cluster. It may briefly name objects that are gone; readers check.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
@@ -234,7 +234,8 @@ impl State {
         let (before, after) = (of(old), of(new));
         if before != after {
             let now = of(current().as_ref());
-            for uid in before.iter().chain(&after).filter(|uid| !now.contains(uid)) {
+            let is_there = now.iter().collect::<HashSet<_>>();
+            for uid in before.iter().chain(&after).filter(|uid| !is_there.contains(uid)) {
                 self.forget(uid, key);
             }
             for uid in now {
@@ -252,7 +253,8 @@ impl State {
             None => self.observe_deletion(old),
         }
         // An owner that waits for its dependents looks again when one of them leaves it.
-        for owner in before.iter().filter(|uid| !after.contains(uid)) {
+        let stays = after.iter().collect::<HashSet<_>>();
+        for owner in before.iter().filter(|uid| !stays.contains(uid)) {
             self.waiting.insert(Notice::Gone(owner.clone()));
         }
     }

@@ -173,3 +173,37 @@ async fn an_owner_of_a_version_that_is_not_served_is_nothing_to_go_by() {
     plane.until_gone(&at("collected")).await;
     plane.get(&at("kept")).await.expect(200);
 }
+
+/// References to one large object by a thousand uids read it once.
+#[tokio::test]
+async fn an_owner_is_read_once_however_often_it_is_named() {
+    let plane = Plane::start().await;
+    let data = json!({"a": "x\n".repeat(200_000)});
+    plane.post(MAPS, json!({"metadata": {"name": "large"}, "data": data})).await.expect(201);
+    let reference =
+        |at: usize| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "large", "uid": at.to_string()});
+    let owners: Vec<_> = (0..5_000).map(reference).collect();
+    plane.post(MAPS, json!({"metadata": {"name": "child", "ownerReferences": owners}})).await.expect(201);
+    // The patience of the tests is a fraction of what reading it 5 000 times takes.
+    plane.until_gone(&at("child")).await;
+    plane.get(&at("large")).await.expect(200);
+}
+
+/// Owners that come and go by the ten thousand are compared as sets.
+#[tokio::test]
+async fn very_many_owners_are_replaced_in_little_time() {
+    let plane = Plane::start().await;
+    let owners = |kind: &str| -> Vec<_> {
+        // Nothing is decided about owners of a kind that is not served.
+        let owner = |at: usize| json!({"apiVersion": "t.io/v1", "kind": "T", "name": "t", "uid": format!("{kind}{at}")});
+        (0..11_000).map(owner).collect()
+    };
+    plane
+        .post(MAPS, json!({"metadata": {"name": "child", "ownerReferences": owners("a")}}))
+        .await
+        .expect(201);
+    let started = tokio::time::Instant::now();
+    let new = json!({"metadata": {"name": "child", "ownerReferences": owners("b")}});
+    plane.put(&at("child"), new).await.expect(200);
+    assert!(started.elapsed().as_secs() < 4, "it took {:?}", started.elapsed());
+}
