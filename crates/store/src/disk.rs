@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`files`] (the door to the disk), `frame` (checksums, torn or damaged), `record` (what is
 //! written), `format` (in which version), `log`, `acknowledged` (how far it must reach), `checkpoint`, `recover`, `migrate`
-//! (from an older version), `queue` (what waits), `keeper` (the thread that writes).
+//! (from an older version), `queue` (what waits), `log_writer` (the thread that writes).
 //! `docs/why/store.md` has the engines this was measured against.
 //!
 //! **Invariant:** a commit is synced to disk before anybody sees it or hears of it. When the disk refuses a write or
@@ -28,8 +28,8 @@ mod checkpoint;
 pub mod files;
 mod format;
 mod frame;
-mod keeper;
 mod log;
+mod log_writer;
 mod migrate;
 mod queue;
 mod record;
@@ -37,7 +37,7 @@ mod recover;
 
 use files::{Files, Folder};
 pub use format::{Contents, KeyMigration};
-use keeper::{Keeper, Status};
+use log_writer::{LogWriter, WriterStatus};
 use queue::{Queue, Request};
 
 /// How a disk store behaves. The default is right for a control plane of one machine.
@@ -75,8 +75,8 @@ impl Default for Config {
 pub struct Disk {
     published: Arc<Published>,
     queue: Arc<Queue>,
-    status: Arc<Status>,
-    keeper: Mutex<Option<JoinHandle<()>>>,
+    status: Arc<WriterStatus>,
+    log_writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Disk {
@@ -90,10 +90,11 @@ impl Disk {
         let published = Arc::new(Published::default());
         let mut writer = Writer::new(Arc::clone(&published), config.clock, config.history);
         let recovered = recover::recover(&files, &mut writer, config)?;
-        let (queue, status) = (Arc::<Queue>::default(), Arc::<Status>::default());
-        let keeper = Keeper::new(files, writer, Arc::clone(&published), recovered, config.checkpoint_bytes);
-        let thread = keeper.start(Arc::clone(&queue), Arc::clone(&status))?;
-        Ok(Self { published, queue, status, keeper: Mutex::new(Some(thread)) })
+        let (queue, status) = (Arc::<Queue>::default(), Arc::<WriterStatus>::default());
+        let log_writer =
+            LogWriter::new(files, writer, Arc::clone(&published), recovered, config.checkpoint_bytes);
+        let thread = log_writer.start(Arc::clone(&queue), Arc::clone(&status))?;
+        Ok(Self { published, queue, status, log_writer: Mutex::new(Some(thread)) })
     }
 
     /// Hands a request to the writer and waits for its answer.
@@ -149,7 +150,7 @@ impl Drop for Disk {
     /// Finishes what was accepted, so that the folder is free when this returns.
     fn drop(&mut self) {
         self.queue.close();
-        let thread = self.keeper.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.log_writer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the thread that writes the store panicked");
         }

@@ -40,12 +40,12 @@ const EVENT_BYTES: u64 = 256;
 #[derive(Debug)]
 pub(crate) struct History {
     limits: Limits,
-    records: VecDeque<Record>,
+    records: VecDeque<HistoryRecord>,
     bytes: u64,
 }
 
 #[derive(Debug)]
-struct Record {
+struct HistoryRecord {
     revision: Revision,
     at: Timestamp,
     bytes: u64,
@@ -61,7 +61,12 @@ impl History {
     pub(crate) fn append(&mut self, event: Arc<Event>, topic: &Arc<Topic>, at: Timestamp) {
         let bytes = EVENT_BYTES + event.old.as_ref().map_or(0, |old| old.bytes.len() as u64);
         self.bytes += bytes;
-        self.records.push_back(Record { revision: event.revision, at, bytes, topic: Arc::clone(topic) });
+        self.records.push_back(HistoryRecord {
+            revision: event.revision,
+            at,
+            bytes,
+            topic: Arc::clone(topic),
+        });
         topic.append(event);
     }
 

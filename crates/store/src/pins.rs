@@ -1,6 +1,6 @@
 //! A few past snapshots kept at hand, so that a list read in pages costs one roll-back at most.
 //!
-//! Pins outlive the history window on purpose: a page of a slow client must not fail because others write much. They
+//! PinnedSnapshots outlive the history window on purpose: a page of a slow client must not fail because others write much. They
 //! are bounded by count and by the age of history, counted from their last use; compaction drops them at once.
 
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ const PINS_MAX: usize = 8;
 
 /// Past snapshots, the most recently used last.
 #[derive(Debug, Default)]
-pub(crate) struct Pins(VecDeque<Pin>);
+pub(crate) struct PinnedSnapshots(VecDeque<Pin>);
 
 #[derive(Debug)]
 struct Pin {
@@ -25,7 +25,7 @@ struct Pin {
     idle_since: Option<Timestamp>,
 }
 
-impl Pins {
+impl PinnedSnapshots {
     pub(crate) fn get(&mut self, revision: Revision) -> Option<Snapshot> {
         let at = self.0.iter().position(|pin| pin.snapshot.revision() == revision)?;
         let Pin { snapshot, .. } = self.0.remove(at)?;

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use arc_swap::ArcSwap;
 use homeostat_core::Revision;
 
-use crate::pins::Pins;
+use crate::pins::PinnedSnapshots;
 use crate::topic::Topic;
 use crate::{Error, Event, Snapshot};
 
@@ -24,7 +24,7 @@ pub(crate) struct Published {
     /// The last revision forgotten: history is whole after it.
     floor: AtomicU64,
     topics: RwLock<BTreeMap<Box<str>, Arc<Topic>>>,
-    pins: Mutex<Pins>,
+    pins: Mutex<PinnedSnapshots>,
     is_closed: AtomicBool,
 }
 
@@ -90,7 +90,7 @@ impl Published {
         }
     }
 
-    pub(crate) fn pins(&self) -> MutexGuard<'_, Pins> {
+    pub(crate) fn pins(&self) -> MutexGuard<'_, PinnedSnapshots> {
         self.pins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -17,7 +17,7 @@ use crate::Event;
 /// The events of one resource.
 #[derive(Debug, Default)]
 pub(crate) struct Topic {
-    log: RwLock<Log>,
+    log: RwLock<TopicEvents>,
     /// The place after the last event, readable without the lock.
     end: AtomicU64,
     /// Rung after the writer has made new events visible.
@@ -28,7 +28,7 @@ pub(crate) struct Topic {
 
 /// Events in order of revision, and the place of the first of them.
 #[derive(Debug, Default)]
-pub(crate) struct Log {
+pub(crate) struct TopicEvents {
     first: u64,
     events: VecDeque<Arc<Event>>,
 }
@@ -38,11 +38,11 @@ impl Topic {
         self.end.load(Ordering::Acquire)
     }
 
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Log> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, TopicEvents> {
         self.log.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Log> {
+    fn write(&self) -> RwLockWriteGuard<'_, TopicEvents> {
         self.log.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -62,7 +62,7 @@ impl Topic {
     }
 }
 
-impl Log {
+impl TopicEvents {
     /// The place of the first event after `revision`.
     pub(crate) fn place_after(&self, revision: Revision) -> u64 {
         self.first + self.events.partition_point(|event| event.revision <= revision) as u64

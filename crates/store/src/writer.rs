@@ -44,16 +44,19 @@ impl Writer {
     /// Applies `txns` in order to a copy of the newest state.
     pub(crate) fn prepare(&self, txns: impl IntoIterator<Item = Txn>) -> Batch {
         let current = self.published.snapshot();
-        let mut work =
-            Work { revision: current.revision(), entries: current.entries().clone(), events: Vec::new() };
+        let mut work = WorkingState {
+            revision: current.revision(),
+            entries: current.entries().clone(),
+            events: Vec::new(),
+        };
         let results = txns.into_iter().map(|txn| work.apply(txn)).collect();
         let snapshot = Snapshot::new(work.revision, work.entries);
         Batch { snapshot, events: work.events, results, at: self.clock.now() }
     }
 
     /// Makes a durable batch visible and returns the answers. The caller hands them out, then wakes the watchers.
-    pub(crate) fn publish(&mut self, batch: Batch) -> (Vec<Result<Committed, Error>>, Wake) {
-        let mut wake = Wake::default();
+    pub(crate) fn publish(&mut self, batch: Batch) -> (Vec<Result<Committed, Error>>, PendingWakeups) {
+        let mut wake = PendingWakeups::default();
         for event in batch.events {
             let topic = self.published.topic(topic_of(&event.key));
             wake.add(&topic);
@@ -133,9 +136,9 @@ impl Replay<'_> {
 /// The topics that got events, each once. Ringing them is left to the caller because answers go first.
 #[derive(Debug, Default)]
 #[must_use = "watchers sleep until rung"]
-pub(crate) struct Wake(Vec<Arc<Topic>>);
+pub(crate) struct PendingWakeups(Vec<Arc<Topic>>);
 
-impl Wake {
+impl PendingWakeups {
     fn add(&mut self, topic: &Arc<Topic>) {
         // A batch touches a handful of topics, mostly one.
         if !self.0.iter().rev().any(|known| Arc::ptr_eq(known, topic)) {
@@ -151,13 +154,13 @@ impl Wake {
 }
 
 /// The state a batch works on.
-struct Work {
+struct WorkingState {
     revision: Revision,
     entries: OrdMap<Key, Arc<Entry>>,
     events: Vec<Arc<Event>>,
 }
 
-impl Work {
+impl WorkingState {
     fn apply(&mut self, txn: Txn) -> Result<Committed, Error> {
         for (key, expect, _) in &txn.steps {
             if !key.is_well_formed() {

@@ -16,12 +16,17 @@ use super::format::{self, Contents, Format, KeyMigration};
 use super::frame::{Builder, Found, Frame, Kind, find};
 use super::log::{ROOM_BYTES, UNFINISHED, checkpoint_name, log_name};
 use super::record;
-use super::recover::{Needed, Reading};
+use super::recover::{FolderReader, NeededFiles};
 use crate::writer::Change;
 use crate::{Entry, Error, Snapshot};
 
 /// Migrates the files, step by step, until all are of the present version.
-pub(super) fn run(files: &dyn Files, needed: &Needed, oldest: u32, contents: Contents) -> Result<(), Error> {
+pub(super) fn run(
+    files: &dyn Files,
+    needed: &NeededFiles,
+    oldest: u32,
+    contents: Contents,
+) -> Result<(), Error> {
     for version in oldest..contents.version() {
         tracing::info!(folder = files.place(), from = version, to = version + 1, "migrating the data");
         let migration = &contents.migrations[version as usize];
@@ -57,7 +62,7 @@ impl Step<'_> {
     /// Is the file still of the version to leave?
     fn is_due(&self, name: &str) -> Result<bool, Error> {
         let format = format::of_file(self.files, name)
-            .map_err(|error| Reading(self.files).cannot_read(name, &error))?;
+            .map_err(|error| FolderReader(self.files).cannot_read(name, &error))?;
         Ok(format.is_some_and(|format| format.contents == self.version))
     }
 
@@ -75,7 +80,7 @@ impl Step<'_> {
 
     fn checkpoint(&mut self, revision: Revision) -> Result<(), Error> {
         let name = checkpoint_name(revision);
-        let loaded = Reading(self.files).checkpoint(Some(revision))?;
+        let loaded = FolderReader(self.files).checkpoint(Some(revision))?;
         let is_due = self.is_due(&name)?;
         let mut entries = loaded.snapshot.into_entries();
         if is_due {
@@ -93,7 +98,7 @@ impl Step<'_> {
 
     fn log(&mut self, before: Revision) -> Result<(), Error> {
         let name = log_name(before);
-        let reading = Reading(self.files);
+        let reading = FolderReader(self.files);
         let contents = reading.whole(&name)?;
         let is_due = self.is_due(&name)?;
         let (mut builder, mut rewritten, mut at) = (Builder::default(), Vec::new(), 0);

@@ -37,12 +37,12 @@ impl Request {
 /// The queue.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<QueueState>,
     arrived: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct QueueState {
     requests: VecDeque<Request>,
     bytes: usize,
     is_closed: bool,
@@ -51,7 +51,7 @@ struct Waiting {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -35,7 +35,7 @@ pub(super) struct Recovered {
 }
 
 /// The files that hold the state and the history after it.
-pub(super) struct Needed {
+pub(super) struct NeededFiles {
     /// The newest checkpoint, if there is one.
     pub(super) checkpoint: Option<Revision>,
     /// The log files with commits after it, oldest first, by the revision before their first commit.
@@ -48,9 +48,9 @@ pub(super) fn recover(
     writer: &mut Writer,
     config: &Config,
 ) -> Result<Recovered, Error> {
-    let folder = Reading(&**files);
+    let folder = FolderReader(&**files);
     let mut names = folder.names()?;
-    let needed = Needed::of(&names);
+    let needed = NeededFiles::of(&names);
     if let Some(oldest) = folder.check_versions(&names, &needed, config.contents)? {
         // Read once without a trace: what is damaged is refused before anything is changed.
         load(
@@ -95,9 +95,9 @@ struct LoadedFolder {
 
 /// Reads the needed files into `writer`. Nothing is changed on the disk.
 fn load(
-    folder: &Reading<'_>,
+    folder: &FolderReader<'_>,
     names: &[String],
-    needed: &Needed,
+    needed: &NeededFiles,
     writer: &mut Writer,
 ) -> Result<LoadedFolder, Error> {
     let loaded = folder.checkpoint(needed.checkpoint)?;
@@ -123,7 +123,7 @@ fn load(
     Ok(LoadedFolder { older, last, checkpoint_bytes: loaded.bytes, revision })
 }
 
-impl Needed {
+impl NeededFiles {
     /// The newest checkpoint, the last log file that begins at or before it, and all later ones. The names are sorted.
     fn of(names: &[String]) -> Self {
         let checkpoint = names.iter().filter_map(|name| checkpoint_revision(name)).next_back();
@@ -154,10 +154,10 @@ fn remove_leftovers(
     names.iter().filter(is_needless).try_for_each(|name| files.remove(name))
 }
 
-/// Reading with errors that say where and what to do.
-pub(super) struct Reading<'a>(pub(super) &'a dyn Files);
+/// FolderReader with errors that say where and what to do.
+pub(super) struct FolderReader<'a>(pub(super) &'a dyn Files);
 
-impl Reading<'_> {
+impl FolderReader<'_> {
     /// The names of all files, sorted.
     fn names(&self) -> Result<Vec<String>, Error> {
         let mut names = self.0.names().map_err(|error| self.cannot_read("the folder", &error))?;
@@ -169,7 +169,7 @@ impl Reading<'_> {
     fn check_versions(
         &self,
         names: &[String],
-        needed: &Needed,
+        needed: &NeededFiles,
         contents: Contents,
     ) -> Result<Option<u32>, Error> {
         let ours = names.iter().filter(|name| checkpoint_revision(name).or(log_revision(name)).is_some());

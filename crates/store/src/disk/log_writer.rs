@@ -1,7 +1,7 @@
-//! The thread that keeps the store: takes what waits, checks it, syncs it, publishes it, answers; and has checkpoints
-//! written beside it.
+//! The thread that writes the log: takes the requests that wait, checks them, appends and syncs them as one batch, publishes the
+//! batch and answers. It has checkpoints written by a second thread.
 //!
-//! **Invariant:** the first failed write or sync ends writing for good ([`Status::fail`]); its batch is answered with
+//! **Invariant:** the first failed write or sync ends writing for good ([`WriterStatus::fail`]); its batch is answered with
 //! an error and nobody saw it. A failed checkpoint only costs space and is tried again later.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,18 +25,18 @@ use crate::{Committed, Error, Txn};
 
 /// What others may know about the writer.
 #[derive(Debug)]
-pub(super) struct Status {
+pub(super) struct WriterStatus {
     failure: OnceLock<String>,
     stopped: watch::Sender<bool>,
 }
 
-impl Default for Status {
+impl Default for WriterStatus {
     fn default() -> Self {
         Self { failure: OnceLock::new(), stopped: watch::Sender::new(false) }
     }
 }
 
-impl Status {
+impl WriterStatus {
     /// Can something be written?
     pub(super) fn check(&self) -> Result<(), Error> {
         self.failure.get().map_or(Ok(()), |reason| Err(Error::ReadOnly { reason: reason.clone() }))
@@ -58,7 +58,7 @@ impl Status {
 
 /// Everything the writing thread owns.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct LogWriter {
     files: Arc<dyn Files>,
     writer: Writer,
     published: Arc<Published>,
@@ -78,11 +78,11 @@ struct Checkpointing {
     bytes_last: u64,
     /// Log that a failed attempt left needless; the next attempt waits for as much again.
     bytes_failed: u64,
-    running: Option<Running>,
+    running: Option<RunningCheckpoint>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningCheckpoint {
     revision: Revision,
     needless_bytes: u64,
     thread: JoinHandle<io::Result<Option<u64>>>,
@@ -91,7 +91,7 @@ struct Running {
 
 type Answer = tokio::sync::oneshot::Sender<Result<Committed, Error>>;
 
-impl Keeper {
+impl LogWriter {
     pub(super) fn new(
         files: Arc<dyn Files>,
         writer: Writer,
@@ -111,10 +111,14 @@ impl Keeper {
     }
 
     /// Starts the thread. It ends when the queue is closed and empty.
-    pub(super) fn start(mut self, queue: Arc<Queue>, status: Arc<Status>) -> Result<JoinHandle<()>, Error> {
+    pub(super) fn start(
+        mut self,
+        queue: Arc<Queue>,
+        status: Arc<WriterStatus>,
+    ) -> Result<JoinHandle<()>, Error> {
         let path = self.files.place();
         let thread = thread::Builder::new().name("store".to_owned()).spawn(move || {
-            let end = End { queue, status, published: Arc::clone(&self.published) };
+            let end = ThreadEnd { queue, status, published: Arc::clone(&self.published) };
             while let Some(requests) = end.queue.take() {
                 self.serve(requests, &end.status);
             }
@@ -125,7 +129,7 @@ impl Keeper {
         thread.map_err(|error| Error::Open { path, reason: format!("no thread could be started: {error}") })
     }
 
-    fn serve(&mut self, requests: Vec<Request>, status: &Status) {
+    fn serve(&mut self, requests: Vec<Request>, status: &WriterStatus) {
         let mut txns = Vec::with_capacity(requests.len());
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
@@ -146,7 +150,7 @@ impl Keeper {
     }
 
     /// Commits a batch: all of it is synced, then all of it is seen and answered.
-    fn commit(&mut self, txns: Vec<Txn>, answers: Vec<Answer>, status: &Status) {
+    fn commit(&mut self, txns: Vec<Txn>, answers: Vec<Answer>, status: &WriterStatus) {
         if txns.is_empty() {
             return;
         }
@@ -173,7 +177,7 @@ impl Keeper {
     }
 
     /// Keeps the log in shape: next file, checkpoint.
-    fn tend(&mut self, status: &Status) {
+    fn tend(&mut self, status: &WriterStatus) {
         if status.check().is_err() {
             return;
         }
@@ -201,7 +205,9 @@ impl Keeper {
         let told = Arc::clone(&must_stop);
         let write = move || checkpoint::write(&*files, &undo.apply(), &needless, format, &told);
         match thread::Builder::new().name("store-checkpoint".to_owned()).spawn(write) {
-            Ok(thread) => *running = Some(Running { revision: floor, needless_bytes, thread, must_stop }),
+            Ok(thread) => {
+                *running = Some(RunningCheckpoint { revision: floor, needless_bytes, thread, must_stop })
+            }
             Err(error) => tracing::warn!(%error, "no thread could be started for a checkpoint"),
         }
     }
@@ -226,7 +232,7 @@ impl Keeper {
         }
     }
 
-    fn stop(&mut self, status: &Status) {
+    fn stop(&mut self, status: &WriterStatus) {
         if let Some(running) = self.checkpoint.running.take() {
             running.must_stop.store(true, Ordering::Relaxed);
             if running.thread.join().is_err() {
@@ -242,13 +248,13 @@ impl Keeper {
 }
 
 /// Tells everybody that the thread has ended, also when it panicked: nobody waits for an answer that cannot come.
-struct End {
+struct ThreadEnd {
     queue: Arc<Queue>,
-    status: Arc<Status>,
+    status: Arc<WriterStatus>,
     published: Arc<Published>,
 }
 
-impl Drop for End {
+impl Drop for ThreadEnd {
     fn drop(&mut self) {
         self.queue.abandon();
         self.published.close();
