@@ -10,7 +10,7 @@ use bytes::Bytes;
 use homeostat_store::Entry;
 use serde_json::Value;
 
-use crate::kinds;
+use crate::kinds::declaration::Conversion;
 use crate::object::encode;
 use crate::resource::{Custom, Resource};
 use crate::schema;
@@ -30,14 +30,13 @@ pub(crate) fn is_current(resource: &Resource, entry: &Entry) -> bool {
             head.iter().try_fold(&*entry.bytes, |rest: &[u8], part| rest.strip_prefix(part.as_bytes()));
         rest.is_some()
     } else {
-        match (&*resource.group, &*resource.plural) {
-            ("events.k8s.io", "events") => false,
-            ("autoscaling", "horizontalpodautoscalers") => {
-                entry.bytes.starts_with(encode::type_prefix(resource).as_bytes())
-            }
-            _ => true,
-        }
+        conversion(resource).is_none_or(|conversion| (conversion.is_current)(resource, entry))
     }
+}
+
+/// How a built-in kind gets from its stored version to this one and back.
+fn conversion(resource: &Resource) -> Option<&'static Conversion> {
+    resource.declaration()?.conversion.as_ref()
 }
 
 /// Appends the bytes of an entry in this version. Nothing is counted on the way: what many watches copy at once is shared
@@ -81,12 +80,9 @@ fn to_version(resource: &Resource, mut object: Value) -> Value {
         rename(resource, custom, &resource.version, &mut object);
         return object;
     }
-    match (&*resource.group, &*resource.plural) {
-        ("events.k8s.io", "events") => kinds::events::from_core(object),
-        ("autoscaling", "horizontalpodautoscalers") => {
-            kinds::autoscaling::to_version(object, &resource.version)
-        }
-        _ => object,
+    match conversion(resource) {
+        Some(conversion) => (conversion.from_stored)(object, &resource.version),
+        None => object,
     }
 }
 
@@ -149,11 +145,5 @@ fn to_storage(resource: &Resource, object: &Value) -> Option<Value> {
         rename(resource, custom, &custom.storage_version, &mut stored);
         return Some(stored);
     }
-    match (&*resource.group, &*resource.plural, &*resource.version) {
-        ("events.k8s.io", "events", _) => Some(kinds::events::to_core(object.clone())),
-        ("autoscaling", "horizontalpodautoscalers", version) => {
-            kinds::autoscaling::to_storage(object, version)
-        }
-        _ => None,
-    }
+    conversion(resource).and_then(|conversion| (conversion.to_stored)(object, &resource.version))
 }

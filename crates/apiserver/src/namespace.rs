@@ -5,16 +5,14 @@ use homeostat_store::Expect;
 use serde_json::{Value, json};
 
 use crate::backend::Backend;
+use crate::kinds::core::namespace::NAMESPACE;
 use crate::object::{encode, meta};
 use crate::resource::Resource;
 use crate::status::{About, Status};
 use crate::storage::Storage;
 
-/// Namespaces that may not be deleted.
-const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
-
 /// Where namespaces are kept.
-const STORAGE: Storage<'static> = Storage::BuiltIn("", "namespaces");
+const STORAGE: Storage<'static> = NAMESPACE.storage();
 
 /// The key of a namespace.
 pub(crate) fn key(name: &str) -> Key {
@@ -54,14 +52,6 @@ pub(crate) fn check_create(
         ));
     }
     Ok(Some((key, Expect::At(entry.revision))))
-}
-
-/// May this object be deleted?
-pub(crate) fn check_delete(resource: &Resource, name: &str) -> Result<(), Status> {
-    if is_namespace(resource) && IMMORTAL.contains(&name) {
-        return Err(Status::forbidden(&resource.about(name), "this namespace may not be deleted"));
-    }
-    Ok(())
 }
 
 /// Does the namespace's own finalizer hold it?

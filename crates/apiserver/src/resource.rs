@@ -1,61 +1,51 @@
 //! A served kind is one row. Routes, discovery, OpenAPI and tables follow from it; definitions of custom kinds add
 //! rows at run time.
 //!
-//! **Invariant:** what is built in, and what it is called, is decided by `facts/resources.json` alone. Tables with more facts
-//! about kinds (strategy, columns, schema, protobuf, and the first edition's kinds in `migration`) name kinds again; their tests
-//! hold them against these rows.
+//! **Invariant:** what is built in, and what it is called, is decided by the declarations in `kinds` alone. Tables of data about
+//! kinds (schema, protobuf, and the first edition's kinds in `migration`) name kinds again; their tests hold them against
+//! these rows.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use homeostat_core::Revision;
-use serde::Deserialize;
 
-use crate::kinds::strategy::Strategy;
+use crate::kinds;
+use crate::kinds::declaration::{Kind, Part};
 use crate::status::About;
 use crate::storage::Storage;
 
-/// The built-in rows: facts about the v1.36 API, generally available versions only.
-const BUILT_IN: &str = include_str!("../facts/resources.json");
-
 /// One served resource in one version.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct Resource {
     /// API group, empty for core.
     pub group: Box<str>,
     /// API version.
     pub version: Box<str>,
     /// Plural name, as in paths.
-    #[serde(rename = "resource")]
     pub plural: Box<str>,
     /// Singular name.
-    #[serde(rename = "singularName")]
     pub singular: Box<str>,
     /// Kind.
     pub kind: Box<str>,
     /// Kind of the list; empty: `kind` + `List`.
-    #[serde(default, rename = "listKind")]
     pub list_kind: Box<str>,
     /// Does it live in namespaces?
     pub namespaced: bool,
     /// Verbs on the resource itself.
     pub verbs: Vec<Box<str>>,
     /// Short names.
-    #[serde(default, rename = "shortNames")]
     pub short_names: Vec<Box<str>>,
     /// Categories, as `all`.
-    #[serde(default)]
     pub categories: Vec<Box<str>>,
     /// Subresources.
-    #[serde(default, rename = "sub")]
     pub subresources: Vec<Subresource>,
     /// Where it comes from.
-    #[serde(skip)]
     pub source: Source,
 }
 
 /// One subresource.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct Subresource {
     /// Its name in paths.
     pub name: Box<str>,
@@ -78,17 +68,11 @@ pub enum Source {
     Custom(Arc<Custom>),
 }
 
-impl Default for Source {
-    fn default() -> Self {
-        Self::BuiltIn(Known::default())
-    }
-}
-
-/// What the tables of built-in kinds say about a row. Every request asks several times, so each is looked up once.
-#[derive(Clone, Debug, Default)]
+/// What is known about a built-in row. Every request asks several times, so each is looked up once.
+#[derive(Clone, Debug)]
 pub struct Known {
-    /// How the verbs treat it.
-    pub(crate) strategy: OnceLock<&'static Strategy>,
+    /// Its declaration.
+    pub(crate) kind: &'static Kind,
     /// Its schema; `None`: it has none.
     pub(crate) schema: OnceLock<Option<crate::schema::Ref>>,
 }
@@ -136,7 +120,32 @@ pub struct Scale {
 impl Resource {
     /// All built-in rows, in discovery order.
     pub fn built_in() -> Vec<Self> {
-        serde_json::from_str(BUILT_IN).expect("the built-in table is checked by a test")
+        kinds::built_in().into_iter().map(Self::declared).collect()
+    }
+
+    fn declared(kind: &'static Kind) -> Self {
+        Self {
+            group: kind.group.into(),
+            version: kind.version.into(),
+            plural: kind.plural.into(),
+            singular: kind.kind.to_lowercase().into(),
+            kind: kind.kind.into(),
+            list_kind: "".into(),
+            namespaced: kind.namespaced,
+            verbs: boxed(kind.verbs),
+            short_names: boxed(kind.short_names),
+            categories: boxed(kind.categories),
+            subresources: kind.subresources.iter().map(|part| Subresource::declared(kind, part)).collect(),
+            source: Source::BuiltIn(Known { kind, schema: OnceLock::new() }),
+        }
+    }
+
+    /// The declaration, for built-in kinds.
+    pub(crate) fn declaration(&self) -> Option<&'static Kind> {
+        match &self.source {
+            Source::BuiltIn(known) => Some(known.kind),
+            Source::Custom(_) => None,
+        }
     }
 
     /// `v1` or `apps/v1`.
@@ -155,22 +164,17 @@ impl Resource {
 
     /// What users of this version are warned of.
     pub fn deprecation_warning(&self) -> Option<&str> {
-        match (&self.source, &*self.group, &*self.kind) {
-            (Source::Custom(custom), ..) => custom.deprecation_warning.as_deref(),
-            (Source::BuiltIn(_), "", "Endpoints") => {
-                Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
-            }
-            (Source::BuiltIn(_), "", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
-            _ => None,
+        match &self.source {
+            Source::Custom(custom) => custom.deprecation_warning.as_deref(),
+            Source::BuiltIn(known) => known.kind.deprecation,
         }
     }
 
     /// Where its objects are kept: one place for all versions, and for the events of both groups.
     pub(crate) fn storage(&self) -> Storage<'_> {
-        match (&self.source, &*self.group, &*self.plural) {
-            (Source::Custom(_), group, plural) => Storage::Custom(group, plural),
-            (Source::BuiltIn(_), "events.k8s.io", "events") => Storage::BuiltIn("", "events"),
-            (Source::BuiltIn(_), group, plural) => Storage::BuiltIn(group, plural),
+        match &self.source {
+            Source::Custom(_) => Storage::Custom(&self.group, &self.plural),
+            Source::BuiltIn(known) => known.kind.storage(),
         }
     }
 
@@ -201,6 +205,24 @@ impl Resource {
     pub fn about<'a>(&'a self, name: &'a str) -> About<'a> {
         About { group: &self.group, resource: &self.plural, name }
     }
+}
+
+impl Subresource {
+    fn declared(kind: &Kind, part: &Part) -> Self {
+        let (group, version, body) = part.body;
+        let body = if body.is_empty() { kind.kind } else { body };
+        Self {
+            name: part.name.into(),
+            kind: body.into(),
+            group: group.into(),
+            version: version.into(),
+            verbs: boxed(part.verbs),
+        }
+    }
+}
+
+fn boxed(texts: &[&str]) -> Vec<Box<str>> {
+    texts.iter().map(|&text| text.into()).collect()
 }
 
 #[cfg(test)]

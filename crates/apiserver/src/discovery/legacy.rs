@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{Group, Version, group_version};
-use crate::resource::{Resource, Subresource};
+use crate::resource::{Resource, Source, Subresource};
 
 /// Bytes of the hash that are shown: enough to tell ten thousand kinds apart.
 const HASH_BYTES: usize = 8;
@@ -101,11 +101,9 @@ fn subresource(row: &Resource, sub: &Subresource) -> Value {
 
 /// Changes when objects are stored in another version, which tells storage migrators to rewrite them.
 fn storage_version_hash(row: &Resource) -> String {
-    let stored_as = row.custom().map_or(&*row.version, |custom| &custom.storage_version);
-    let (group, version) = match (&*row.group, &*row.kind) {
-        ("events.k8s.io", "Event") => ("", "v1"),
-        ("autoscaling", "HorizontalPodAutoscaler") => ("autoscaling", "v2"),
-        (group, _) => (group, stored_as),
+    let (group, version) = match &row.source {
+        Source::BuiltIn(known) => known.kind.stored_in,
+        Source::Custom(custom) => (&*row.group, &*custom.storage_version),
     };
     let digest = Sha256::digest(format!("{group}/{version}/{}", row.kind));
     STANDARD.encode(&digest[..HASH_BYTES])

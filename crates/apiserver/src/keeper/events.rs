@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::backend::Backend;
-use crate::kinds::events::TIME_TO_LIVE;
+use crate::kinds::events::convert::TIME_TO_LIVE;
 use crate::object::encode;
 use crate::verbs::{DeleteOptions, remove};
 

@@ -1,148 +1,112 @@
-//! Which fields a field selector may name, per kind, and their values.
+//! Which fields a field selector may name, and their values.
 //!
 //! Values are compared as text: booleans as `true` and `false`, numbers in decimal, absent ones as the zero of their
 //! type. Parsing selectors and matching them is done elsewhere.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
-use super::fill::text;
 use crate::resource::Resource;
 use crate::status::Status;
 
 /// What an absent value of a field reads as.
 #[derive(Clone, Copy)]
-enum Absent {
+pub(crate) enum Absent {
     Empty,
     False,
     Zero,
 }
 
-use Absent::{Empty, False, Zero};
+/// Returns the name a field is stored under; `None`: the kind does not support the field.
+pub(crate) type Alias = fn(&str) -> Option<Cow<'_, str>>;
 
-/// A kind and the fields it supports beside name and namespace: the name in selectors and the zero of its type.
-type Row = (&'static str, &'static str, &'static [(&'static str, Absent)]);
-
-const ROWS: &[Row] = &[
-    (
-        "",
-        "pods",
-        &[
-            ("spec.nodeName", Empty),
-            ("spec.restartPolicy", Empty),
-            ("spec.schedulerName", Empty),
-            ("spec.serviceAccountName", Empty),
-            ("spec.hostNetwork", False),
-            ("status.phase", Empty),
-            ("status.podIP", Empty),
-            ("status.podIPs", Empty),
-            ("status.nominatedNodeName", Empty),
-        ],
-    ),
-    ("", "nodes", &[("spec.unschedulable", False)]),
-    ("", "namespaces", &[("status.phase", Empty)]),
-    ("", "secrets", &[("type", Empty)]),
-    ("", "services", &[("spec.clusterIP", Empty), ("spec.type", Empty)]),
-    ("", "replicationcontrollers", &[("status.replicas", Zero)]),
-    ("batch", "jobs", &[("status.successful", Zero)]),
-    ("certificates.k8s.io", "certificatesigningrequests", &[("spec.signerName", Empty)]),
-    ("resource.k8s.io", "resourceslices", &[("spec.nodeName", Empty), ("spec.driver", Empty)]),
-    (
-        "",
-        "events",
-        &[
-            ("involvedObject.kind", Empty),
-            ("involvedObject.namespace", Empty),
-            ("involvedObject.name", Empty),
-            ("involvedObject.uid", Empty),
-            ("involvedObject.apiVersion", Empty),
-            ("involvedObject.resourceVersion", Empty),
-            ("involvedObject.fieldPath", Empty),
-            ("reason", Empty),
-            ("reportingComponent", Empty),
-            ("source", Empty),
-            ("type", Empty),
-        ],
-    ),
-];
-
-/// Kinds whose selectors do not know a namespace.
-const WITHOUT_NAMESPACE: [&str; 4] = ["nodes", "namespaces", "certificatesigningrequests", "resourceslices"];
-
-/// The name a field is stored under, or `None` when the kind does not support it.
-fn canonical<'a>(resource: &Resource, name: &'a str) -> Option<std::borrow::Cow<'a, str>> {
-    let name = match (&*resource.group, &*resource.plural, name) {
-        ("", "pods", "spec.host") => "spec.nodeName",
-        ("events.k8s.io", "events", "reportingController") => "reportingComponent",
-        ("events.k8s.io", "events", "source" | "reportingComponent") => return None,
-        ("events.k8s.io", "events", other) => {
-            if let Some(rest) = other.strip_prefix("regarding.") {
-                return Some(format!("involvedObject.{rest}").into());
-            }
-            if other.starts_with("involvedObject.") {
-                return None;
-            }
-            other
-        }
-        (_, _, name) => name,
-    };
-    Some(name.into())
+/// What selectors of a kind may name beside the name of objects.
+pub(crate) struct Selectable {
+    /// The fields, and the zero of their types.
+    pub(crate) fields: &'static [(&'static str, Absent)],
+    /// May selectors name the namespace?
+    pub(crate) has_namespace: bool,
+    /// Other names of fields; `None`: there are none.
+    pub(crate) alias: Option<Alias>,
+    /// The value of a field that is not read where its name says.
+    pub(crate) value: Option<fn(&str, &Value) -> Option<String>>,
+    /// What is said about other fields, in the words of the real server.
+    pub(crate) refusal: fn(&str) -> String,
 }
 
-fn supported(resource: &Resource, name: &str) -> Option<Absent> {
-    let has_namespace = match resource.custom() {
-        Some(_) => resource.namespaced,
-        None => !WITHOUT_NAMESPACE.contains(&&*resource.plural),
+impl Selectable {
+    /// Selectors may name nothing but name and namespace.
+    pub(crate) const NAMES_ONLY: Self =
+        Self { fields: &[], has_namespace: true, alias: None, value: None, refusal: only_names };
+
+    /// Selectors may also name these fields.
+    pub(super) const fn fields(fields: &'static [(&'static str, Absent)]) -> Self {
+        Self { fields, refusal: not_supported, ..Self::NAMES_ONLY }
+    }
+
+    /// The same, without the namespace.
+    pub(super) const fn without_namespace(mut self) -> Self {
+        self.has_namespace = false;
+        self
+    }
+
+    fn find(&self, name: &str) -> Option<Absent> {
+        if name == "metadata.name" || (name == "metadata.namespace" && self.has_namespace) {
+            return Some(Absent::Empty);
+        }
+        self.fields.iter().find(|(field, _)| *field == name).map(|(_, absent)| *absent)
+    }
+}
+
+fn only_names(name: &str) -> String {
+    format!("{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+}
+
+fn not_supported(name: &str) -> String {
+    format!("field label not supported: {name}")
+}
+
+/// The name a field is stored under and the zero of its type; `None`: the kind does not support it.
+fn supported<'a>(resource: &Resource, name: &'a str) -> Option<(Cow<'a, str>, Absent)> {
+    let Some(kind) = resource.declaration() else {
+        let is_known = name == "metadata.name"
+            || (name == "metadata.namespace" && resource.namespaced)
+            || resource.custom()?.selectable_fields.iter().any(|field| &**field == name);
+        return is_known.then_some((name.into(), Absent::Empty));
     };
-    if name == "metadata.name" || (name == "metadata.namespace" && has_namespace) {
-        return Some(Empty);
-    }
-    if let Some(custom) = resource.custom() {
-        return custom.selectable_fields.iter().any(|field| &**field == name).then_some(Empty);
-    }
-    // Both faces of Events are stored as core ones.
-    let group = if &*resource.plural == "events" { "" } else { &*resource.group };
-    let row = ROWS.iter().find(|(of, plural, _)| *of == group && *plural == &*resource.plural)?;
-    row.2.iter().find(|(field, _)| *field == name).map(|(_, absent)| *absent)
+    let name = kind.selectable.alias.map_or(Some(name.into()), |alias| alias(name))?;
+    let absent = kind.selectable.find(&name)?;
+    Some((name, absent))
 }
 
 /// The value of a selectable field of an object in its stored form; `None`: the kind does not support the field.
-pub fn field(resource: &Resource, name: &str, object: &Value) -> Option<String> {
-    let name = canonical(resource, name)?;
-    let absent = supported(resource, &name)?;
-    if &*resource.plural == "events" && !resource.is_custom() && name == "source" {
-        return Some(event_source(object));
+pub(crate) fn field(resource: &Resource, name: &str, object: &Value) -> Option<String> {
+    let (name, absent) = supported(resource, name)?;
+    let own = resource.declaration().and_then(|kind| kind.selectable.value);
+    if let Some(value) = own.and_then(|own| own(&name, object)) {
+        return Some(value);
     }
     Some(shown(name.split('.').fold(object, |value, part| value.get(part).unwrap_or(&Value::Null)), absent))
 }
 
 /// Refuses a field the kind does not support, in the words of the real server.
-pub fn check(resource: &Resource, name: &str) -> Result<(), Status> {
-    if canonical(resource, name).is_some_and(|name| supported(resource, &name).is_some()) {
+pub(crate) fn check(resource: &Resource, name: &str) -> Result<(), Status> {
+    if supported(resource, name).is_some() {
         return Ok(());
     }
-    let own_words = resource.is_custom()
-        || ROWS.iter().any(|(_, plural, _)| *plural == &*resource.plural && &*resource.plural != "jobs");
-    Err(Status::bad_request(if own_words {
-        format!("field label not supported: {name}")
-    } else if &*resource.plural == "jobs" {
-        format!("field label {name:?} not supported for Job")
-    } else {
-        format!("{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
-    }))
-}
-
-fn event_source(event: &Value) -> String {
-    let component = event.get("source").map(|source| text(source, "component")).unwrap_or_default();
-    if component.is_empty() { text(event, "reportingComponent") } else { component }.to_owned()
+    let refusal =
+        resource.declaration().map_or(not_supported as fn(&str) -> String, |kind| kind.selectable.refusal);
+    Err(Status::bad_request(refusal(name)))
 }
 
 fn shown(value: &Value, absent: Absent) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => match absent {
-            Empty => String::new(),
-            False => "false".into(),
-            Zero => "0".into(),
+            Absent::Empty => String::new(),
+            Absent::False => "false".into(),
+            Absent::Zero => "0".into(),
         },
         other => other.to_string(),
     }

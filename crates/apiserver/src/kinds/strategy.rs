@@ -1,14 +1,13 @@
-//! How the generic verbs treat each kind: one row per kind that is an exception, one default row for the rest.
+//! How the generic verbs treat a kind: what a strategy can say, and the strategies several kinds share.
 //!
-//! **Invariant:** rows are facts about Kubernetes v1.36 and hold for every served version of a kind. What a kind
-//! *does* (defaults, preparation, validation) is not here but in the files beside this one.
+//! **Invariant:** a strategy is data. What a kind *does* (defaults, preparation, validation) is named beside it in the
+//! kind's declaration.
 
 use serde_json::{Map, Value};
 
 use super::fill::same;
 use super::names::NameRule;
 use crate::resource::{Resource, Source};
-use crate::status::Status;
 
 /// The priority classes every cluster has, and their values.
 pub(crate) const SYSTEM_PRIORITIES: [(&str, i64); 2] =
@@ -96,51 +95,64 @@ impl Strategy {
         self.generation != Generation::Absent
     }
 
-    const fn generation(mut self, generation: Generation) -> Self {
+    pub(super) const fn generation(mut self, generation: Generation) -> Self {
         self.generation = generation;
         self
     }
 
-    const fn counted(self) -> Self {
+    pub(super) const fn counted(self) -> Self {
         self.generation(Generation::Content)
     }
 
-    const fn conditional(mut self) -> Self {
+    pub(super) const fn conditional(mut self) -> Self {
         self.allows_unconditional_update = false;
         self
     }
 
-    const fn created_by_update(mut self) -> Self {
+    pub(super) const fn created_by_update(mut self) -> Self {
         self.creates_on_update = true;
         self
     }
 
-    const fn returned(mut self) -> Self {
+    pub(super) const fn returned(mut self) -> Self {
         self.returns_object_on_delete = true;
         self
     }
 
-    const fn orphaning(mut self) -> Self {
+    pub(super) const fn graceful(mut self) -> Self {
+        self.is_graceful = true;
+        self
+    }
+
+    pub(super) const fn uncollectable(mut self) -> Self {
+        self.is_collectable = false;
+        self
+    }
+
+    pub(super) const fn orphaning(mut self) -> Self {
         self.orphans_by_default = true;
         self
     }
 
-    const fn named(mut self, name: NameRule) -> Self {
+    pub(super) const fn named(mut self, name: NameRule) -> Self {
         self.name = name;
         self
     }
 
-    const fn with_status(mut self, kept_on_status: &'static [&'static str]) -> Self {
+    pub(super) const fn with_status(mut self, kept_on_status: &'static [&'static str]) -> Self {
         self.reset_on_main = &["status"];
         self.reset_on_status = kept_on_status;
         self
     }
 }
 
-const SPEC: &[&str] = &["spec"];
-const ALL_BUT_STATUS: &[&str] = &["metadata", "spec"];
+/// What a status endpoint keeps: the spec.
+pub(super) const SPEC: &[&str] = &["spec"];
+/// What a status endpoint keeps that changes no metadata either.
+pub(super) const ALL_BUT_STATUS: &[&str] = &["metadata", "spec"];
 
-const PLAIN: Strategy = Strategy {
+/// The strategy of kinds that have nothing special about them.
+pub(super) const PLAIN: Strategy = Strategy {
     allows_unconditional_update: true,
     creates_on_update: false,
     generation: Generation::Absent,
@@ -153,154 +165,19 @@ const PLAIN: Strategy = Strategy {
     reset_on_status: &[],
 };
 
-const POD: Strategy = Strategy {
-    is_graceful: true,
-    ..PLAIN.counted().returned().with_status(&[
-        "spec",
-        "metadata.deletionTimestamp",
-        "metadata.ownerReferences",
-    ])
-};
-const EVENT: Strategy = Strategy { is_collectable: false, ..PLAIN.created_by_update() };
-const CSR: Strategy = Strategy {
-    reset_on_main: &["spec", "status"],
-    ..PLAIN.named(NameRule::Any).with_status(&["spec", "status.conditions"])
-};
-const RBAC: Strategy = PLAIN.created_by_update().named(NameRule::PathSegment);
-const WORKLOAD: Strategy = PLAIN.counted().with_status(SPEC);
-const DEPLOYMENT: Strategy =
-    PLAIN.generation(Generation::ContentAndAnnotations).with_status(&["spec", "metadata.labels"]);
-const POLICY: Strategy = PLAIN.counted().conditional();
-const DEVICE: Strategy = PLAIN.returned();
+/// The strategy of kinds with a spec that somebody works towards, and a status that tells how far.
+pub(super) const WORKLOAD: Strategy = PLAIN.counted().with_status(SPEC);
 
 const CUSTOM: Strategy = PLAIN.generation(Generation::Everything).conditional();
 const CUSTOM_WITH_STATUS: Strategy = PLAIN.counted().conditional().with_status(ALL_BUT_STATUS);
 
-/// The exceptions, by group and plural.
-const ROWS: &[(&str, &str, Strategy)] = &[
-    ("", "endpoints", PLAIN.created_by_update()),
-    ("", "events", EVENT.named(NameRule::PathSegment)),
-    ("", "limitranges", PLAIN.created_by_update()),
-    ("", "namespaces", PLAIN.returned().named(NameRule::Label).with_status(SPEC)),
-    ("", "nodes", PLAIN.with_status(SPEC)),
-    ("", "persistentvolumeclaims", PLAIN.returned().with_status(SPEC)),
-    ("", "persistentvolumes", PLAIN.returned().with_status(SPEC)),
-    ("", "pods", POD),
-    ("", "podtemplates", PLAIN.counted().returned()),
-    ("", "replicationcontrollers", WORKLOAD.orphaning()),
-    ("", "resourcequotas", PLAIN.returned().with_status(SPEC)),
-    ("", "serviceaccounts", PLAIN.returned()),
-    ("", "services", PLAIN.created_by_update().returned().named(NameRule::Label).with_status(SPEC)),
-    ("admissionregistration.k8s.io", "mutatingadmissionpolicies", POLICY),
-    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings", POLICY),
-    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", POLICY),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicies", POLICY.with_status(ALL_BUT_STATUS)),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", POLICY),
-    ("admissionregistration.k8s.io", "validatingwebhookconfigurations", POLICY),
-    ("apiextensions.k8s.io", "customresourcedefinitions", CUSTOM_WITH_STATUS),
-    (
-        "apiregistration.k8s.io",
-        "apiservices",
-        PLAIN.conditional().named(NameRule::PathSegment).with_status(ALL_BUT_STATUS),
-    ),
-    ("apps", "daemonsets", WORKLOAD),
-    ("apps", "deployments", DEPLOYMENT),
-    ("apps", "replicasets", WORKLOAD),
-    ("apps", "statefulsets", WORKLOAD),
-    ("autoscaling", "horizontalpodautoscalers", PLAIN.with_status(SPEC)),
-    ("batch", "cronjobs", WORKLOAD),
-    ("batch", "jobs", WORKLOAD.orphaning()),
-    ("certificates.k8s.io", "certificatesigningrequests", CSR),
-    ("coordination.k8s.io", "leases", PLAIN.conditional().created_by_update()),
-    ("discovery.k8s.io", "endpointslices", PLAIN.generation(Generation::ContentAndLabels)),
-    ("events.k8s.io", "events", EVENT),
-    ("flowcontrol.apiserver.k8s.io", "flowschemas", PLAIN.counted().with_status(ALL_BUT_STATUS)),
-    (
-        "flowcontrol.apiserver.k8s.io",
-        "prioritylevelconfigurations",
-        PLAIN.counted().with_status(ALL_BUT_STATUS),
-    ),
-    ("networking.k8s.io", "ingressclasses", PLAIN.counted()),
-    ("networking.k8s.io", "ingresses", WORKLOAD),
-    ("networking.k8s.io", "ipaddresses", PLAIN.named(NameRule::Any)),
-    ("networking.k8s.io", "networkpolicies", PLAIN.counted()),
-    ("networking.k8s.io", "servicecidrs", PLAIN.with_status(ALL_BUT_STATUS)),
-    ("node.k8s.io", "runtimeclasses", PLAIN.conditional().created_by_update()),
-    ("policy", "poddisruptionbudgets", WORKLOAD.conditional()),
-    ("rbac.authorization.k8s.io", "clusterrolebindings", RBAC),
-    ("rbac.authorization.k8s.io", "clusterroles", RBAC),
-    ("rbac.authorization.k8s.io", "rolebindings", RBAC),
-    ("rbac.authorization.k8s.io", "roles", RBAC),
-    ("resource.k8s.io", "deviceclasses", DEVICE.counted()),
-    ("resource.k8s.io", "resourceclaims", DEVICE.with_status(ALL_BUT_STATUS)),
-    ("resource.k8s.io", "resourceclaimtemplates", DEVICE),
-    ("resource.k8s.io", "resourceslices", DEVICE.counted()),
-    ("scheduling.k8s.io", "priorityclasses", PLAIN.generation(Generation::Fixed)),
-    ("storage.k8s.io", "csidrivers", PLAIN.conditional().returned()),
-    ("storage.k8s.io", "csinodes", PLAIN.conditional().returned()),
-    ("storage.k8s.io", "csistoragecapacities", PLAIN.conditional()),
-    ("storage.k8s.io", "storageclasses", PLAIN.returned()),
-    ("storage.k8s.io", "volumeattachments", PLAIN.conditional().returned().with_status(ALL_BUT_STATUS)),
-    ("storage.k8s.io", "volumeattributesclasses", PLAIN.returned()),
-];
-
 /// The strategy of a served kind.
 pub fn strategy(resource: &Resource) -> &'static Strategy {
     match &resource.source {
-        Source::BuiltIn(known) => known.strategy.get_or_init(|| row(&resource.group, &resource.plural)),
+        Source::BuiltIn(known) => &known.kind.strategy,
         Source::Custom(custom) if custom.has_status => &CUSTOM_WITH_STATUS,
         Source::Custom(_) => &CUSTOM,
     }
-}
-
-fn row(group: &str, plural: &str) -> &'static Strategy {
-    let found = ROWS.binary_search_by_key(&(group, plural), |(group, plural, _)| (group, plural));
-    found.map_or(&PLAIN, |at| &ROWS[at].2)
-}
-
-/// May this object be deleted by its name? The server's own priority classes may not.
-pub(crate) fn check_delete(resource: &Resource, name: &str) -> Result<(), Status> {
-    let is_class = (&*resource.group, &*resource.plural) == ("scheduling.k8s.io", "priorityclasses");
-    if is_class && SYSTEM_PRIORITIES.iter().any(|(system, _)| *system == name) {
-        let why = "this is a system priority class and cannot be deleted";
-        return Err(Status::forbidden(&resource.about(name), why));
-    }
-    Ok(())
-}
-
-/// Labels of a namespace that ask an API server to refuse Pods.
-const POD_SECURITY_LABELS: [&str; 2] =
-    ["pod-security.kubernetes.io/enforce", "pod-security.kubernetes.io/enforce-version"];
-
-/// What to warn the writer of an object of: what tells an API server or a network to refuse, change or forward something, and
-/// is only kept here. Whoever relies on it must know.
-pub(crate) fn unenforced(resource: &Resource, new: &Value, old: Option<&Value>) -> Option<String> {
-    let kind = &*resource.kind;
-    let is_kept_only = match (&*resource.group, kind) {
-        ("", "Namespace") => return unenforced_labels(new, old),
-        ("", "ResourceQuota" | "LimitRange")
-        | ("networking.k8s.io", "NetworkPolicy")
-        | ("flowcontrol.apiserver.k8s.io", "FlowSchema" | "PriorityLevelConfiguration") => true,
-        ("admissionregistration.k8s.io", kind) => {
-            kind.contains("Policy") || kind.ends_with("WebhookConfiguration")
-        }
-        // One without a service is served by this server itself.
-        ("apiregistration.k8s.io", "APIService") => !new["spec"]["service"].is_null(),
-        _ => false,
-    };
-    is_kept_only.then(|| format!("{kind} is stored, but this server does not enforce it"))
-}
-
-fn unenforced_labels(new: &Value, old: Option<&Value>) -> Option<String> {
-    let label = |object: &Value, name: &str| object["metadata"]["labels"].get(name).cloned();
-    let is_news = |name: &&str| {
-        let given = label(new, name);
-        given.is_some() && given != old.and_then(|old| label(old, name))
-    };
-    let named = POD_SECURITY_LABELS.into_iter().find(is_news)?;
-    Some(format!(
-        "the label {named} is stored, but this server does not enforce it: Pods of any sort can be created"
-    ))
 }
 
 #[cfg(test)]
@@ -311,14 +188,6 @@ mod tests {
 
     fn served(group: &str, plural: &str) -> Option<Resource> {
         Resource::built_in().into_iter().find(|row| &*row.group == group && &*row.plural == plural)
-    }
-
-    #[test]
-    fn the_table_is_sorted_and_names_served_kinds() {
-        assert!(ROWS.is_sorted_by_key(|(group, plural, _)| (*group, *plural)));
-        for (group, plural, _) in ROWS {
-            assert!(served(group, plural).is_some(), "{group}/{plural} is not served");
-        }
     }
 
     #[test]

@@ -66,19 +66,27 @@ const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/
 const PORTS_COMPARED_MAX: usize = 200;
 const NO_SELECTOR: &str = "a null labelSelector results in matching no pod";
 
+/// The Pod, or the template of Pods, in the objects of a kind.
+#[derive(Clone, Copy)]
+pub(crate) struct PodTemplate {
+    /// Where it is; empty: the object itself.
+    pub(crate) path: &'static str,
+    /// What the name of the object becomes a part of; empty: nothing that has to be a label.
+    pub(crate) name_is_used_in: &'static str,
+    /// Is it looked at when an object is changed, too?
+    pub(crate) is_judged_when_changed: bool,
+}
+
 /// The warnings an object of a built-in kind deserves, new or as the successor of `old`.
 pub(crate) fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut told = Texts::new();
-    let (path, used_in) = match (&*resource.group, &*resource.kind) {
-        ("", "Pod") if old.is_none() => ("", "the Pod's hostname"),
-        ("", "PodTemplate") => ("template", ""),
-        ("apps", "DaemonSet" | "StatefulSet") => ("spec.template", ""),
-        ("", "ReplicationController") | ("apps", "Deployment" | "ReplicaSet") | ("batch", "Job") => {
-            ("spec.template", "Pod names and hostnames")
-        }
-        ("batch", "CronJob") => ("spec.jobTemplate.spec.template", "Pod names and hostnames"),
-        _ => return told.into(),
+    let Some(declared) = resource.declaration().and_then(|kind| kind.pod_template) else {
+        return told.into();
     };
+    let PodTemplate { path, name_is_used_in: used_in, is_judged_when_changed } = declared;
+    if old.is_some() && !is_judged_when_changed {
+        return told.into();
+    }
     let is_unchanged = |old: &Value| old["spec"] == object["spec"] && old["template"] == object["template"];
     if old.is_some_and(is_unchanged) {
         return told.into();

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::columns::Column;
 use super::jsonpath::Path;
 use super::{age, read};
+use crate::kinds::printing::Column;
 use crate::resource::Custom;
 
 /// The compiled columns of one version of a custom kind.
@@ -21,23 +21,22 @@ impl Columns {
     /// The columns of the kind; without any, its age.
     pub(super) fn new(custom: &Custom) -> Self {
         if custom.columns.is_empty() {
-            return Self::from_pairs([(age_column(), ".metadata.creationTimestamp")]);
+            return Self::from_pairs([(Column::date("Age"), ".metadata.creationTimestamp")]);
         }
         Self::from_pairs(custom.columns.iter().map(|column| (define(column), read::text(column, "jsonPath"))))
     }
 
     /// The columns of a custom kind's Scale.
     pub(super) fn scale() -> Self {
-        let number = |name: &str| Column { name: name.into(), kind: "integer".into(), ..Column::default() };
         Self::from_pairs([
-            (number("Desired"), ".spec.replicas"),
-            (number("Available"), ".status.replicas"),
-            (age_column(), ".metadata.creationTimestamp"),
+            (Column::number("Desired"), ".spec.replicas"),
+            (Column::number("Available"), ".status.replicas"),
+            (Column::date("Age"), ".metadata.creationTimestamp"),
         ])
     }
 
     fn from_pairs<'a>(pairs: impl IntoIterator<Item = (Column, &'a str)>) -> Self {
-        let (mut columns, mut paths) = (vec![Column::name()], Vec::new());
+        let (mut columns, mut paths) = (vec![Column::NAME], Vec::new());
         for (column, path) in pairs {
             columns.push(column);
             paths.push(Path::parse(path));
@@ -54,10 +53,6 @@ impl Columns {
     }
 }
 
-fn age_column() -> Column {
-    Column { name: "Age".into(), kind: "date".into(), ..Column::default() }
-}
-
 fn define(column: &Value) -> Column {
     let path = read::text(column, "jsonPath");
     let description = match read::text(column, "description") {
@@ -65,9 +60,9 @@ fn define(column: &Value) -> Column {
         description => description.to_owned(),
     };
     Column {
-        name: read::text(column, "name").into(),
-        kind: read::text(column, "type").into(),
-        format: read::text(column, "format").into(),
+        name: read::text(column, "name").to_owned().into(),
+        kind: read::text(column, "type").to_owned().into(),
+        format: read::text(column, "format").to_owned().into(),
         description: description.into(),
         priority: i32::try_from(read::number(column, "priority")).unwrap_or_default(),
     }

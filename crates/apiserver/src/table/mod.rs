@@ -5,8 +5,7 @@
 //! columns everything has; a kind that cannot be listed has no table, which [`forms`] tells the negotiation.
 
 mod age;
-mod cells;
-mod columns;
+pub(crate) mod cells;
 mod custom;
 mod jsonpath;
 mod partial;
@@ -19,11 +18,14 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use self::cells::{Cells, Conditions};
-use self::columns::Column;
+use crate::kinds::declaration::Kind;
+use crate::kinds::printing::{Cells, Column, Conditions};
 use crate::negotiate::{Form, Forms, Include, MetaVersion};
 use crate::resource::Resource;
 use crate::status::Status;
+
+/// The columns of kinds without their own.
+static FALLBACK: [Column; 2] = [Column::NAME, Column::date("Created At")];
 
 /// The metadata of a list.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -63,7 +65,7 @@ enum Shape {
 #[derive(Debug)]
 enum Printer {
     BuiltIn { columns: &'static [Column], cells: Cells, conditions: Option<Conditions> },
-    Fallback { columns: Vec<Column> },
+    Fallback,
     Custom(custom::Columns),
 }
 
@@ -155,23 +157,24 @@ impl Printer {
         match row.custom() {
             Some(_) if is_scale => Some(Self::Custom(custom::Columns::scale())),
             Some(custom) => Some(Self::Custom(custom::Columns::new(custom))),
-            None if is_scale => Self::built_in("Scale"),
-            None if !row.allows("list") => None,
-            None => {
-                Self::built_in(&row.kind).or_else(|| Some(Self::Fallback { columns: columns::fallback() }))
+            None if is_scale => {
+                let (columns, cells) = (&cells::autoscaling::SCALE_COLUMNS, cells::autoscaling::scale);
+                Some(Self::BuiltIn { columns, cells, conditions: None })
             }
+            None if !row.allows("list") => None,
+            None => Some(row.declaration().and_then(Self::built_in).unwrap_or(Self::Fallback)),
         }
     }
 
-    fn built_in(kind: &str) -> Option<Self> {
-        let conditions = cells::conditions_of(kind);
-        Some(Self::BuiltIn { columns: columns::built_in(kind)?, cells: cells::of(kind)?, conditions })
+    fn built_in(kind: &'static Kind) -> Option<Self> {
+        let (columns, conditions) = (kind.columns, kind.row_conditions);
+        kind.cells.map(|cells| Self::BuiltIn { columns, cells, conditions })
     }
 
     fn columns(&self) -> &[Column] {
         match self {
             Self::BuiltIn { columns, .. } => columns,
-            Self::Fallback { columns } => columns,
+            Self::Fallback => &FALLBACK,
             Self::Custom(custom) => &custom.columns,
         }
     }
@@ -185,7 +188,7 @@ impl Printer {
     ) {
         let cells = match self {
             Self::BuiltIn { cells, .. } => cells(object, now),
-            Self::Fallback { .. } => {
+            Self::Fallback => {
                 vec![read::name(object).into(), read::text(object, "metadata.creationTimestamp").into()]
             }
             Self::Custom(custom) => custom.cells(object, now),

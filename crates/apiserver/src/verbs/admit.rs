@@ -290,7 +290,9 @@ fn normalize(
             schema::decode(&schema, object)
                 .map_err(|why| schema::cannot_be_handled(&resource.kind, &resource.version, &why))?;
         }
-        kinds::defaults::default(&resource.group, &resource.version, &resource.kind, object);
+        if let Some(kind) = resource.declaration() {
+            kinds::defaults::default(kind, object);
+        }
     }
     Ok(unknown.into_iter().map(|path| format!("unknown field {path:?}")).collect())
 }

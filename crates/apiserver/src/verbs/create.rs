@@ -7,9 +7,7 @@ use super::admit::{self, Admitted};
 use super::answer::warned;
 use super::options::WriteOptions;
 use super::update::OTHER_NAMESPACE;
-use super::write::{
-    allocate, check_depth, complete, definition_errors, is_definition, stamp_new, track, warnings_of,
-};
+use super::write::{allocate, check_depth, complete, is_definition, stamp_new, track, warnings_of};
 use super::{Answer, Call};
 use crate::auth::RoleWrite;
 use crate::backend::{key_of, refusal};
@@ -18,10 +16,12 @@ use crate::crd;
 use crate::field;
 use crate::kinds;
 use crate::kinds::prepare::{Prepare, prepare_for_create};
+use crate::kinds::scheduling::priority_class::PRIORITY_CLASS;
 use crate::kinds::subresource::validate_scaled;
 use crate::metadata::validate::validate_object_meta;
 use crate::namespace;
 use crate::object::{encode, meta};
+use crate::resource::Source;
 use crate::schema;
 use crate::status::Status;
 use crate::storage::Storage;
@@ -171,9 +171,6 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), Status> {
         // The status was taken away; its defaults come back.
         schema::default(schema, object).map_err(admit::defaults_too_large)?;
     }
-    if is_definition(resource) {
-        schema::default_definition(object);
-    }
     let write =
         RoleWrite { storage: resource.storage(), namespace: &call.path.namespace, name: &call.path.name };
     backend.authorizer.check_role_write(&call.who, &write, object, None)
@@ -181,7 +178,7 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), Status> {
 
 /// The PriorityClass of this name; the empty name asks for the global default.
 fn priority_class(snapshot: &Snapshot, name: &str) -> Option<Value> {
-    const CLASSES: Storage<'static> = Storage::BuiltIn("scheduling.k8s.io", "priorityclasses");
+    const CLASSES: Storage<'static> = PRIORITY_CLASS.storage();
     if !name.is_empty() {
         return snapshot.get(&CLASSES.key("", name)).map(|entry| encode::decode(entry));
     }
@@ -195,8 +192,8 @@ fn errors_of(call: &Call, object: &Value) -> field::Errors {
     let resource = &call.resource;
     let path = field::Path::Root.field("metadata");
     let mut errors = validate_object_meta(&object["metadata"], call.metadata_rules(), &path);
-    match resource.custom() {
-        Some(custom) => {
+    match &resource.source {
+        Source::Custom(custom) => {
             if let Some(schema) = &custom.schema {
                 errors.append(schema::validate(schema, object, None));
             }
@@ -205,8 +202,7 @@ fn errors_of(call: &Call, object: &Value) -> field::Errors {
                 cel.judge_after(&mut errors, object, None);
             }
         }
-        None if is_definition(resource) => errors.append(definition_errors(object, None)),
-        None => errors.append(kinds::validate::validate_create(&resource.group, &resource.kind, object)),
+        Source::BuiltIn(known) => errors.append(kinds::validate::validate_create(known.kind, object)),
     }
     errors
 }

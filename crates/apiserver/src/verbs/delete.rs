@@ -14,7 +14,7 @@ use crate::backend::{Backend, refusal};
 use crate::convert;
 use crate::crd;
 use crate::field::{Error, Errors, Path};
-use crate::kinds::strategy::{check_delete, strategy};
+use crate::kinds::strategy::strategy;
 use crate::namespace;
 use crate::object::{encode, meta};
 use crate::resource::Resource;
@@ -139,13 +139,21 @@ impl DeleteOptions {
 impl DeleteOptions {
     /// What whoever did not say so may not expect.
     pub(super) fn warnings(&self, resource: &Resource) -> Vec<String> {
-        if self.policy.is_some() || &*resource.group != "batch" || &*resource.plural != "jobs" {
+        if self.policy.is_some() {
             return Vec::new();
         }
-        let why = "Pods of a Job stay by default when it is deleted: say propagationPolicy=Background to delete them, or \
-                   propagationPolicy=Orphan to delete the Job alone without this warning";
-        vec![why.to_owned()]
+        let warning = resource.declaration().and_then(|kind| kind.delete_warning);
+        warning.into_iter().map(str::to_owned).collect()
     }
+}
+
+/// May the object of this name be deleted?
+fn check_delete(resource: &Resource, name: &str) -> Result<(), Status> {
+    let Some(protected) = resource.declaration().map(|kind| kind.protected) else { return Ok(()) };
+    if protected.names.contains(&name) {
+        return Err(Status::forbidden(&resource.about(name), protected.why));
+    }
+    Ok(())
 }
 
 /// What became of the object.
@@ -161,7 +169,6 @@ pub(crate) enum Removed {
 /// Deletes the object the path names.
 pub(super) async fn delete(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     let options = DeleteOptions::of(call, body)?;
-    namespace::check_delete(&call.resource, &call.path.name)?;
     check_delete(&call.resource, &call.path.name)?;
     let removed =
         remove(&call.backend, &call.resource, &call.path.namespace, &call.path.name, &options).await?;

@@ -38,13 +38,13 @@ pub(crate) use write::stamp_new;
 use crate::auth::Identity;
 use crate::backend::{Backend, key_of};
 use crate::heavy::{HEAVY_BYTES, Weight};
+use crate::kinds::declaration::Post;
 use crate::kinds::strategy::{Strategy, strategy};
 use crate::negotiate::{Media, Representation};
 use crate::object::memory::memory_of_json;
 use crate::request::{Query, ResourcePath};
 use crate::resource::Resource;
 use crate::status::Status;
-use crate::storage::Storage;
 
 /// Texts smaller than this take no more memory than is worth finding out: a hundred times themselves at worst.
 const SMALL_BYTES: usize = 4 * 1024;
@@ -137,7 +137,9 @@ impl Call {
             ("watch", _) => watch::watch(self),
             ("get", _) => get::get(&self),
             ("create", false) if self.resource.is_custom() => create::create(&self, &body).await,
-            ("create", true) if self.resource.storage() == Storage::BuiltIn("", "bindings") => {
+            ("create", true)
+                if self.resource.declaration().is_some_and(|kind| kind.post == Post::BindPod) =>
+            {
                 pod::bind_named(self, &body).await
             }
             ("create", true) => create::create(&self, &body).await,

@@ -13,30 +13,9 @@ use super::admit::wrong_type;
 use super::update::check_names;
 use crate::decode;
 use crate::field;
+use crate::kinds::declaration::Kind;
 use crate::resource::Resource;
 use crate::status::Status;
-
-/// Versions that are served no longer and still understood, of kinds whose content they share.
-const OLD_VERSIONS: [(&str, &str, &[&str]); 14] = [
-    (
-        "admissionregistration.k8s.io",
-        "v1beta1",
-        &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"],
-    ),
-    ("apps", "v1beta1", &["ControllerRevision", "Deployment", "StatefulSet"]),
-    ("apps", "v1beta2", &["ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"]),
-    ("batch", "v1beta1", &["CronJob"]),
-    ("certificates.k8s.io", "v1beta1", &["CertificateSigningRequest"]),
-    ("coordination.k8s.io", "v1beta1", &["Lease"]),
-    ("networking.k8s.io", "v1beta1", &["IngressClass"]),
-    ("node.k8s.io", "v1beta1", &["RuntimeClass"]),
-    ("policy", "v1beta1", &["PodDisruptionBudget"]),
-    ("rbac.authorization.k8s.io", "v1alpha1", &["ClusterRole", "Role"]),
-    ("rbac.authorization.k8s.io", "v1beta1", &["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]),
-    ("scheduling.k8s.io", "v1alpha1", &["PriorityClass"]),
-    ("scheduling.k8s.io", "v1beta1", &["PriorityClass"]),
-    ("storage.k8s.io", "v1beta1", &["CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"]),
-];
 
 /// Why an object is not of a type that can be written here, and what was dropped before that was found.
 pub(super) struct Refusal {
@@ -119,10 +98,8 @@ fn check_built_in(call: &Call, object: &mut Value) -> Result<(), Refusal> {
 
 fn is_old_version(resource: &Resource, api_version: &str) -> bool {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let is_same = |(one_group, one_version, kinds): &(&str, &str, &[&str])| {
-        *one_group == group && *one_version == version && kinds.contains(&&*resource.kind)
-    };
-    group == &*resource.group && OLD_VERSIONS.iter().any(is_same)
+    let is_old = |kind: &Kind| kind.group == group && kind.old_versions.contains(&version);
+    resource.declaration().is_some_and(is_old)
 }
 
 fn check_custom(call: &Call, object: &mut Value) -> Result<Vec<String>, Refusal> {

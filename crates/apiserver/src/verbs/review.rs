@@ -5,11 +5,8 @@ use serde_json::Value;
 use super::admit::document;
 use super::{Answer, Call};
 use crate::auth::Reviewer;
+use crate::kinds::declaration::{Part, Post};
 use crate::status::Status;
-use crate::storage::Storage;
-
-/// The groups whose resources are questions.
-const GROUPS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
 
 /// A question that is answered and not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +20,12 @@ pub(crate) enum Review {
 impl Review {
     /// Tells which question a call asks; `None`: it is something else.
     pub(crate) fn of(call: &Call) -> Option<Self> {
-        match call.resource.storage() {
-            Storage::BuiltIn("", "serviceaccounts") if call.path.subresource == "token" => Some(Self::Token),
-            Storage::BuiltIn(group, _) if GROUPS.contains(&group) => Some(Self::Access),
-            _ => None,
+        let kind = call.resource.declaration()?;
+        let is_token = |part: &Part| part.name == "token" && call.path.subresource == "token";
+        match kind.post {
+            _ if kind.subresources.iter().any(is_token) => Some(Self::Token),
+            Post::Review => Some(Self::Access),
+            Post::Create | Post::BindPod => None,
         }
     }
 

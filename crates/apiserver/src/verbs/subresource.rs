@@ -4,9 +4,9 @@ use bytes::Bytes;
 use http::Method;
 
 use super::{Answer, Call, get, log, patch, scale, update};
+use crate::kinds::core::pod::POD;
 use crate::object::encode;
 use crate::status::Status;
-use crate::storage::Storage;
 
 /// Runs a request for a subresource.
 pub(super) async fn run(call: Call, method: &Method, body: Bytes) -> Result<Answer, Status> {
@@ -27,7 +27,7 @@ fn no_connection(call: &Call) -> Status {
     let snapshot = call.backend.store.snapshot();
     let Some(entry) = snapshot.get(&call.key()) else { return call.not_found() };
     let (pod, kind) = (encode::decode(entry), &*call.path.subresource);
-    if call.resource.storage() == Storage::BuiltIn("", "pods") && kind != "proxy" {
+    if call.resource.storage() == POD.storage() && kind != "proxy" {
         if let ("exec" | "attach", Err(refusal)) = (kind, log::container(call, &pod)) {
             return refusal;
         }

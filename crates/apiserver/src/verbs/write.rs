@@ -28,7 +28,6 @@ use crate::patch::apply::{Manager, keep_times, track_update};
 use crate::resource::{Resource, Source};
 use crate::schema;
 use crate::status::Status;
-use crate::storage::Storage;
 
 /// How often a change that is much work is tried again after another write came between: Kubernetes' limit for patches. Light
 /// ones are tried until they succeed: whoever loses has seen somebody else win.
@@ -98,15 +97,16 @@ pub(super) async fn change(
 /// What to tell the writer of an object that is stored all the same.
 pub(super) fn warnings_of(call: &Call, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = Vec::new();
-    if is_definition(&call.resource) {
-        warnings.extend(schema::definition_warnings(object, old));
+    let Some(kind) = call.resource.declaration() else { return warnings };
+    if let Some(warn) = kind.warn {
+        warnings.extend(warn(object, old));
     }
-    if !call.resource.is_custom() && call.path.subresource.is_empty() {
+    if call.path.subresource.is_empty() {
         warnings.extend(kinds::warnings::warnings(&call.resource, object, old));
     }
     // What is only tried is not stored, and nobody relies on it.
     if call.path.subresource.is_empty() && !call.query.has("dryRun") {
-        warnings.extend(kinds::strategy::unenforced(&call.resource, object, old));
+        warnings.extend(kind.warn_unenforced.and_then(|warn| warn(kind, object, old)));
     }
     warnings
 }
@@ -201,15 +201,9 @@ fn answer_object(call: &Call, object: &Value) -> Result<Answer, Status> {
 
 /// The words of Kubernetes' storage for an object that is not the one meant, its key included.
 pub(super) fn wrong_uid(call: &Call, asked: &str, actual: &str) -> String {
-    let storage = call.resource.storage();
-    let resource = match (storage.group(), storage.plural()) {
-        (group, plural) if call.resource.is_custom() => format!("{group}/{plural}"),
-        ("", "services") => "services/specs".to_owned(),
-        ("", "endpoints") => "services/endpoints".to_owned(),
-        ("", "nodes") => "minions".to_owned(),
-        ("", "replicationcontrollers") => "controllers".to_owned(),
-        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
-        (_, plural) => plural.to_owned(),
+    let resource = match call.resource.declaration() {
+        Some(kind) => kind.registry_name.unwrap_or(kind.plural).to_owned(),
+        None => format!("{}/{}", call.resource.group, call.resource.plural),
     };
     let namespace =
         if call.resource.namespaced { format!("{}/", call.path.namespace) } else { String::new() };
@@ -305,9 +299,6 @@ fn prepare(call: &Call, new: &mut Value, old: &Value) -> Result<(), Status> {
     if call.path.subresource.is_empty() {
         prepare_for_update(resource, new, old);
     }
-    if is_definition(resource) && call.path.subresource.is_empty() {
-        schema::default_definition(new);
-    }
     let is_spec = matches!(&*call.path.subresource, "" | "scale" | "resize" | "ephemeralcontainers");
     if is_spec && call.strategy().generation.rises(new, old) {
         meta::set_generation(new, meta::generation(old).saturating_add(1));
@@ -328,8 +319,8 @@ pub(super) fn allocate(
     old: Option<&Value>,
     is_dry_run: bool,
 ) -> field::Errors {
-    let is_service = call.resource.storage() == Storage::BuiltIn("", "services");
-    if !is_service || !call.path.subresource.is_empty() {
+    let has_addresses = call.resource.declaration().is_some_and(|kind| kind.has_cluster_addresses);
+    if !has_addresses || !call.path.subresource.is_empty() {
         return field::Errors::new();
     }
     let mode = if is_dry_run { Mode::DryRun } else { Mode::Real };
@@ -386,8 +377,8 @@ fn errors_of(call: &Call, new: &Value, old: &Value) -> field::Errors {
     let path = field::Path::Root.field("metadata");
     let (new_meta, old_meta) = (&new["metadata"], &old["metadata"]);
     let mut errors = validate_object_meta_update(new_meta, old_meta, call.metadata_rules(), &path);
-    match resource.custom() {
-        Some(custom) => {
+    match &resource.source {
+        Source::Custom(custom) => {
             if let Some(schema) = &custom.schema {
                 errors.append(match &*call.path.subresource {
                     "status" => schema::validate_status(schema, new, old),
@@ -399,24 +390,11 @@ fn errors_of(call: &Call, new: &Value, old: &Value) -> field::Errors {
                 cel.judge_after(&mut errors, new, Some(old));
             }
         }
-        // Whoever writes the status of a definition knows what was migrated.
-        None if is_definition(resource) && call.path.subresource == "status" => {}
-        None if is_definition(resource) => errors.append(definition_errors(new, Some(old))),
-        None => errors.append(kinds::validate::validate_update(
-            &resource.group,
-            &resource.kind,
-            &call.path.subresource,
-            new,
-            old,
-        )),
+        Source::BuiltIn(known) => {
+            errors.append(kinds::validate::validate_update(known.kind, &call.path.subresource, new, old));
+        }
     }
     errors
-}
-
-/// What is wrong with a definition; its rules are read only when the rest is right.
-pub(super) fn definition_errors(new: &Value, old: Option<&Value>) -> field::Errors {
-    let errors = schema::validate_definition(new, old);
-    if errors.is_empty() { schema::cel_faults(new, old) } else { errors }
 }
 
 pub(super) fn is_definition(resource: &Resource) -> bool {

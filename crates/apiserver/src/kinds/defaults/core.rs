@@ -8,7 +8,7 @@ use crate::kinds::fill::{Fields, each, fill, fill_zero, inner, is_zero, made};
 const AFFINITY_TIMEOUT_S: u32 = 10_800;
 
 /// A Service. Addresses and ports of nodes are given out elsewhere.
-pub(super) fn service(object: &mut Fields) {
+pub(in crate::kinds) fn service(object: &mut Fields) {
     let Some(spec) = made(object, "spec") else { return };
     fill_zero(spec, "type", "ClusterIP");
     session_affinity(spec);
@@ -59,12 +59,12 @@ fn balancer_mode(object: &mut Fields) {
 }
 
 /// A Secret.
-pub(super) fn secret(object: &mut Fields) {
+pub(in crate::kinds) fn secret(object: &mut Fields) {
     fill_zero(object, "type", "Opaque");
 }
 
 /// A Namespace carries its name as a label, so that selectors can find it.
-pub(super) fn namespace(object: &mut Fields) {
+pub(in crate::kinds) fn namespace(object: &mut Fields) {
     if let Some(status) = inner(object, "status") {
         fill_zero(status, "phase", "Active");
     }
@@ -76,7 +76,7 @@ pub(super) fn namespace(object: &mut Fields) {
 }
 
 /// A Node: all it has can be allocated unless it says otherwise.
-pub(super) fn node(object: &mut Fields) {
+pub(in crate::kinds) fn node(object: &mut Fields) {
     if let Some(spec) = inner(object, "spec") {
         pod_ranges(spec);
     }
@@ -101,7 +101,7 @@ fn pod_ranges(spec: &mut Fields) {
 }
 
 /// Endpoints.
-pub(super) fn endpoints(object: &mut Fields) {
+pub(in crate::kinds) fn endpoints(object: &mut Fields) {
     for subset in each(object, "subsets") {
         for port in each(subset, "ports") {
             fill_zero(port, "protocol", "TCP");
@@ -110,7 +110,7 @@ pub(super) fn endpoints(object: &mut Fields) {
 }
 
 /// A LimitRange: limits default to the maximum, requests to the limit, then to the minimum.
-pub(super) fn limit_range(object: &mut Fields) {
+pub(in crate::kinds) fn limit_range(object: &mut Fields) {
     let Some(spec) = made(object, "spec") else { return };
     for limit in each(spec, "limits") {
         if limit.get("type").and_then(Value::as_str) != Some("Container") {
@@ -134,7 +134,7 @@ fn inherit(limit: &mut Fields, from: &str, to: &str) {
 }
 
 /// A PersistentVolume.
-pub(super) fn persistent_volume(object: &mut Fields) {
+pub(in crate::kinds) fn persistent_volume(object: &mut Fields) {
     if let Some(status) = made(object, "status") {
         fill_zero(status, "phase", "Pending");
     }
@@ -147,7 +147,7 @@ pub(super) fn persistent_volume(object: &mut Fields) {
 }
 
 /// A PersistentVolumeClaim.
-pub(super) fn persistent_volume_claim(object: &mut Fields) {
+pub(in crate::kinds) fn persistent_volume_claim(object: &mut Fields) {
     if let Some(status) = made(object, "status") {
         fill_zero(status, "phase", "Pending");
     }

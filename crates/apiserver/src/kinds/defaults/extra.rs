@@ -10,14 +10,14 @@ const WEBHOOK_TIMEOUT_S: u32 = 10;
 const FLOW_SCHEMA_PRECEDENCE: u32 = 1000;
 
 /// A HorizontalPodAutoscaler in autoscaling/v1.
-pub(super) fn autoscaler_v1(object: &mut Fields) {
+pub(in crate::kinds) fn autoscaler_v1(object: &mut Fields) {
     if let Some(spec) = made(object, "spec") {
         fill(spec, "minReplicas", 1);
     }
 }
 
 /// A HorizontalPodAutoscaler in autoscaling/v2.
-pub(super) fn autoscaler(object: &mut Fields) {
+pub(in crate::kinds) fn autoscaler(object: &mut Fields) {
     let Some(spec) = made(object, "spec") else { return };
     fill(spec, "minReplicas", 1);
     let target = json!({"type": "Utilization", "averageUtilization": 80});
@@ -37,7 +37,7 @@ pub(super) fn autoscaler(object: &mut Fields) {
 }
 
 /// A NetworkPolicy.
-pub(super) fn network_policy(object: &mut Fields) {
+pub(in crate::kinds) fn network_policy(object: &mut Fields) {
     let Some(spec) = made(object, "spec") else { return };
     for direction in ["ingress", "egress"] {
         for rule in each(spec, direction) {
@@ -51,14 +51,14 @@ pub(super) fn network_policy(object: &mut Fields) {
 }
 
 /// An IngressClass.
-pub(super) fn ingress_class(object: &mut Fields) {
+pub(in crate::kinds) fn ingress_class(object: &mut Fields) {
     if let Some(parameters) = inner(object, "spec").and_then(|spec| inner(spec, "parameters")) {
         fill(parameters, "scope", "Cluster");
     }
 }
 
 /// An EndpointSlice.
-pub(super) fn endpoint_slice(object: &mut Fields) {
+pub(in crate::kinds) fn endpoint_slice(object: &mut Fields) {
     for port in each(object, "ports") {
         fill(port, "name", "");
         fill(port, "protocol", "TCP");
@@ -66,7 +66,7 @@ pub(super) fn endpoint_slice(object: &mut Fields) {
 }
 
 /// A RoleBinding or ClusterRoleBinding.
-pub(super) fn role_binding(object: &mut Fields) {
+pub(in crate::kinds) fn role_binding(object: &mut Fields) {
     if let Some(reference) = made(object, "roleRef") {
         fill_zero(reference, "apiGroup", RBAC_GROUP);
     }
@@ -78,12 +78,12 @@ pub(super) fn role_binding(object: &mut Fields) {
 }
 
 /// A ValidatingWebhookConfiguration.
-pub(super) fn validating_webhooks(object: &mut Fields) {
+pub(in crate::kinds) fn validating_webhooks(object: &mut Fields) {
     each(object, "webhooks").for_each(webhook);
 }
 
 /// A MutatingWebhookConfiguration.
-pub(super) fn mutating_webhooks(object: &mut Fields) {
+pub(in crate::kinds) fn mutating_webhooks(object: &mut Fields) {
     for one in each(object, "webhooks") {
         webhook(one);
         fill(one, "reinvocationPolicy", "Never");
@@ -118,7 +118,7 @@ fn match_resources(resources: &mut Fields) {
 }
 
 /// A ValidatingAdmissionPolicy or MutatingAdmissionPolicy.
-pub(super) fn admission_policy(object: &mut Fields) {
+pub(in crate::kinds) fn admission_policy(object: &mut Fields) {
     let Some(spec) = made(object, "spec") else { return };
     fill(spec, "failurePolicy", "Fail");
     if let Some(constraints) = inner(spec, "matchConstraints") {
@@ -127,20 +127,20 @@ pub(super) fn admission_policy(object: &mut Fields) {
 }
 
 /// The binding of an admission policy.
-pub(super) fn admission_policy_binding(object: &mut Fields) {
+pub(in crate::kinds) fn admission_policy_binding(object: &mut Fields) {
     if let Some(resources) = inner(object, "spec").and_then(|spec| inner(spec, "matchResources")) {
         match_resources(resources);
     }
 }
 
 /// A StorageClass.
-pub(super) fn storage_class(object: &mut Fields) {
+pub(in crate::kinds) fn storage_class(object: &mut Fields) {
     fill(object, "reclaimPolicy", "Delete");
     fill(object, "volumeBindingMode", "Immediate");
 }
 
 /// A CSIDriver.
-pub(super) fn csi_driver(object: &mut Fields) {
+pub(in crate::kinds) fn csi_driver(object: &mut Fields) {
     let Some(spec) = made(object, "spec") else { return };
     fill(spec, "attachRequired", true);
     for name in ["podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"] {
@@ -151,19 +151,19 @@ pub(super) fn csi_driver(object: &mut Fields) {
 }
 
 /// A PriorityClass.
-pub(super) fn priority_class(object: &mut Fields) {
+pub(in crate::kinds) fn priority_class(object: &mut Fields) {
     fill(object, "preemptionPolicy", "PreemptLowerPriority");
 }
 
 /// A FlowSchema.
-pub(super) fn flow_schema(object: &mut Fields) {
+pub(in crate::kinds) fn flow_schema(object: &mut Fields) {
     if let Some(spec) = made(object, "spec") {
         fill_zero(spec, "matchingPrecedence", FLOW_SCHEMA_PRECEDENCE);
     }
 }
 
 /// A PriorityLevelConfiguration.
-pub(super) fn priority_level(object: &mut Fields) {
+pub(in crate::kinds) fn priority_level(object: &mut Fields) {
     let Some(spec) = made(object, "spec") else { return };
     for (name, shares) in [("exempt", 0), ("limited", 30)] {
         if let Some(level) = inner(spec, name) {

@@ -4,64 +4,20 @@
 //! **Invariant:** pure and idempotent, and never overwrites what a client said. Nothing that admission adds
 //! (tolerations, priority) is here: that happens once, in [`super::prepare`].
 
-mod core;
-mod extra;
-mod pod;
-mod workloads;
+pub(super) mod core;
+pub(super) mod extra;
+pub(super) mod pod;
+pub(super) mod workloads;
 
 use serde_json::Value;
 
-use super::fill::Fields;
+use super::declaration::Kind;
 
-/// Fills in the defaults of a built-in kind; other kinds stay as they are.
-pub fn default(group: &str, version: &str, kind: &str, object: &mut Value) {
-    let Some(object) = object.as_object_mut() else { return };
-    if let Some(apply) = of(group, version, kind) {
+/// Fills in the defaults of a built-in kind.
+pub(crate) fn default(kind: &Kind, object: &mut Value) {
+    if let (Some(apply), Some(object)) = (kind.defaults, object.as_object_mut()) {
         apply(object);
     }
-}
-
-fn of(group: &str, version: &str, kind: &str) -> Option<fn(&mut Fields)> {
-    Some(match (group, kind) {
-        ("", "Pod") => pod::pod,
-        ("", "PodTemplate") => workloads::pod_template,
-        ("", "ReplicationController") => workloads::replication_controller,
-        ("apps", "Deployment") => workloads::deployment,
-        ("apps", "ReplicaSet") => workloads::replica_set,
-        ("apps", "StatefulSet") => workloads::stateful_set,
-        ("apps", "DaemonSet") => workloads::daemon_set,
-        ("batch", "Job") => workloads::job,
-        ("batch", "CronJob") => workloads::cron_job,
-        ("", "Service") => core::service,
-        ("", "Secret") => core::secret,
-        ("", "Namespace") => core::namespace,
-        ("", "Node") => core::node,
-        ("", "Endpoints") => core::endpoints,
-        ("", "LimitRange") => core::limit_range,
-        ("", "PersistentVolume") => core::persistent_volume,
-        ("", "PersistentVolumeClaim") => core::persistent_volume_claim,
-        ("autoscaling", "HorizontalPodAutoscaler") if version == "v1" => extra::autoscaler_v1,
-        ("autoscaling", "HorizontalPodAutoscaler") => extra::autoscaler,
-        ("networking.k8s.io", "NetworkPolicy") => extra::network_policy,
-        ("networking.k8s.io", "IngressClass") => extra::ingress_class,
-        ("discovery.k8s.io", "EndpointSlice") => extra::endpoint_slice,
-        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => extra::role_binding,
-        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration") => extra::validating_webhooks,
-        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration") => extra::mutating_webhooks,
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy") => {
-            extra::admission_policy
-        }
-        (
-            "admissionregistration.k8s.io",
-            "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding",
-        ) => extra::admission_policy_binding,
-        ("storage.k8s.io", "StorageClass") => extra::storage_class,
-        ("storage.k8s.io", "CSIDriver") => extra::csi_driver,
-        ("scheduling.k8s.io", "PriorityClass") => extra::priority_class,
-        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => extra::flow_schema,
-        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => extra::priority_level,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
@@ -69,6 +25,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::kinds::declared;
+
+    fn default(group: &str, version: &str, kind: &str, object: &mut Value) {
+        super::default(declared(group, version, kind), object);
+    }
 
     /// Runs twice: defaults must not move what they set.
     #[track_caller]

@@ -14,7 +14,7 @@ const TOKEN_LIFETIME_S: u32 = 3600;
 const CONTAINER_LISTS: [&str; 2] = ["containers", "initContainers"];
 
 /// A Pod.
-pub(super) fn pod(object: &mut Fields) {
+pub(in crate::kinds) fn pod(object: &mut Fields) {
     if let Some(status) = inner(object, "status") {
         pod_addresses(status);
     }
@@ -71,7 +71,7 @@ fn host_ports(container: &mut Fields) {
 }
 
 /// The spec of a Pod or of a template.
-pub(super) fn pod_spec(spec: &mut Fields) {
+pub(in crate::kinds) fn pod_spec(spec: &mut Fields) {
     fill_zero(spec, "restartPolicy", "Always");
     fill_zero(spec, "dnsPolicy", "ClusterFirst");
     fill_zero(spec, "schedulerName", "default-scheduler");

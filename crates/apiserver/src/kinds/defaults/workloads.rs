@@ -20,12 +20,12 @@ fn template(parent: &mut Fields) {
 }
 
 /// A PodTemplate.
-pub(super) fn pod_template(object: &mut Fields) {
+pub(in crate::kinds) fn pod_template(object: &mut Fields) {
     template(object);
 }
 
 /// A ReplicationController: selector and labels come from its template.
-pub(super) fn replication_controller(object: &mut Fields) {
+pub(in crate::kinds) fn replication_controller(object: &mut Fields) {
     let Some(spec) = spec(object) else { return };
     fill(spec, "replicas", 1);
     if inner(spec, "template").is_some() {
@@ -44,14 +44,14 @@ fn template_labels(spec: &mut Fields) -> Option<Value> {
 }
 
 /// A ReplicaSet.
-pub(super) fn replica_set(object: &mut Fields) {
+pub(in crate::kinds) fn replica_set(object: &mut Fields) {
     let Some(spec) = spec(object) else { return };
     fill(spec, "replicas", 1);
     template(spec);
 }
 
 /// A Deployment.
-pub(super) fn deployment(object: &mut Fields) {
+pub(in crate::kinds) fn deployment(object: &mut Fields) {
     let Some(spec) = spec(object) else { return };
     fill(spec, "replicas", 1);
     fill(spec, "revisionHistoryLimit", HISTORY);
@@ -74,7 +74,7 @@ fn rolling_update(spec: &mut Fields, name: &str, parameters: &[(&str, Value)]) {
 }
 
 /// A DaemonSet.
-pub(super) fn daemon_set(object: &mut Fields) {
+pub(in crate::kinds) fn daemon_set(object: &mut Fields) {
     let Some(spec) = spec(object) else { return };
     fill(spec, "revisionHistoryLimit", HISTORY);
     rolling_update(spec, "updateStrategy", &[("maxUnavailable", json!(1)), ("maxSurge", json!(0))]);
@@ -82,7 +82,7 @@ pub(super) fn daemon_set(object: &mut Fields) {
 }
 
 /// A StatefulSet.
-pub(super) fn stateful_set(object: &mut Fields) {
+pub(in crate::kinds) fn stateful_set(object: &mut Fields) {
     let Some(spec) = spec(object) else { return };
     fill(spec, "replicas", 1);
     fill(spec, "revisionHistoryLimit", HISTORY);
@@ -115,7 +115,7 @@ fn stateful_set_strategy(spec: &mut Fields) {
 }
 
 /// A Job: its labels come from its template.
-pub(super) fn job(object: &mut Fields) {
+pub(in crate::kinds) fn job(object: &mut Fields) {
     let Some(spec) = spec(object) else { return };
     template(spec);
     if is_absent(spec, "completions") && is_absent(spec, "parallelism") {
@@ -151,7 +151,7 @@ fn failure_policy(spec: &mut Fields) {
 }
 
 /// A CronJob. The Jobs it makes get their own defaults when they are made.
-pub(super) fn cron_job(object: &mut Fields) {
+pub(in crate::kinds) fn cron_job(object: &mut Fields) {
     let Some(spec) = spec(object) else { return };
     fill_zero(spec, "concurrencyPolicy", "Allow");
     fill(spec, "suspend", false);

@@ -20,13 +20,13 @@ pub(crate) fn now(clock: &Clock) -> Value {
 }
 
 /// A namespace waits for the namespace controller before it goes.
-pub(super) fn namespace_created(namespace: &mut Fields) {
+pub(in crate::kinds) fn namespace_created(namespace: &mut Fields) {
     let Some(spec) = made(namespace, "spec") else { return };
     push_once(spec, "finalizers", "kubernetes");
 }
 
 /// Guards an object with a finalizer that its controller removes.
-pub(super) fn add_finalizer(object: &mut Fields, finalizer: &str) {
+pub(in crate::kinds) fn add_finalizer(object: &mut Fields, finalizer: &str) {
     if let Some(metadata) = made(object, "metadata") {
         push_once(metadata, "finalizers", finalizer);
     }
@@ -46,7 +46,7 @@ fn push_once(parent: &mut Fields, list: &str, item: &str) {
 }
 
 /// `stringData` is for writing only: its values go into `data`.
-pub(super) fn fold_string_data(secret: &mut Fields) {
+pub(in crate::kinds) fn fold_string_data(secret: &mut Fields) {
     let Some(Value::Object(plain)) = secret.remove("stringData") else { return };
     if plain.is_empty() {
         return;
@@ -58,7 +58,7 @@ pub(super) fn fold_string_data(secret: &mut Fields) {
 }
 
 /// Of a reference to a Secret only the name counts.
-pub(super) fn clean_secret_references(account: &mut Fields) {
+pub(in crate::kinds) fn clean_secret_references(account: &mut Fields) {
     let Some(Value::Array(secrets)) = account.get_mut("secrets") else { return };
     for secret in secrets.iter_mut().filter_map(Value::as_object_mut) {
         secret.retain(|field, _| field == "name");
@@ -66,7 +66,7 @@ pub(super) fn clean_secret_references(account: &mut Fields) {
 }
 
 /// Nobody asks for a certificate of the server's own clients that makes its holder the master of the cluster.
-pub(super) fn check_request_subject(resource: &Resource, request: &Fields) -> Result<(), Status> {
+pub(in crate::kinds) fn check_request_subject(resource: &Resource, request: &Fields) -> Result<(), Status> {
     let (spec, metadata) = (request.get("spec"), request.get("metadata"));
     let said = |name: &str| spec.map_or("", |spec| text(spec, name));
     // What is no request at all is refused as invalid later.
@@ -86,13 +86,13 @@ pub(super) fn check_request_subject(resource: &Resource, request: &Fields) -> Re
 }
 
 /// A volume notes when its phase last changed, and is guarded while in use.
-pub(super) fn volume_created(volume: &mut Fields, clock: &Clock) {
+pub(in crate::kinds) fn volume_created(volume: &mut Fields, clock: &Clock) {
     volume.insert("status".into(), json!({"phase": "Pending", "lastPhaseTransitionTime": now(clock)}));
     add_finalizer(volume, "kubernetes.io/pv-protection");
 }
 
 /// A certificate signing request records who asked; what the client says about that does not count.
-pub(super) fn request_created(request: &mut Fields, identity: &Identity) {
+pub(in crate::kinds) fn request_created(request: &mut Fields, identity: &Identity) {
     let Some(spec) = made(request, "spec") else { return };
     for field in ["username", "uid", "groups", "extra"] {
         spec.remove(field);

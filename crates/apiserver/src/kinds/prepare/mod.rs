@@ -4,13 +4,14 @@
 //! **Invariant:** runs after the defaults and before validation; what a client may not set is overwritten here, so
 //! validation never sees it. Metadata every kind has (uid, times, generation) belongs to the generic verbs.
 
-mod core;
-mod pod;
-mod workloads;
+pub(super) mod core;
+pub(super) mod pod;
+pub(super) mod workloads;
 
 use homeostat_core::Clock;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::declaration::FirstStatus;
 use super::fill::{Fields, made};
 use super::strategy::strategy;
 use crate::auth::Identity;
@@ -37,27 +38,11 @@ pub struct Prepare<'a> {
     pub has_node: bool,
 }
 
-/// The statuses new objects start with; kinds not listed start with an empty one.
-fn first_status(group: &str, kind: &str) -> Value {
-    match (group, kind) {
-        ("", "Namespace") => json!({"phase": "Active"}),
-        ("", "PersistentVolumeClaim" | "PersistentVolume") => json!({"phase": "Pending"}),
-        ("", "Service") | ("networking.k8s.io", "Ingress") => json!({"loadBalancer": {}}),
-        ("", "ReplicationController") | ("apps", "ReplicaSet") => json!({"replicas": 0}),
-        ("apps", "StatefulSet") => json!({"replicas": 0, "availableReplicas": 0}),
-        ("apps", "DaemonSet") => json!({"currentNumberScheduled": 0, "numberMisscheduled": 0,
-            "desiredNumberScheduled": 0, "numberReady": 0}),
-        ("policy", "PodDisruptionBudget") => {
-            json!({"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0})
-        }
-        _ => json!({}),
-    }
-}
-
 /// Folds fields that exist for writing only into those they stand for, before anybody's ownership is recorded.
 pub fn fold_aliases(resource: &Resource, object: &mut Value) {
-    if let ("", "Secret", Some(fields)) = (&*resource.group, &*resource.kind, object.as_object_mut()) {
-        core::fold_string_data(fields);
+    let fold = resource.declaration().and_then(|kind| kind.fold_aliases);
+    if let (Some(fold), Some(fields)) = (fold, object.as_object_mut()) {
+        fold(fields);
     }
 }
 
@@ -65,43 +50,22 @@ pub fn fold_aliases(resource: &Resource, object: &mut Value) {
 pub fn prepare_for_create(resource: &Resource, object: &mut Value, with: &Prepare<'_>) -> Result<(), Status> {
     let Some(fields) = object.as_object_mut() else { return Ok(()) };
     clear_status(resource, fields);
-    if resource.is_custom() {
-        return Ok(());
-    }
-    match (&*resource.group, &*resource.kind) {
-        ("", "Pod") => return pod::created(resource, fields, with),
-        ("", "Namespace") => core::namespace_created(fields),
-        ("", "Secret") => core::fold_string_data(fields),
-        ("", "ServiceAccount") => core::clean_secret_references(fields),
-        ("", "Service") => super::service::normalize(fields, None),
-        ("", "PersistentVolume") => core::volume_created(fields, with.clock),
-        ("", "PersistentVolumeClaim") => core::add_finalizer(fields, "kubernetes.io/pvc-protection"),
-        ("storage.k8s.io", "VolumeAttributesClass") => {
-            core::add_finalizer(fields, "kubernetes.io/vac-protection");
-        }
-        ("batch", "Job") => workloads::job_created(fields, with.uid),
-        ("apps", "DaemonSet") => workloads::daemon_set_created(fields),
-        ("certificates.k8s.io", "CertificateSigningRequest") => {
-            core::check_request_subject(resource, fields)?;
-            core::request_created(fields, with.identity);
-        }
-        _ => {}
-    }
-    Ok(())
+    resource
+        .declaration()
+        .and_then(|kind| kind.prepare_create)
+        .map_or(Ok(()), |prepare| prepare(resource, fields, with))
 }
 
-/// A new object has no status yet. Nodes keep theirs: kubelets register with it.
+/// A new object has no status yet.
 fn clear_status(resource: &Resource, fields: &mut Fields) {
-    if strategy(resource).reset_on_status.is_empty()
-        || (resource.group.is_empty() && &*resource.kind == "Node")
-    {
+    if strategy(resource).reset_on_status.is_empty() {
         return;
     }
-    if resource.is_custom() {
-        fields.remove("status");
-        return;
+    match resource.declaration().map(|kind| kind.first_status) {
+        None => drop(fields.remove("status")),
+        Some(FirstStatus::AsSent) => {}
+        Some(FirstStatus::Fixed(status)) => drop(fields.insert("status".into(), status())),
     }
-    fields.insert("status".into(), first_status(&resource.group, &resource.kind));
 }
 
 /// Prepares the update of an object through its main endpoint.
@@ -110,17 +74,8 @@ pub fn prepare_for_update(resource: &Resource, new: &mut Value, old: &Value) {
     for path in strategy(resource).reset_on_main {
         keep(fields, old, path);
     }
-    if resource.is_custom() {
-        return;
-    }
-    match (&*resource.group, &*resource.kind) {
-        ("", "Pod") => pod::updated(fields, old),
-        ("", "Namespace") => keep(fields, old, "spec.finalizers"),
-        ("", "Secret") => core::fold_string_data(fields),
-        ("", "ServiceAccount") => core::clean_secret_references(fields),
-        ("", "Service") => super::service::normalize(fields, Some(old)),
-        ("apps", "DaemonSet") => workloads::daemon_set_updated(fields, old),
-        _ => {}
+    if let Some(prepare) = resource.declaration().and_then(|kind| kind.prepare_update) {
+        prepare(fields, old);
     }
 }
 
@@ -142,6 +97,8 @@ pub(crate) fn keep(fields: &mut Fields, old: &Value, path: &str) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn row(group: &str, kind: &str) -> Resource {
@@ -161,7 +118,7 @@ mod tests {
             priority_classes: &classes,
             has_node: true,
         };
-        crate::kinds::defaults::default(group, "v1", kind, &mut object);
+        crate::kinds::defaults::default(crate::kinds::declared(group, "v1", kind), &mut object);
         prepare_for_create(&row(group, kind), &mut object, &with).map(|()| object)
     }
 

@@ -17,7 +17,11 @@ const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/u
 const COMPUTE: [&str; 2] = ["cpu", "memory"];
 
 /// A new Pod.
-pub(super) fn created(resource: &Resource, pod: &mut Fields, with: &Prepare<'_>) -> Result<(), Status> {
+pub(in crate::kinds) fn created(
+    resource: &Resource,
+    pod: &mut Fields,
+    with: &Prepare<'_>,
+) -> Result<(), Status> {
     let name = pod.get("metadata").map(|metadata| text(metadata, "name").to_owned()).unwrap_or_default();
     let Some(spec) = made(pod, "spec") else { return Ok(()) };
     tolerate(spec);
@@ -49,7 +53,7 @@ fn asks_for_token(spec: &Fields) -> bool {
 }
 
 /// A changed Pod: what admission decided at creation stays.
-pub(super) fn updated(pod: &mut Fields, old: &Value) {
+pub(in crate::kinds) fn updated(pod: &mut Fields, old: &Value) {
     let Some(spec) = made(pod, "spec") else { return };
     tolerate(spec);
     for name in ["priority", "preemptionPolicy"] {

@@ -10,7 +10,7 @@ const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
 const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
 
 /// A Job selects its Pods by its own uid, unless told to use a selector of the client's.
-pub(super) fn job_created(job: &mut Fields, uid: &str) {
+pub(in crate::kinds) fn job_created(job: &mut Fields, uid: &str) {
     let name = job.get("metadata").and_then(|metadata| metadata.get("name")).cloned().unwrap_or_default();
     let Some(spec) = made(job, "spec") else { return };
     if spec.get("manualSelector") == Some(&Value::Bool(true)) {
@@ -37,12 +37,12 @@ pub(super) fn job_created(job: &mut Fields, uid: &str) {
 }
 
 /// The first template of a DaemonSet.
-pub(super) fn daemon_set_created(set: &mut Fields) {
+pub(in crate::kinds) fn daemon_set_created(set: &mut Fields) {
     count(set, 1);
 }
 
 /// A changed DaemonSet counts changes of its template.
-pub(super) fn daemon_set_updated(set: &mut Fields, old: &Value) {
+pub(in crate::kinds) fn daemon_set_updated(set: &mut Fields, old: &Value) {
     let before = at(old, &["metadata", "annotations", TEMPLATE_GENERATION]);
     let before = before.as_str().and_then(|text| text.parse::<i64>().ok()).unwrap_or(1);
     let template = set.get("spec").map_or(&Value::Null, |spec| at(spec, &["template"]));

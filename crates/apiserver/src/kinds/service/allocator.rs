@@ -317,7 +317,7 @@ mod tests {
     use crate::kinds::service::normalize;
 
     fn prepared(mut service: Value, old: Option<&Value>) -> Value {
-        crate::kinds::defaults::default("", "v1", "Service", &mut service);
+        crate::kinds::defaults::default(crate::kinds::declared("", "v1", "Service"), &mut service);
         normalize(service.as_object_mut().expect("an object"), old);
         service
     }

@@ -36,10 +36,8 @@ pub fn status(resource: &Resource, stored: &Value, body: Value, clock: &Clock) -
             path => keep(fields, stored, path),
         }
     }
-    match (&*resource.group, &*resource.kind) {
-        ("", "Pod") => keep_quality_of_service(fields, stored),
-        ("", "PersistentVolume") => note_phase(fields, stored, clock),
-        _ => {}
+    if let Some(prepare) = resource.declaration().and_then(|kind| kind.prepare_status) {
+        prepare(fields, stored, clock);
     }
     new
 }
@@ -68,7 +66,8 @@ fn keep_metadata(fields: &mut Fields, stored: &Value) {
     }
 }
 
-fn keep_quality_of_service(fields: &mut Fields, stored: &Value) {
+/// The quality of service stays, where the body does not say it.
+pub(super) fn keep_quality_of_service(fields: &mut Fields, stored: &Value, _: &Clock) {
     let Some(status) = made(fields, "status") else { return };
     let class = at(stored, &["status", "qosClass"]);
     if is_zero(status.get("qosClass")) && !class.is_null() {
@@ -77,7 +76,7 @@ fn keep_quality_of_service(fields: &mut Fields, stored: &Value) {
 }
 
 /// A volume notes when its phase last changed.
-fn note_phase(fields: &mut Fields, stored: &Value, clock: &Clock) {
+pub(super) fn note_phase(fields: &mut Fields, stored: &Value, clock: &Clock) {
     const SINCE: &str = "lastPhaseTransitionTime";
     let Some(status) = made(fields, "status") else { return };
     let before = at(stored, &["status"]);

@@ -18,7 +18,7 @@ const FAMILY_TEXT: &str =
 const RANGES_MAX: usize = 2;
 
 /// A new IPAddress.
-pub(super) fn address_create(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn address_create(object: &At<'_>, errors: &mut Errors) {
     let metadata = object.field("metadata");
     if let Err(why) = canonical_address(metadata.field("name").text()) {
         metadata.field("name").invalid(&why, errors);
@@ -37,7 +37,7 @@ pub(super) fn address_create(object: &At<'_>, errors: &mut Errors) {
 }
 
 /// A changed IPAddress: whose it is stays.
-pub(super) fn address_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn address_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     new.field("spec").field("parentRef").must_stay(&old["spec"]["parentRef"], errors);
 }
 
@@ -67,7 +67,7 @@ fn is_mapped(address: IpAddr) -> bool {
 }
 
 /// A new ServiceCIDR.
-pub(super) fn ranges_create(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn ranges_create(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     let ranges = spec.field("cidrs");
     if ranges.len() == 0 {
@@ -97,7 +97,7 @@ fn check_ranges(ranges: &At<'_>, errors: &mut Errors) {
 }
 
 /// A changed ServiceCIDR: its ranges stay, but a second one may come.
-pub(super) fn ranges_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn ranges_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     let spec = new.field("spec");
     let ranges = spec.field("cidrs");
     let before = old["spec"]["cidrs"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -17,7 +17,7 @@ const OPERATOR_TEXT: &str = "not a valid selector operator";
 const WEIGHT_MAX: i64 = 100;
 
 /// The affinity of a Pod; an absent one is fine.
-pub(super) fn check(affinity: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn check(affinity: &At<'_>, errors: &mut Errors) {
     let node = affinity.field("nodeAffinity");
     let required = node.field(REQUIRED);
     if required.is_set() {

@@ -82,7 +82,7 @@ const FIXED: [&str; 6] =
     ["selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"];
 
 /// A Job.
-pub(super) fn job(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn job(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     job_spec(&spec, errors);
     let template = spec.field("template");
@@ -174,7 +174,7 @@ fn ends(template: &At<'_>, errors: &mut Errors) {
 
 /// A changed Job: while it is suspended and never started its template may still be steered; completions may change
 /// together with parallelism when it is indexed.
-pub(super) fn job_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn job_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     let spec = new.field("spec");
     let old_spec = &old["spec"];
     let completions = spec.field("completions");
@@ -219,7 +219,7 @@ fn steered(template: &Value) -> Value {
 }
 
 /// A CronJob.
-pub(super) fn cron_job(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn cron_job(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     let when = spec.field("schedule");
     if when.must_be_set(errors) {
@@ -247,7 +247,7 @@ pub(super) fn cron_job(object: &At<'_>, errors: &mut Errors) {
 }
 
 /// A new CronJob.
-pub(super) fn cron_job_create(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn cron_job_create(object: &At<'_>, errors: &mut Errors) {
     cron_job(object, errors);
     let metadata = object.field("metadata");
     if metadata.field("name").text().len() > CRON_JOB_NAME_MAX {

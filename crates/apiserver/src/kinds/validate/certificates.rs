@@ -43,7 +43,7 @@ const DOMAIN_BYTES_MAX: usize = 253;
 const SIGNER_BYTES_MAX: usize = 571;
 
 /// A new CertificateSigningRequest; its spec never changes.
-pub(super) fn request(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn request(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     let request = spec.field("request");
     if !pem::is_request(request.text()) {

@@ -13,13 +13,13 @@ use crate::kinds::names;
 const DECLARED_SHOWN_MAX: usize = 32;
 
 /// The names of the claims in the spec of a Pod.
-pub(super) fn names(spec: &Value) -> BTreeSet<&str> {
+pub(in crate::kinds) fn names(spec: &Value) -> BTreeSet<&str> {
     let names = items(spec, "resourceClaims").iter().map(|claim| text(claim, "name"));
     names.filter(|name| !name.is_empty()).collect()
 }
 
 /// The claims of a Pod: each is one claim, there already or yet to be made.
-pub(super) fn of_pod(list: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn of_pod(list: &At<'_>, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     for claim in list.items() {
         let name = claim.field("name");
@@ -50,7 +50,7 @@ pub(super) fn of_pod(list: &At<'_>, errors: &mut Errors) {
 }
 
 /// The claims a container uses, as a whole or one request of them; nothing twice.
-pub(super) fn of_container(list: &At<'_>, declared: &BTreeSet<&str>, errors: &mut Errors) {
+pub(in crate::kinds) fn of_container(list: &At<'_>, declared: &BTreeSet<&str>, errors: &mut Errors) {
     let mut seen: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (value, claim) in list.value.as_array().into_iter().flatten().zip(list.items()) {
         let (name, request) = (text(value, "name"), claim.field("request"));

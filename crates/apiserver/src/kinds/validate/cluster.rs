@@ -16,7 +16,7 @@ use crate::kinds::strategy::SYSTEM_PRIORITIES;
 const PRIORITY_MAX: i64 = 1_000_000_000;
 
 /// A Namespace: its finalizers are qualified names.
-pub(super) fn namespace(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn namespace(object: &At<'_>, errors: &mut Errors) {
     for finalizer in object.field("spec").field("finalizers").items() {
         finalizer.must_pass(names::qualified, errors);
         if !finalizer.text().contains('/') && finalizer.text() != "kubernetes" {
@@ -26,7 +26,7 @@ pub(super) fn namespace(object: &At<'_>, errors: &mut Errors) {
 }
 
 /// A Node: its taints.
-pub(super) fn node(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn node(object: &At<'_>, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     for taint in object.field("spec").field("taints").items() {
         taint.field("key").must_be_named(names::qualified, errors);
@@ -42,7 +42,7 @@ pub(super) fn node(object: &At<'_>, errors: &mut Errors) {
 }
 
 /// A changed Node, through whichever endpoint: no address twice, and what others assigned stays.
-pub(super) fn node_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn node_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     let (status, spec) = (new.field("status"), new.field("spec"));
     let mut seen = BTreeSet::new();
     for address in status.field("addresses").items() {
@@ -64,7 +64,7 @@ pub(super) fn node_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
 }
 
 /// A Lease.
-pub(super) fn lease(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn lease(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     spec.field("leaseDurationSeconds").must_be_positive(errors);
     spec.field("leaseTransitions").must_not_be_negative(errors);
@@ -74,12 +74,12 @@ pub(super) fn lease(object: &At<'_>, errors: &mut Errors) {
 }
 
 /// A Role.
-pub(super) fn role(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn role(object: &At<'_>, errors: &mut Errors) {
     rules(object, true, errors);
 }
 
 /// A ClusterRole: rules may be gathered from others by label.
-pub(super) fn cluster_role(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn cluster_role(object: &At<'_>, errors: &mut Errors) {
     rules(object, false, errors);
     let gathered = object.field("aggregationRule");
     if !gathered.is_set() {
@@ -119,12 +119,12 @@ fn rules(object: &At<'_>, is_namespaced: bool, errors: &mut Errors) {
 }
 
 /// A RoleBinding.
-pub(super) fn role_binding(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn role_binding(object: &At<'_>, errors: &mut Errors) {
     binding(object, &["Role", "ClusterRole"], true, errors);
 }
 
 /// A ClusterRoleBinding.
-pub(super) fn cluster_role_binding(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn cluster_role_binding(object: &At<'_>, errors: &mut Errors) {
     binding(object, &["ClusterRole"], false, errors);
 }
 
@@ -162,7 +162,7 @@ fn check_subject(subject: &At<'_>, is_namespaced: bool, errors: &mut Errors) {
 }
 
 /// A changed binding: the role it grants stays.
-pub(super) fn binding_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn binding_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     let reference = new.field("roleRef");
     let before = &old["roleRef"];
     if ["apiGroup", "kind", "name"].iter().all(|name| reference.field(name).value == &before[name]) {
@@ -175,7 +175,7 @@ pub(super) fn binding_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
 }
 
 /// A PodDisruptionBudget.
-pub(super) fn budget(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn budget(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     let amounts = ["minAvailable", "maxUnavailable"].map(|name| spec.field(name));
     if amounts.iter().all(At::is_set) {
@@ -190,7 +190,7 @@ pub(super) fn budget(object: &At<'_>, errors: &mut Errors) {
 }
 
 /// A PriorityClass: the highest numbers and the `system-` names are the system's.
-pub(super) fn priority_class(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn priority_class(object: &At<'_>, errors: &mut Errors) {
     let metadata = object.field("metadata");
     let (name, value) = (metadata.field("name"), object.field("value"));
     if name.text().starts_with("system-") {
@@ -208,7 +208,7 @@ pub(super) fn priority_class(object: &At<'_>, errors: &mut Errors) {
 }
 
 /// A changed PriorityClass.
-pub(super) fn priority_class_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn priority_class_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     if new.field("value").number() != old["value"].as_i64().unwrap_or(0) {
         new.field("value").forbidden("may not be changed in an update.", errors);
     }
@@ -216,11 +216,11 @@ pub(super) fn priority_class_update(new: &At<'_>, old: &Value, errors: &mut Erro
 }
 
 /// A RuntimeClass: its handler stays.
-pub(super) fn runtime_class(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn runtime_class(object: &At<'_>, errors: &mut Errors) {
     object.field("handler").must_be_named(names::label, errors);
 }
 
 /// A changed RuntimeClass.
-pub(super) fn runtime_class_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn runtime_class_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     new.field("handler").must_stay(&old["handler"], errors);
 }

@@ -15,7 +15,7 @@ const BYTES_MAX: usize = 1024 * 1024;
 const IMMUTABLE_TEXT: &str = "field is immutable when `immutable` is set";
 
 /// A ConfigMap.
-pub(super) fn config_map(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn config_map(object: &At<'_>, errors: &mut Errors) {
     let (data, binary) = (object.field("data"), object.field("binaryData"));
     let mut bytes = 0;
     for (key, value) in data.entries() {
@@ -49,7 +49,7 @@ fn decoded_len(text: &str) -> usize {
 }
 
 /// A changed ConfigMap.
-pub(super) fn config_map_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn config_map_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     frozen(new, old, &["data", "binaryData"], errors);
 }
 
@@ -72,7 +72,7 @@ fn frozen(new: &At<'_>, old: &Value, parts: &[&str], errors: &mut Errors) {
 }
 
 /// A Secret: its type says which keys it needs.
-pub(super) fn secret(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn secret(object: &At<'_>, errors: &mut Errors) {
     let data = object.field("data");
     let mut bytes = 0;
     for (key, value) in data.entries() {
@@ -123,7 +123,7 @@ fn check_docker(value: &At<'_>, errors: &mut Errors) {
 }
 
 /// A changed Secret.
-pub(super) fn secret_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn secret_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     new.field("type").must_stay(&old["type"], errors);
     frozen(new, old, &["data"], errors);
 }

@@ -18,7 +18,7 @@ const SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "
 const WITHOUT_RESTART: &str = "may not be set for init containers without restartPolicy=Always";
 
 /// What containers of one Pod have in common.
-pub(super) struct Pod<'a> {
+pub(in crate::kinds) struct Pod<'a> {
     /// Names of its well-formed volumes.
     pub(super) volumes: BTreeSet<&'a str>,
     /// Names of containers seen so far.
@@ -35,7 +35,7 @@ pub(super) struct Pod<'a> {
 
 impl<'a> Pod<'a> {
     /// What the containers of this spec have in common.
-    pub(super) fn of(spec: &At<'a>, volumes: BTreeSet<&'a str>) -> Self {
+    pub(in crate::kinds) fn of(spec: &At<'a>, volumes: BTreeSet<&'a str>) -> Self {
         let is_claimed =
             |volume: &&Value| !volume["persistentVolumeClaim"].is_null() || !volume["ephemeral"].is_null();
         let claimed = items(spec.value, "volumes").iter().filter(is_claimed);
@@ -51,13 +51,13 @@ impl<'a> Pod<'a> {
 }
 
 /// A regular container.
-pub(super) fn regular<'a>(container: &At<'a>, pod: &mut Pod<'a>, errors: &mut Errors) {
+pub(in crate::kinds) fn regular<'a>(container: &At<'a>, pod: &mut Pod<'a>, errors: &mut Errors) {
     any(container, pod, errors);
     running(container, pod, errors);
 }
 
 /// An init container: without a restart policy of its own it ends before anything could probe it.
-pub(super) fn init<'a>(container: &At<'a>, pod: &mut Pod<'a>, errors: &mut Errors) {
+pub(in crate::kinds) fn init<'a>(container: &At<'a>, pod: &mut Pod<'a>, errors: &mut Errors) {
     any(container, pod, errors);
     if container.field("restartPolicy").text() == "Always" {
         running(container, pod, errors);
@@ -72,7 +72,7 @@ pub(super) fn init<'a>(container: &At<'a>, pod: &mut Pod<'a>, errors: &mut Error
 }
 
 /// A container added to a running Pod to look at it: it has no part in the Pod's life.
-pub(super) fn ephemeral<'a>(container: &At<'a>, pod: &mut Pod<'a>, errors: &mut Errors) {
+pub(in crate::kinds) fn ephemeral<'a>(container: &At<'a>, pod: &mut Pod<'a>, errors: &mut Errors) {
     any(container, pod, errors);
     for name in PROBES.into_iter().chain(["lifecycle", "ports"]) {
         let part = container.field(name);

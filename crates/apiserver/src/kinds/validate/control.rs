@@ -16,7 +16,7 @@ const GROUP_PRIORITY_MAX: i64 = 20_000;
 const VERSION_PRIORITY_MAX: i64 = 1_000;
 
 /// A HorizontalPodAutoscaler.
-pub(super) fn autoscaler(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn autoscaler(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     let (min, max) = (spec.field("minReplicas"), spec.field("maxReplicas"));
     if min.is_set() && min.number() < 1 {
@@ -42,7 +42,7 @@ pub(super) fn autoscaler(object: &At<'_>, errors: &mut Errors) {
 }
 
 /// A webhook configuration of either sort.
-pub(super) fn webhooks(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn webhooks(object: &At<'_>, errors: &mut Errors) {
     let mut seen = std::collections::BTreeSet::new();
     for hook in object.field("webhooks").items() {
         check_webhook(&hook, errors);
@@ -128,7 +128,7 @@ fn check_rule(rule: &At<'_>, errors: &mut Errors) {
 }
 
 /// An APIService: named after the version it is, and answered here or by a Service.
-pub(super) fn api_service(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn api_service(object: &At<'_>, errors: &mut Errors) {
     let (metadata, spec) = (object.field("metadata"), object.field("spec"));
     let (group, version) = (spec.field("group"), spec.field("version"));
     let expected = format!("{}.{}", version.text(), group.text());

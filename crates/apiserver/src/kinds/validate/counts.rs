@@ -70,15 +70,27 @@ const DAEMON_SET: Counts = Counts {
     readiness: "",
 };
 
-/// The counts in the status of a workload; other kinds have none.
-pub(super) fn check(group: &str, kind: &str, new: &At<'_>, old: &Value, errors: &mut Errors) {
-    let counts = match (group, kind) {
-        ("apps", "Deployment") => DEPLOYMENT,
-        ("apps", "ReplicaSet") | ("", "ReplicationController") => REPLICA_SET,
-        ("apps", "StatefulSet") => STATEFUL_SET,
-        ("apps", "DaemonSet") => DAEMON_SET,
-        _ => return,
-    };
+/// The counts in the status of a Deployment.
+pub(in crate::kinds) fn deployment(new: &At<'_>, old: &Value, errors: &mut Errors) {
+    check(&DEPLOYMENT, new, old, errors);
+}
+
+/// The counts in the status of a ReplicaSet or a ReplicationController.
+pub(in crate::kinds) fn replica_set(new: &At<'_>, old: &Value, errors: &mut Errors) {
+    check(&REPLICA_SET, new, old, errors);
+}
+
+/// The counts in the status of a StatefulSet.
+pub(in crate::kinds) fn stateful_set(new: &At<'_>, old: &Value, errors: &mut Errors) {
+    check(&STATEFUL_SET, new, old, errors);
+}
+
+/// The counts in the status of a DaemonSet.
+pub(in crate::kinds) fn daemon_set(new: &At<'_>, old: &Value, errors: &mut Errors) {
+    check(&DAEMON_SET, new, old, errors);
+}
+
+fn check(counts: &Counts, new: &At<'_>, old: &Value, errors: &mut Errors) {
     let status = new.field("status");
     for name in counts.all {
         status.field(name).must_not_be_negative(errors);

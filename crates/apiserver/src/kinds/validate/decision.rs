@@ -16,14 +16,14 @@ const DECISIONS: [&str; 2] = ["Approved", "Denied"];
 const EXCLUSIVE: &str = "Approved and Denied conditions are mutually exclusive";
 
 /// An update through `/approval`.
-pub(super) fn approval(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn approval(new: &At<'_>, old: &Value, errors: &mut Errors) {
     let status = new.field("status");
     conditions(&status.field("conditions"), items(&old["status"], "conditions"), errors);
     removals(&status, &old["status"], errors);
 }
 
 /// An update through `/status`, which may also issue the certificate.
-pub(super) fn status(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn status(new: &At<'_>, old: &Value, errors: &mut Errors) {
     approval(new, old, errors);
     let status = new.field("status");
     decisions(&status, &old["status"], errors);

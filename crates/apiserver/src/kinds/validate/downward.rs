@@ -35,7 +35,7 @@ const RESOURCES: [&str; 6] = [
 const UNITS: [&str; 13] = ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
 /// The source of a variable.
-pub(super) fn variable(source: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn variable(source: &At<'_>, errors: &mut Errors) {
     let (field, resource) = (source.field("fieldRef"), source.field("resourceFieldRef"));
     if field.is_set() {
         check_field(&field, &VARIABLE_FIELDS, errors);
@@ -46,7 +46,7 @@ pub(super) fn variable(source: &At<'_>, errors: &mut Errors) {
 }
 
 /// The files of a volume or of a projected source.
-pub(super) fn files(source: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn files(source: &At<'_>, errors: &mut Errors) {
     for file in source.field("items").items() {
         file_of(&At { value: file.value, path: source.path }, errors);
     }

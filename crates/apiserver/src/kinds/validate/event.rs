@@ -29,12 +29,12 @@ const FIXED: [&str; 14] = [
 ];
 
 /// A new or changed Event through core/v1.
-pub(super) fn core(event: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn core(event: &At<'_>, errors: &mut Errors) {
     lenient(event, "reportingComponent", errors);
 }
 
 /// A new Event through events.k8s.io/v1.
-pub(super) fn newer_create(event: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn newer_create(event: &At<'_>, errors: &mut Errors) {
     lenient(event, "reportingController", errors);
     series(event, errors);
     event.field("eventTime").must_be_set(errors);
@@ -51,7 +51,7 @@ pub(super) fn newer_create(event: &At<'_>, errors: &mut Errors) {
 }
 
 /// A changed Event through events.k8s.io/v1: only the series moves.
-pub(super) fn newer_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn newer_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     lenient(new, "reportingController", errors);
     if new.field("series").value != &old["series"] {
         series(new, errors);

@@ -18,7 +18,7 @@ const CODES_MAX: usize = 255;
 const CONDITIONS_MAX: usize = 20;
 
 /// The failure policy in a Job's spec; an absent one is fine.
-pub(super) fn check(spec: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn check(spec: &At<'_>, errors: &mut Errors) {
     let policy = spec.field("podFailurePolicy");
     let rules = policy.field("rules");
     too_many(&rules, RULES_MAX, errors);
@@ -112,7 +112,7 @@ fn pod_conditions(conditions: &At<'_>, errors: &mut Errors) {
 }
 
 /// With a failure policy a Pod may not be restarted in place, nor replaced before it ended.
-pub(super) fn policies(spec: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn policies(spec: &At<'_>, errors: &mut Errors) {
     let replaces = spec.field("podReplacementPolicy");
     if !spec.field("podFailurePolicy").is_set() {
         replaces.must_be_one_of(&["Failed", "TerminatingOrFailed"], errors);

@@ -14,7 +14,7 @@ const QUEUES_MAX: i64 = 10_000_000;
 const EXEMPT: &str = "exempt";
 
 /// A FlowSchema.
-pub(super) fn schema(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn schema(object: &At<'_>, errors: &mut Errors) {
     let (metadata, spec) = (object.field("metadata"), object.field("spec"));
     let precedence = spec.field("matchingPrecedence");
     match precedence.number() {
@@ -61,7 +61,7 @@ fn schema_rule(rule: &At<'_>, errors: &mut Errors) {
 }
 
 /// A PriorityLevelConfiguration.
-pub(super) fn level(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn level(object: &At<'_>, errors: &mut Errors) {
     let (metadata, spec) = (object.field("metadata"), object.field("spec"));
     let kind = spec.field("type");
     if (metadata.field("name").text() == EXEMPT) != (kind.text() == "Exempt") {

@@ -10,7 +10,7 @@ const CONTROLLER_BYTES_MAX: usize = 250;
 const PATH_TEXT: &str = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
 
 /// An IngressClass.
-pub(super) fn class(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn class(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     let controller = spec.field("controller");
     if controller.text().len() > CONTROLLER_BYTES_MAX {
@@ -26,12 +26,12 @@ pub(super) fn class(object: &At<'_>, errors: &mut Errors) {
 }
 
 /// A changed IngressClass: its controller stays.
-pub(super) fn class_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn class_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     new.field("spec").field("controller").must_stay(&old["spec"]["controller"], errors);
 }
 
 /// A path below a domain: `acme.io/foo`.
-pub(super) fn prefixed_path(controller: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn prefixed_path(controller: &At<'_>, errors: &mut Errors) {
     let parts = controller.text().split_once('/');
     let Some((domain, path)) = parts.filter(|(domain, path)| !domain.is_empty() && !path.is_empty()) else {
         controller.invalid("must be a domain-prefixed path (such as \"acme.io/foo\")", errors);

@@ -18,7 +18,7 @@ struct Change<'a> {
 }
 
 /// The status of a changed Job.
-pub(super) fn check(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn check(new: &At<'_>, old: &Value, errors: &mut Errors) {
     let change = Change { new: new.value, old, status: new.field("status") };
     for name in ["active", "succeeded", "failed", "ready", "terminating"] {
         change.status.field(name).must_not_be_negative(errors);

@@ -23,7 +23,7 @@ fn empty_invalid(place: &At<'_>, detail: &str, errors: &mut Errors) {
 }
 
 /// An Ingress.
-pub(super) fn ingress(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn ingress(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     let (rules, fallback) = (spec.field("rules"), spec.field("defaultBackend"));
     if rules.len() == 0 && !fallback.is_set() {
@@ -49,7 +49,7 @@ pub(super) fn ingress(object: &At<'_>, errors: &mut Errors) {
 }
 
 /// A new Ingress: the old way to name its class and the new one agree.
-pub(super) fn ingress_create(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn ingress_create(object: &At<'_>, errors: &mut Errors) {
     ingress(object, errors);
     let annotations = &object.value["metadata"]["annotations"];
     let (noted, class) = (&annotations[CLASS_ANNOTATION], &object.value["spec"]["ingressClassName"]);
@@ -119,7 +119,7 @@ fn backend(backend: &At<'_>, errors: &mut Errors) {
 }
 
 /// A NetworkPolicy.
-pub(super) fn policy(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn policy(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     selector::check(&spec.field("podSelector"), errors);
     for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
@@ -192,13 +192,13 @@ fn must_be_network(range: &At<'_>, errors: &mut Errors) {
 }
 
 /// A new EndpointSlice.
-pub(super) fn endpoint_slice_create(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn endpoint_slice_create(object: &At<'_>, errors: &mut Errors) {
     endpoint_slice(object, errors);
     endpoints_of_slice(object, errors);
 }
 
 /// What holds for new and changed EndpointSlices alike.
-pub(super) fn endpoint_slice(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn endpoint_slice(object: &At<'_>, errors: &mut Errors) {
     let kind = object.field("addressType");
     if kind.must_be_set(errors) {
         kind.must_be_one_of(&["FQDN", "IPv4", "IPv6"], errors);
@@ -250,7 +250,7 @@ fn check_endpoint(endpoint: &At<'_>, kind: &str, errors: &mut Errors) {
 }
 
 /// A changed EndpointSlice.
-pub(super) fn endpoint_slice_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn endpoint_slice_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     new.field("addressType").must_stay(&old["addressType"], errors);
     // Endpoints that were accepted once and did not change stay accepted.
     if new.field("endpoints").value != &old["endpoints"] {
@@ -259,7 +259,7 @@ pub(super) fn endpoint_slice_update(new: &At<'_>, old: &Value, errors: &mut Erro
 }
 
 /// Endpoints.
-pub(super) fn endpoints(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn endpoints(object: &At<'_>, errors: &mut Errors) {
     for subset in object.field("subsets").items() {
         let lists = ["addresses", "notReadyAddresses"].map(|name| subset.field(name));
         if lists.iter().all(|list| list.len() == 0) {

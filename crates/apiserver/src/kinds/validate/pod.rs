@@ -20,7 +20,7 @@ const SEARCH_LETTERS_MAX: usize = 2048;
 const TOKEN_TEXT: &str = "must not be specified when serviceAccountName is not set";
 
 /// A Pod, new or changed.
-pub(super) fn pod(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn pod(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     pod_spec(&spec, errors);
     if spec.field("serviceAccountName").is_zero() {
@@ -49,7 +49,7 @@ fn check_image(container: &At<'_>, errors: &mut Errors) {
 }
 
 /// A new Pod.
-pub(super) fn pod_create(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn pod_create(object: &At<'_>, errors: &mut Errors) {
     pod(object, errors);
     let spec = object.field("spec");
     if spec.field("ephemeralContainers").len() > 0 {
@@ -62,7 +62,7 @@ pub(super) fn pod_create(object: &At<'_>, errors: &mut Errors) {
 }
 
 /// A template: labels and a spec.
-pub(super) fn template(template: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn template(template: &At<'_>, errors: &mut Errors) {
     template_metadata(template, errors);
     let spec = template.field("spec");
     pod_spec(&spec, errors);
@@ -73,7 +73,7 @@ pub(super) fn template(template: &At<'_>, errors: &mut Errors) {
 }
 
 /// Labels and annotations of a template.
-pub(super) fn template_metadata(template: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn template_metadata(template: &At<'_>, errors: &mut Errors) {
     let metadata = template.field("metadata");
     metadata.field("labels").must_be_labels(errors);
     if metadata.field("annotations").is_set() {
@@ -284,7 +284,7 @@ fn spread(list: &At<'_>, errors: &mut Errors) {
 }
 
 /// A changed Pod: images may change, a few more fields in one direction, nothing else.
-pub(super) fn pod_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn pod_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     pod(new, errors);
     let (spec, old) = (new.field("spec"), &old["spec"]);
     for list in ["containers", "initContainers"] {
@@ -303,7 +303,7 @@ pub(super) fn pod_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
 }
 
 /// A Pod with other resources keeps its class, by which it would be evicted.
-pub(super) fn resized(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn resized(new: &At<'_>, old: &Value, errors: &mut Errors) {
     pod(new, errors);
     let spec = new.field("spec");
     if quality_of_service(spec.value) != quality_of_service(&old["spec"]) {
@@ -349,7 +349,7 @@ fn gates_update(spec: &At<'_>, old: &Value, errors: &mut Errors) {
 }
 
 /// Ephemeral containers may be added, never changed or taken away.
-pub(super) fn ephemeral_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn ephemeral_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     let spec = new.field("spec");
     let list = spec.field("ephemeralContainers");
     let before = items(&old["spec"], "ephemeralContainers");

@@ -18,7 +18,7 @@ const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
 const ENDED: &str = "may not be transitioned to non-terminated state";
 
 /// The status of a changed Pod.
-pub(super) fn check(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn check(new: &At<'_>, old: &Value, errors: &mut Errors) {
     let status = new.field("status");
     let before = &old["status"];
     for condition in status.field("conditions").items() {

@@ -26,7 +26,7 @@ const SCOPE_OPERATOR_TEXT: &str = "must be 'Exists' when scope is any of Resourc
 const ONE_NANOS: i128 = 1_000_000_000;
 
 /// A LimitRange.
-pub(super) fn limit_range(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn limit_range(object: &At<'_>, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     for limit in object.field("spec").field("limits").items() {
         let kind = limit.field("type");
@@ -151,7 +151,7 @@ fn ratio(limit: &At<'_>, name: &str, errors: &mut Errors) {
 }
 
 /// A ResourceQuota.
-pub(super) fn quota(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn quota(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     for (name, amount) in spec.field("hard").entries() {
         resources::quota_name(name, &amount, errors);
@@ -172,7 +172,7 @@ pub(super) fn quota(object: &At<'_>, errors: &mut Errors) {
 }
 
 /// A changed ResourceQuota: its scopes stay.
-pub(super) fn quota_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn quota_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     let spec = new.field("spec");
     let scopes = spec.field("scopes");
     let sorted = |list: &Value| -> BTreeSet<String> {

@@ -39,7 +39,7 @@ const MEASURED: [&str; 10] = [
 ];
 
 /// Requests and limits: well-named, not negative, and no request above its limit.
-pub(super) fn of_container(resources: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn of_container(resources: &At<'_>, errors: &mut Errors) {
     let (limits, requests) = (resources.field("limits"), resources.field("requests"));
     for list in [&limits, &requests] {
         for (name, amount) in list.entries() {
@@ -71,7 +71,7 @@ pub(super) fn of_container(resources: &At<'_>, errors: &mut Errors) {
 }
 
 /// The amount in billionths; `None`: not an amount.
-pub(super) fn nanos(amount: &Value) -> Option<i128> {
+pub(in crate::kinds) fn nanos(amount: &Value) -> Option<i128> {
     match amount {
         Value::String(text) => quantity::parse(text),
         Value::Number(number) => quantity::parse(&number.to_string()),
@@ -80,7 +80,7 @@ pub(super) fn nanos(amount: &Value) -> Option<i128> {
 }
 
 /// May more of it be promised than there is?
-pub(super) fn may_overcommit(name: &str) -> bool {
+pub(in crate::kinds) fn may_overcommit(name: &str) -> bool {
     is_native(name) && !name.starts_with("hugepages-")
 }
 
@@ -95,7 +95,7 @@ fn is_extended(name: &str) -> bool {
 }
 
 /// An amount is not negative, and what is counted is whole.
-pub(super) fn value(name: &str, amount: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn value(name: &str, amount: &At<'_>, errors: &mut Errors) {
     let Some(nanos) = nanos(amount.value) else { return };
     if nanos < 0 {
         amount.invalid("must be greater than or equal to 0", errors);
@@ -107,7 +107,7 @@ pub(super) fn value(name: &str, amount: &At<'_>, errors: &mut Errors) {
 }
 
 /// The name of a resource a container can ask for.
-pub(super) fn container_name(name: &str, amount: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn container_name(name: &str, amount: &At<'_>, errors: &mut Errors) {
     any_name(name, amount, errors);
     let is_standard =
         matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
@@ -119,7 +119,7 @@ pub(super) fn container_name(name: &str, amount: &At<'_>, errors: &mut Errors) {
 }
 
 /// The name of a resource a quota can limit.
-pub(super) fn quota_name(name: &str, amount: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn quota_name(name: &str, amount: &At<'_>, errors: &mut Errors) {
     any_name(name, amount, errors);
     if !name.contains('/') && !is_quota(name) {
         complain(name, amount, "must be a standard resource for quota", errors);
@@ -127,13 +127,13 @@ pub(super) fn quota_name(name: &str, amount: &At<'_>, errors: &mut Errors) {
 }
 
 /// Does the server itself keep the quota of this resource?
-pub(super) fn is_quota(name: &str) -> bool {
+pub(in crate::kinds) fn is_quota(name: &str) -> bool {
     let is_huge = name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
     is_huge || COUNTED.contains(&name) || MEASURED.contains(&name)
 }
 
 /// The name of any resource.
-pub(super) fn any_name(name: &str, amount: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn any_name(name: &str, amount: &At<'_>, errors: &mut Errors) {
     let complaints = names::qualified(name);
     if complaints.is_empty() && !name.contains('/') && !is_quota(name) && name != "storage" {
         complain(name, amount, "must be a standard resource type or fully qualified", errors);

@@ -22,7 +22,7 @@ const FIELDS: [Field; 5] = [
 ];
 
 /// Says what is wrong with a schedule.
-pub(super) fn check(schedule: &str) -> Result<(), String> {
+pub(in crate::kinds) fn check(schedule: &str) -> Result<(), String> {
     let schedule = strip_zone(schedule);
     if schedule.starts_with('@') {
         return descriptor(schedule);

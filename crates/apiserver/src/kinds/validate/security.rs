@@ -18,7 +18,7 @@ const SYSCTL_BYTES_MAX: usize = 253;
 const SYSCTL_TEXT: &str = "must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
 /// The security context of a whole Pod.
-pub(super) fn of_pod(spec: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn of_pod(spec: &At<'_>, errors: &mut Errors) {
     let context = spec.field("securityContext");
     for name in ["fsGroup", "runAsUser", "runAsGroup"] {
         id(&context.field(name), errors);
@@ -81,7 +81,7 @@ fn is_sysctl(name: &str) -> bool {
 }
 
 /// The security context of one container.
-pub(super) fn of_container(container: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn of_container(container: &At<'_>, errors: &mut Errors) {
     let context = container.field("securityContext");
     for name in ["runAsUser", "runAsGroup"] {
         id(&context.field(name), errors);

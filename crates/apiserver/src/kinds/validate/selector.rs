@@ -7,7 +7,7 @@ use crate::kinds::fill::{items, text};
 use crate::kinds::names;
 
 /// Complains about a malformed label selector; an absent one is fine.
-pub(super) fn check(selector: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn check(selector: &At<'_>, errors: &mut Errors) {
     selector.field("matchLabels").must_be_labels(errors);
     for expression in selector.field("matchExpressions").items() {
         let (key, values) = (expression.field("key"), expression.field("values"));
@@ -32,12 +32,12 @@ pub(super) fn check(selector: &At<'_>, errors: &mut Errors) {
 }
 
 /// Does the selector say nothing?
-pub(super) fn is_empty(selector: &At<'_>) -> bool {
+pub(in crate::kinds) fn is_empty(selector: &At<'_>) -> bool {
     selector.field("matchLabels").len() + selector.field("matchExpressions").len() == 0
 }
 
 /// Does a selector match labels? An absent one matches nothing.
-pub(super) fn matches(selector: &Value, labels: &Value) -> bool {
+pub(in crate::kinds) fn matches(selector: &Value, labels: &Value) -> bool {
     if selector.is_null() {
         return false;
     }

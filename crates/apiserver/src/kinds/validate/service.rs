@@ -23,7 +23,7 @@ fn is_headless(spec: &At<'_>) -> bool {
 }
 
 /// A Service.
-pub(super) fn service(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn service(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     let kind = spec.field("type");
     kind.must_be_one_of(&TYPES, errors);
@@ -214,7 +214,7 @@ fn type_dependent(spec: &At<'_>, errors: &mut Errors) {
 }
 
 /// A changed Service: the first address stays.
-pub(super) fn service_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn service_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     let spec = new.field("spec");
     let old = &old["spec"];
     let is_named = |kind: &str| kind == "ExternalName";

@@ -9,39 +9,29 @@ use std::net::IpAddr;
 use serde_json::{Value, json};
 
 use super::at::{At, Errors};
-use super::{cluster, counts, decision, job_status, pod_status};
 use crate::field::Error;
 use crate::kinds::fill::{items, text};
 use crate::kinds::names;
 
-/// Judges an update of the status.
-pub(super) fn check(group: &str, kind: &str, new: &At<'_>, old: &Value, errors: &mut Errors) {
-    match (group, kind) {
-        ("", "Namespace") => namespace(new, errors),
-        ("", "Node") => cluster::node_update(new, old, errors),
-        ("", "Pod") => pod_status::check(new, old, errors),
-        ("", "Service") => service(new, old, errors),
-        ("networking.k8s.io", "Ingress") => {
-            let status = new.field("status");
-            let known = balanced(old).iter().map(|one| text(one, "ip")).collect();
-            for ingress in status.field("loadBalancer").field("ingress").items() {
-                reachable(&ingress, &known, errors);
-            }
-        }
-        ("policy", "PodDisruptionBudget") => {
-            let status = new.field("status");
-            for name in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
-                status.field(name).must_not_be_negative(errors);
-            }
-        }
-        ("certificates.k8s.io", "CertificateSigningRequest") => decision::status(new, old, errors),
-        ("batch", "Job") => job_status::check(new, old, errors),
-        _ => counts::check(group, kind, new, old, errors),
+/// Where an Ingress is reached.
+pub(in crate::kinds) fn ingress(new: &At<'_>, old: &Value, errors: &mut Errors) {
+    let status = new.field("status");
+    let known = balanced(old).iter().map(|one| text(one, "ip")).collect();
+    for ingress in status.field("loadBalancer").field("ingress").items() {
+        reachable(&ingress, &known, errors);
+    }
+}
+
+/// No count of a budget is below zero.
+pub(in crate::kinds) fn budget(new: &At<'_>, _: &Value, errors: &mut Errors) {
+    let status = new.field("status");
+    for name in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+        status.field(name).must_not_be_negative(errors);
     }
 }
 
 /// The phase of a Namespace says whether it is being deleted, and nothing else.
-fn namespace(new: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn namespace(new: &At<'_>, _: &Value, errors: &mut Errors) {
     let is_deleting = !new.value["metadata"]["deletionTimestamp"].is_null();
     let (expected, mark) = if is_deleting { ("Terminating", "not empty") } else { ("Active", "empty") };
     let status = new.field("status");
@@ -58,7 +48,7 @@ fn balanced(object: &Value) -> &[Value] {
 }
 
 /// Only load balancers have somewhere to be reached.
-fn service(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn service(new: &At<'_>, old: &Value, errors: &mut Errors) {
     let status = new.field("status");
     let balancer = status.field("loadBalancer");
     let list = balancer.field("ingress");

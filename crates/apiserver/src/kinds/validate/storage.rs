@@ -39,7 +39,7 @@ fn must_be_more_than_nothing(amount: &At<'_>, errors: &mut Errors) {
 }
 
 /// A PersistentVolumeClaim.
-pub(super) fn claim(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn claim(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     access_modes(&spec, errors);
     selector::check(&spec.field("selector"), errors);
@@ -55,7 +55,7 @@ pub(super) fn claim(object: &At<'_>, errors: &mut Errors) {
 }
 
 /// A changed claim: only the size may grow, and the controller may bind it.
-pub(super) fn claim_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn claim_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     let spec = new.field("spec");
     let old_spec = &old["spec"];
     let is_bound = old["status"]["phase"] == "Bound";
@@ -86,7 +86,7 @@ pub(super) fn claim_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
 }
 
 /// A PersistentVolume.
-pub(super) fn volume(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn volume(object: &At<'_>, errors: &mut Errors) {
     const OTHER_FIELDS: [&str; 9] = [
         "accessModes",
         "capacity",
@@ -118,7 +118,7 @@ pub(super) fn volume(object: &At<'_>, errors: &mut Errors) {
 }
 
 /// A changed volume: where the data is stays.
-pub(super) fn volume_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn volume_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     const FREE: [&str; 8] = [
         "accessModes",
         "capacity",
@@ -145,21 +145,21 @@ pub(super) fn volume_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
 }
 
 /// A StorageClass.
-pub(super) fn class(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn class(object: &At<'_>, errors: &mut Errors) {
     object.field("provisioner").must_be_named(|name| names::qualified(&name.to_lowercase()), errors);
     object.field("reclaimPolicy").must_be_one_of(&["Delete", "Retain"], errors);
     object.field("volumeBindingMode").must_be_one_of(&["Immediate", "WaitForFirstConsumer"], errors);
 }
 
 /// A changed StorageClass.
-pub(super) fn class_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn class_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     for name in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
         new.field(name).must_stay(&old[name], errors);
     }
 }
 
 /// A VolumeAttachment.
-pub(super) fn attachment(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn attachment(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     let attacher = spec.field("attacher");
     if attacher.must_be_set(errors) {
@@ -185,6 +185,6 @@ pub(super) fn attachment(object: &At<'_>, errors: &mut Errors) {
 }
 
 /// A changed VolumeAttachment: what is attached where stays.
-pub(super) fn attachment_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn attachment_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     new.field("spec").must_stay(&old["spec"], errors);
 }

@@ -53,7 +53,7 @@ const HOST_PATH_TYPES: [&str; 8] =
     ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 
 /// Checks the volumes and returns the names of the good ones.
-pub(super) fn all<'a>(list: &At<'a>, errors: &mut Errors) -> BTreeSet<&'a str> {
+pub(in crate::kinds) fn all<'a>(list: &At<'a>, errors: &mut Errors) -> BTreeSet<&'a str> {
     let mut good = BTreeSet::new();
     let values = list.value.as_array().map(Vec::as_slice).unwrap_or_default();
     for (value, volume) in values.iter().zip(list.items()) {

@@ -66,7 +66,7 @@ fn always_restarts(template: &At<'_>, kind: &str, errors: &mut Errors) {
 }
 
 /// A Deployment.
-pub(super) fn deployment(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn deployment(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     counts(&spec, errors);
     selected_template(&spec, "deployment", errors);
@@ -101,19 +101,19 @@ fn deployment_strategy(strategy: &At<'_>, errors: &mut Errors) {
 }
 
 /// The selector of a workload stays.
-pub(super) fn selector_stays(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn selector_stays(new: &At<'_>, old: &Value, errors: &mut Errors) {
     new.field("spec").field("selector").must_stay(&old["spec"]["selector"], errors);
 }
 
 /// A ReplicaSet.
-pub(super) fn replica_set(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn replica_set(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     counts(&spec, errors);
     selected_template(&spec, "deployment", errors);
 }
 
 /// A ReplicationController: its selector is a plain map of labels.
-pub(super) fn replication_controller(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn replication_controller(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     counts(&spec, errors);
     let selector = spec.field("selector");
@@ -133,12 +133,12 @@ pub(super) fn replication_controller(object: &At<'_>, errors: &mut Errors) {
 }
 
 /// A PodTemplate.
-pub(super) fn pod_template(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn pod_template(object: &At<'_>, errors: &mut Errors) {
     pod::template(&object.field("template"), errors);
 }
 
 /// A DaemonSet.
-pub(super) fn daemon_set(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn daemon_set(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     counts(&spec, errors);
     selected_template(&spec, "daemonset", errors);
@@ -161,7 +161,7 @@ pub(super) fn daemon_set(object: &At<'_>, errors: &mut Errors) {
 }
 
 /// A StatefulSet.
-pub(super) fn stateful_set(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn stateful_set(object: &At<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     counts(&spec, errors);
     spec.field("podManagementPolicy").must_be_one_of(&["OrderedReady", "Parallel"], errors);
@@ -188,7 +188,7 @@ pub(super) fn stateful_set(object: &At<'_>, errors: &mut Errors) {
 }
 
 /// A changed StatefulSet: few fields may change.
-pub(super) fn stateful_set_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn stateful_set_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     let spec = new.field("spec");
     let old = &old["spec"];
     let fixed = |spec: &Value| -> Vec<(String, Value)> {
@@ -203,12 +203,12 @@ pub(super) fn stateful_set_update(new: &At<'_>, old: &Value, errors: &mut Errors
 }
 
 /// A ControllerRevision.
-pub(super) fn revision(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn revision(object: &At<'_>, errors: &mut Errors) {
     object.field("revision").must_not_be_negative(errors);
 }
 
 /// A new ControllerRevision: it keeps some object.
-pub(super) fn revision_create(object: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn revision_create(object: &At<'_>, errors: &mut Errors) {
     revision(object, errors);
     let data = object.field("data");
     if !data.is_set() {
@@ -219,6 +219,6 @@ pub(super) fn revision_create(object: &At<'_>, errors: &mut Errors) {
 }
 
 /// A changed ControllerRevision: what it keeps stays.
-pub(super) fn revision_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn revision_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
     new.field("data").must_stay(&old["data"], errors);
 }

@@ -5,15 +5,15 @@ use serde_json::Value;
 
 use super::super::{age, read, selector};
 
-pub(super) fn webhooks(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn webhooks(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![read::name(object).into(), read::list(object, "webhooks").len().into(), age::of(object, now).into()]
 }
 
-pub(super) fn validating_policy(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn validating_policy(object: &Value, now: Timestamp) -> Vec<Value> {
     policy(object, now, "spec.validations")
 }
 
-pub(super) fn mutating_policy(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn mutating_policy(object: &Value, now: Timestamp) -> Vec<Value> {
     policy(object, now, "spec.mutations")
 }
 
@@ -30,7 +30,7 @@ fn policy(object: &Value, now: Timestamp, rules: &str) -> Vec<Value> {
     ]
 }
 
-pub(super) fn policy_binding(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn policy_binding(object: &Value, now: Timestamp) -> Vec<Value> {
     let parameters = read::at(object, "spec.paramRef").map_or_else(|| "<unset>".to_owned(), parameters);
     vec![
         read::name(object).into(),
@@ -49,7 +49,7 @@ fn parameters(reference: &Value) -> String {
     }
 }
 
-pub(super) fn api_service(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn api_service(object: &Value, now: Timestamp) -> Vec<Value> {
     let service = read::at(object, "spec.service").map_or_else(
         || "Local".to_owned(),
         |service| format!("{}/{}", read::text(service, "namespace"), read::text(service, "name")),

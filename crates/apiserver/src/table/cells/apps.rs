@@ -8,7 +8,7 @@ use super::containers;
 
 const CONTAINERS: &str = "spec.template.spec.containers";
 
-pub(super) fn deployment(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn deployment(object: &Value, now: Timestamp) -> Vec<Value> {
     let [names, images] = containers(object, CONTAINERS);
     vec![
         read::name(object).into(),
@@ -22,7 +22,7 @@ pub(super) fn deployment(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub(super) fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
     let [names, images] = containers(object, CONTAINERS);
     vec![
         read::name(object).into(),
@@ -36,12 +36,12 @@ pub(super) fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub(super) fn stateful_set(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn stateful_set(object: &Value, now: Timestamp) -> Vec<Value> {
     let [names, images] = containers(object, CONTAINERS);
     vec![read::name(object).into(), ready(object).into(), age::of(object, now).into(), names, images]
 }
 
-pub(super) fn daemon_set(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn daemon_set(object: &Value, now: Timestamp) -> Vec<Value> {
     let [names, images] = containers(object, CONTAINERS);
     vec![
         read::name(object).into(),
@@ -58,7 +58,7 @@ pub(super) fn daemon_set(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub(super) fn controller_revision(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn controller_revision(object: &Value, now: Timestamp) -> Vec<Value> {
     let owners = read::list(object, "metadata.ownerReferences");
     let controller = owners.iter().find(|owner| read::flag(owner, "controller"));
     vec![

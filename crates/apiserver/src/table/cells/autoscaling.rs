@@ -5,11 +5,16 @@ use serde_json::{Value, json};
 
 use super::super::{age, read};
 use super::shortened;
+use crate::kinds::printing::Column;
 
 /// More metrics than these are only counted.
 const SHOWN: usize = 2;
 
-pub(super) fn scale(object: &Value, now: Timestamp) -> Vec<Value> {
+/// The columns of a Scale.
+pub(crate) static SCALE_COLUMNS: [Column; 4] =
+    [Column::text("Name"), Column::number("Desired"), Column::number("Available"), Column::text("Age")];
+
+pub(crate) fn scale(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         read::name(object).into(),
         read::number(object, "spec.replicas").into(),
@@ -18,7 +23,7 @@ pub(super) fn scale(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub(super) fn horizontal_pod_autoscaler(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn horizontal_pod_autoscaler(object: &Value, now: Timestamp) -> Vec<Value> {
     let target = read::at(object, "spec.scaleTargetRef").unwrap_or(&Value::Null);
     vec![
         read::name(object).into(),

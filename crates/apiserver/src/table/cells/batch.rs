@@ -12,7 +12,7 @@ const STATES: [(&str, &str); 2] = [("Complete", "Complete"), ("Failed", "Failed"
 /// What a Job that is neither finished nor being deleted is.
 const LATER_STATES: [&str; 3] = ["Suspended", "FailureTarget", "SuccessCriteriaMet"];
 
-pub(super) fn job(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn job(object: &Value, now: Timestamp) -> Vec<Value> {
     let [names, images] = containers(object, "spec.template.spec.containers");
     vec![
         read::name(object).into(),
@@ -26,7 +26,7 @@ pub(super) fn job(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub(super) fn cron_job(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn cron_job(object: &Value, now: Timestamp) -> Vec<Value> {
     let [names, images] = containers(object, "spec.jobTemplate.spec.template.spec.containers");
     let suspended = match read::at(object, "spec.suspend").and_then(Value::as_bool) {
         None => "<unset>",

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::super::{age, read};
 
-pub(super) fn signing_request(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn signing_request(object: &Value, now: Timestamp) -> Vec<Value> {
     let lifetime = read::at(object, "spec.expirationSeconds").and_then(Value::as_i64);
     let lifetime = lifetime.map(|seconds| age::human(SignedDuration::from_secs(seconds)));
     vec![

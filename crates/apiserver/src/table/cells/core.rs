@@ -6,12 +6,12 @@ use serde_json::Value;
 use super::super::{age, read, selector};
 use super::containers;
 
-pub(super) fn config_map(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn config_map(object: &Value, now: Timestamp) -> Vec<Value> {
     let count = |path| read::map(object, path).map_or(0, serde_json::Map::len);
     vec![read::name(object).into(), (count("data") + count("binaryData")).into(), age::of(object, now).into()]
 }
 
-pub(super) fn secret(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn secret(object: &Value, now: Timestamp) -> Vec<Value> {
     let count = read::map(object, "data").map_or(0, serde_json::Map::len);
     vec![
         read::name(object).into(),
@@ -21,11 +21,11 @@ pub(super) fn secret(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub(super) fn namespace(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn namespace(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![read::name(object).into(), read::text(object, "status.phase").into(), age::of(object, now).into()]
 }
 
-pub(super) fn lease(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn lease(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         read::name(object).into(),
         read::text(object, "spec.holderIdentity").into(),
@@ -33,7 +33,7 @@ pub(super) fn lease(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub(super) fn component_status(object: &Value, _: Timestamp) -> Vec<Value> {
+pub(crate) fn component_status(object: &Value, _: Timestamp) -> Vec<Value> {
     let conditions = read::list(object, "conditions");
     let healthy = conditions.iter().find(|condition| read::text(condition, "type") == "Healthy");
     let status = match healthy.map(|condition| read::text(condition, "status")) {
@@ -45,7 +45,7 @@ pub(super) fn component_status(object: &Value, _: Timestamp) -> Vec<Value> {
     vec![read::name(object).into(), status.into(), said("message"), said("error")]
 }
 
-pub(super) fn pod_template(object: &Value, _: Timestamp) -> Vec<Value> {
+pub(crate) fn pod_template(object: &Value, _: Timestamp) -> Vec<Value> {
     let [names, images] = containers(object, "template.spec.containers");
     vec![
         read::name(object).into(),
@@ -55,7 +55,7 @@ pub(super) fn pod_template(object: &Value, _: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub(super) fn replication_controller(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn replication_controller(object: &Value, now: Timestamp) -> Vec<Value> {
     let [names, images] = containers(object, "spec.template.spec.containers");
     vec![
         read::name(object).into(),
@@ -69,7 +69,7 @@ pub(super) fn replication_controller(object: &Value, now: Timestamp) -> Vec<Valu
     ]
 }
 
-pub(super) fn resource_quota(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn resource_quota(object: &Value, now: Timestamp) -> Vec<Value> {
     let (mut requests, mut limits) = (Vec::new(), Vec::new());
     let (used, hard) = (read::map(object, "status.used"), read::map(object, "status.hard"));
     for (resource, hard) in hard.into_iter().flatten() {
@@ -89,7 +89,7 @@ fn quantity(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-pub(super) fn pod_disruption_budget(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn pod_disruption_budget(object: &Value, now: Timestamp) -> Vec<Value> {
     let bound = |path| read::scalar(object, path).unwrap_or_else(|| "N/A".to_owned()).into();
     vec![
         read::name(object).into(),
@@ -100,7 +100,7 @@ pub(super) fn pod_disruption_budget(object: &Value, now: Timestamp) -> Vec<Value
     ]
 }
 
-pub(super) fn priority_class(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn priority_class(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         read::name(object).into(),
         read::number(object, "value").into(),
@@ -110,7 +110,7 @@ pub(super) fn priority_class(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub(super) fn resource_claim(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn resource_claim(object: &Value, now: Timestamp) -> Vec<Value> {
     let is_allocated = read::at(object, "status.allocation").is_some();
     let is_reserved = !read::list(object, "status.reservedFor").is_empty();
     let states = [
@@ -123,7 +123,7 @@ pub(super) fn resource_claim(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![read::name(object).into(), state.into(), age::of(object, now).into()]
 }
 
-pub(super) fn resource_slice(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn resource_slice(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         read::name(object).into(),
         read::text(object, "spec.nodeName").into(),
@@ -143,7 +143,7 @@ mod tests {
 
     #[expect(clippy::needless_pass_by_value, reason = "rows of literals read better without references")]
     #[track_caller]
-    fn check(cells: super::super::Cells, mut object: Value, expected: Value) {
+    fn check(cells: crate::kinds::printing::Cells, mut object: Value, expected: Value) {
         object["metadata"] = json!({"name": "a", "creationTimestamp": "2020-01-01T00:00:00Z"});
         assert_eq!(Value::from(cells(&object, NOW.parse().expect("a time"))), expected);
     }

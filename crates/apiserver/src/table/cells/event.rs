@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::super::{age, read};
 
-pub(super) fn event(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn event(object: &Value, now: Timestamp) -> Vec<Value> {
     let first = read::time(object, "firstTimestamp")
         .or_else(|| read::time(object, "deprecatedFirstTimestamp"))
         .or_else(|| read::time(object, "eventTime"));

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::super::{age, read};
 
-pub(super) fn flow_schema(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn flow_schema(object: &Value, now: Timestamp) -> Vec<Value> {
     let dangling = read::condition(object, "Dangling");
     vec![
         read::name(object).into(),
@@ -17,7 +17,7 @@ pub(super) fn flow_schema(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub(super) fn priority_level(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn priority_level(object: &Value, now: Timestamp) -> Vec<Value> {
     let limit = |path| read::at(object, path).cloned().unwrap_or_else(|| "<none>".into());
     vec![
         read::name(object).into(),

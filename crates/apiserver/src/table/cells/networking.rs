@@ -10,7 +10,7 @@ use super::shortened;
 /// More hosts, ports or addresses than these are only counted.
 const SHOWN: usize = 3;
 
-pub(super) fn ingress(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn ingress(object: &Value, now: Timestamp) -> Vec<Value> {
     let ports = if read::list(object, "spec.tls").is_empty() { "80" } else { "80, 443" };
     vec![
         read::name(object).into(),
@@ -38,7 +38,7 @@ fn hosts(object: &Value) -> String {
     }
 }
 
-pub(super) fn ingress_class(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn ingress_class(object: &Value, now: Timestamp) -> Vec<Value> {
     let is_default = annotation(object, "ingressclass.kubernetes.io/is-default-class") == "true";
     let parameters = read::at(object, "spec.parameters").map_or_else(
         || "<none>".to_owned(),
@@ -59,22 +59,22 @@ pub(super) fn ingress_class(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 /// An annotation's value; its name has dots, so it is no path.
-pub(super) fn annotation<'a>(object: &'a Value, name: &str) -> &'a str {
+pub(crate) fn annotation<'a>(object: &'a Value, name: &str) -> &'a str {
     let annotations = read::map(object, "metadata.annotations");
     annotations.and_then(|annotations| annotations.get(name)).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The name, marked when it is the default.
-pub(super) fn marked(name: &str, is_default: bool) -> String {
+pub(crate) fn marked(name: &str, is_default: bool) -> String {
     if is_default { format!("{name} (default)") } else { name.to_owned() }
 }
 
-pub(super) fn network_policy(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn network_policy(object: &Value, now: Timestamp) -> Vec<Value> {
     let selector = selector::selector(object, "spec.podSelector");
     vec![read::name(object).into(), selector.into(), age::of(object, now).into()]
 }
 
-pub(super) fn service_cidr(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn service_cidr(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         read::name(object).into(),
         read::texts(object, "spec.cidrs", ",").into(),
@@ -82,7 +82,7 @@ pub(super) fn service_cidr(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub(super) fn ip_address(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn ip_address(object: &Value, now: Timestamp) -> Vec<Value> {
     let parent = read::at(object, "spec.parentRef").map_or_else(|| "<none>".to_owned(), parent);
     vec![read::name(object).into(), parent.into(), age::of(object, now).into()]
 }
@@ -94,7 +94,7 @@ fn parent(parent: &Value) -> String {
     read::joined(parts.into_iter().filter(|text| !text.is_empty()), "/")
 }
 
-pub(super) fn endpoints(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn endpoints(object: &Value, now: Timestamp) -> Vec<Value> {
     let addresses: Vec<_> = read::list(object, "subsets").iter().flat_map(subset).collect();
     let has_subsets = !read::list(object, "subsets").is_empty();
     let shown = if has_subsets { shortened(&addresses, SHOWN, ",") } else { "<none>".to_owned() };
@@ -122,7 +122,7 @@ fn host_and_port(address: &str, port: i64) -> String {
     if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }
 
-pub(super) fn endpoint_slice(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn endpoint_slice(object: &Value, now: Timestamp) -> Vec<Value> {
     let ports: Vec<_> = read::list(object, "ports")
         .iter()
         .map(|port| match read::at(port, "port") {
@@ -156,7 +156,7 @@ mod tests {
 
     #[expect(clippy::needless_pass_by_value, reason = "rows of literals read better without references")]
     #[track_caller]
-    fn check(cells: super::super::Cells, mut object: Value, expected: Value) {
+    fn check(cells: crate::kinds::printing::Cells, mut object: Value, expected: Value) {
         object["metadata"]["name"] = json!("n");
         assert_eq!(Value::from(cells(&object, Timestamp::UNIX_EPOCH)), expected);
     }

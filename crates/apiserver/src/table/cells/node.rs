@@ -12,7 +12,7 @@ const ROLE_PREFIX: &str = "node-role.kubernetes.io/";
 /// The older label, whose value is the role.
 const ROLE: &str = "kubernetes.io/role";
 
-pub(super) fn node(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn node(object: &Value, now: Timestamp) -> Vec<Value> {
     let info =
         |field: &str| read::text_or(object, &format!("status.nodeInfo.{field}"), "<unknown>").to_owned();
     let kernel = match read::text(object, "status.nodeInfo.architecture") {
@@ -60,7 +60,7 @@ fn address<'a>(object: &'a Value, kind: &str) -> &'a str {
     found.map_or("<none>", |address| read::text(address, "address"))
 }
 
-pub(super) fn runtime_class(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn runtime_class(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![read::name(object).into(), read::text(object, "handler").into(), age::of(object, now).into()]
 }
 

@@ -8,7 +8,7 @@ use super::super::{age, read};
 /// What a node that lost its pods says.
 const NODE_LOST: &str = "NodeLost";
 
-pub(super) fn pod(pod: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn pod(pod: &Value, now: Timestamp) -> Vec<Value> {
     let summary = Summary::of(pod);
     let ready = format!("{}/{}", summary.ready, summary.containers);
     let restarts = summary.restarts.print(now);
@@ -29,7 +29,7 @@ pub(super) fn pod(pod: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 /// A finished pod's row says so, and clients may hide it.
-pub(super) fn conditions(pod: &Value) -> Option<Value> {
+pub(crate) fn conditions(pod: &Value) -> Option<Value> {
     let (reason, message) = match read::text(pod, "status.phase") {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
         "Failed" => ("Failed", "The pod failed."),

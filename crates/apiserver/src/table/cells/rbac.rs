@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::super::{age, read};
 
-pub(super) fn binding(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn binding(object: &Value, now: Timestamp) -> Vec<Value> {
     let role = format!("{}/{}", read::text(object, "roleRef.kind"), read::text(object, "roleRef.name"));
     vec![
         read::name(object).into(),

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::super::{age, read, selector};
 
-pub(super) fn service(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn service(object: &Value, now: Timestamp) -> Vec<Value> {
     let address = read::list(object, "spec.clusterIPs").first().and_then(Value::as_str);
     vec![
         read::name(object).into(),
@@ -37,7 +37,7 @@ fn external(object: &Value) -> String {
 }
 
 /// The addresses of a load balancer, sorted, each once.
-pub(super) fn balancers(object: &Value) -> String {
+pub(crate) fn balancers(object: &Value) -> String {
     let entries = read::list(object, "status.loadBalancer.ingress").iter();
     let addresses: BTreeSet<_> = entries
         .map(|entry| read::text_or(entry, "ip", read::text(entry, "hostname")))

@@ -19,7 +19,7 @@ const ACCESS_MODES: [(&str, &str); 4] = [
     ("ReadWriteOncePod", "RWOP"),
 ];
 
-pub(super) fn persistent_volume(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn persistent_volume(object: &Value, now: Timestamp) -> Vec<Value> {
     let claim = read::at(object, "spec.claimRef");
     let claim =
         claim.map(|claim| format!("{}/{}", read::text(claim, "namespace"), read::text(claim, "name")));
@@ -38,7 +38,7 @@ pub(super) fn persistent_volume(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub(super) fn persistent_volume_claim(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn persistent_volume_claim(object: &Value, now: Timestamp) -> Vec<Value> {
     let volume = read::text(object, "spec.volumeName");
     let (capacity, modes) = if volume.is_empty() {
         Default::default()
@@ -76,7 +76,7 @@ fn access_modes(object: &Value, path: &str) -> String {
     read::joined(present.map(|(_, short)| *short), ",")
 }
 
-pub(super) fn storage_class(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn storage_class(object: &Value, now: Timestamp) -> Vec<Value> {
     let is_default = DEFAULT_ANNOTATIONS.iter().any(|name| annotation(object, name) == "true");
     vec![
         marked(read::name(object), is_default).into(),
@@ -88,11 +88,11 @@ pub(super) fn storage_class(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub(super) fn volume_attributes_class(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn volume_attributes_class(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![read::name(object).into(), read::text(object, "driverName").into(), age::of(object, now).into()]
 }
 
-pub(super) fn volume_attachment(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn volume_attachment(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         read::name(object).into(),
         read::text(object, "spec.attacher").into(),
@@ -103,7 +103,7 @@ pub(super) fn volume_attachment(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub(super) fn csi_node(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn csi_node(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         read::name(object).into(),
         read::list(object, "spec.drivers").len().into(),
@@ -111,7 +111,7 @@ pub(super) fn csi_node(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub(super) fn csi_driver(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn csi_driver(object: &Value, now: Timestamp) -> Vec<Value> {
     let must_attach = read::at(object, "spec.attachRequired").and_then(Value::as_bool).unwrap_or(true);
     let tokens = read::at(object, "spec.tokenRequests").and_then(Value::as_array).map_or_else(
         || "<unset>".to_owned(),

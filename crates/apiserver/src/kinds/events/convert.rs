@@ -2,19 +2,16 @@
 //! core form; the other is made on the way in and out.
 //!
 //! **Invariant:** converting there and back gives the same Event. The conversions move values, they do not judge
-//! them: see [`super::validate`].
+//! them: see [`crate::kinds::validate`].
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::fill::{Fields, is_zero};
+use crate::kinds::fill::{Fields, is_zero};
 
 /// How long an Event is kept after its last write.
-pub const TIME_TO_LIVE: Duration = Duration::from_hours(1);
-
-/// The group of the newer face.
-pub const GROUP: &str = "events.k8s.io";
+pub(crate) const TIME_TO_LIVE: Duration = Duration::from_hours(1);
 
 /// Names in core/v1 and in events.k8s.io/v1.
 pub(crate) const NAMES: [(&str, &str); 7] = [
@@ -42,7 +39,7 @@ const NEWER_ALWAYS: [&str; 5] =
     ["eventTime", "regarding", "deprecatedSource", "deprecatedFirstTimestamp", "deprecatedLastTimestamp"];
 
 /// An events.k8s.io/v1 Event as core/v1 has it.
-pub fn to_core(mut event: Value) -> Value {
+pub(crate) fn to_core(mut event: Value) -> Value {
     if let Some(fields) = event.as_object_mut() {
         rename(fields, NAMES.iter().map(|(core, newer)| (*newer, *core)));
         complete(fields, &CORE_ALWAYS);
@@ -52,7 +49,7 @@ pub fn to_core(mut event: Value) -> Value {
 }
 
 /// A core/v1 Event as events.k8s.io/v1 has it.
-pub fn from_core(mut event: Value) -> Value {
+pub(crate) fn from_core(mut event: Value) -> Value {
     if let Some(fields) = event.as_object_mut() {
         rename(fields, NAMES.iter().copied());
         complete(fields, &NEWER_ALWAYS);

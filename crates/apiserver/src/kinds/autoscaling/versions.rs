@@ -80,7 +80,7 @@ static ORDER: Order = Order {
 static BY_NAME: Order = Order { names: &[], inside: &[], below: None };
 
 /// The autoscaler in this version of its group.
-pub fn to_version(mut object: Value, version: &str) -> Value {
+pub(crate) fn to_version(mut object: Value, version: &str) -> Value {
     let stored = object["apiVersion"].as_str().unwrap_or_default().to_owned();
     let wanted = format!("autoscaling/{version}");
     if stored != wanted {
@@ -95,7 +95,7 @@ pub fn to_version(mut object: Value, version: &str) -> Value {
 }
 
 /// The autoscaler as it is stored, when that differs from the object of this version.
-pub fn to_storage(object: &Value, version: &str) -> Option<Value> {
+pub(crate) fn to_storage(object: &Value, version: &str) -> Option<Value> {
     let has_travelled = |name: &&str| object["metadata"]["annotations"].get(*name).is_some();
     match version {
         "v1" => Some(to_version(object.clone(), "v2")),

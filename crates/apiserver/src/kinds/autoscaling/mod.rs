@@ -1,0 +1,12 @@
+//! The kind of `autoscaling`, served in two versions.
+
+pub(crate) mod horizontal_pod_autoscaler;
+pub(crate) mod versions;
+
+use crate::kinds::declaration::Kind;
+
+/// The kinds of the group.
+pub(super) static KINDS: &[&Kind] = &[
+    &horizontal_pod_autoscaler::HORIZONTAL_POD_AUTOSCALER_V1,
+    &horizontal_pod_autoscaler::HORIZONTAL_POD_AUTOSCALER_V2,
+];
