@@ -2,75 +2,32 @@
 //! until the operator runs.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use futures::stream::{BoxStream, Stream};
-use futures::{FutureExt, StreamExt};
-use homeostat_core::Key;
-use homeostat_core::journal::{Cause, Source};
-use serde_json::Value;
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use futures::StreamExt;
+use futures::stream::Stream;
 
 use crate::action::Action;
-use crate::cache::{Cache, Freshness};
-use crate::context::{Context, Memo};
-use crate::election::{Constituent, Relist};
-use crate::engine::{Bench, Cleanup, Engine, Handler};
+use crate::assemble::{Control, Description, Outside};
+use crate::context::{Context, Run};
+use crate::engine::{Cleanup, Handler};
 use crate::fault::Result;
-use crate::ground::Ground;
 use crate::handlers::Handlers;
-use crate::inbox::Inbox;
-use crate::kind::{Kind, Metadata, Target, is_custom};
-use crate::panics::message_of;
+use crate::kind::{Kind, Metadata, Target, info};
+use crate::object::Object;
 use crate::predicate::Predicate;
-use crate::queue::{Backoff, Config, Urgency};
-use crate::relations::{Relation, Selector, Wire, indexes, main, owns, reads, references, selects, watches};
-use crate::rule::{GET, MainWrites, PATCH, READ, Rule, WRITE, WRITE_ONLY};
-use crate::takeover::Takeover;
-use crate::watch::Scope;
-use crate::worker::Pump;
-use crate::world::Vital;
-
-/// Reconciles at a time: enough to hide the latency of an API server, few enough not to flood it.
-const CONCURRENCY: usize = 32;
-
-/// The periodic pass nobody should need: it repairs what a lost event or a bug left behind.
-const RESYNC: Duration = Duration::from_secs(10 * 3600);
+use crate::queue::Backoff;
+use crate::relations::{Relation, Selector, indexes, owns, reads, references, selects, targets, watches};
+use crate::rule::{GET, PATCH, READ, Rule, WRITE, WRITE_ONLY};
 
 /// A controller of `K` in the making. [`reconcile`](Self::reconcile) completes it.
 #[must_use = "a controller does nothing until it is completed with reconcile and given to an operator"]
 pub struct Controller<K: Kind> {
-    name: String,
-    labels: Option<String>,
-    predicate: Option<Predicate<K>>,
-    relations: Vec<Relation<K>>,
-    streams: Vec<Outside>,
-    rules: Vec<Rule>,
-    writes: MainWrites,
-    config: Config,
-    concurrency: usize,
-    cleanup: Option<Cleanup<K>>,
-    companions: Vec<Companion<K>>,
-    is_called_to_the_end: bool,
-    vouches: Option<&'static str>,
-    /// Its objects are not reconciled: companions hear of their changes, and that is all.
-    only_listens: bool,
-}
-
-/// A task that lives beside the workers and ends in its own time after the stop.
-pub(crate) type Companion<K> =
-    Box<dyn FnOnce(Arc<Engine<K>>, CancellationToken) -> BoxFuture<'static, ()> + Send>;
-
-/// A stream of triggers from outside the cluster.
-struct Outside {
-    name: Cow<'static, str>,
-    targets: BoxStream<'static, Target>,
+    description: Description,
+    kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Kind> Controller<K> {
@@ -80,47 +37,37 @@ impl<K: Kind> Controller<K> {
         reason = "a controller that nothing was asked of is not a useful default"
     )]
     pub fn new() -> Self {
-        Self {
-            name: K::kind(&()).to_lowercase(),
-            labels: None,
-            predicate: None,
-            relations: Vec::new(),
-            streams: Vec::new(),
-            rules: Vec::new(),
-            writes: MainWrites { status: is_custom::<K>(), ..MainWrites::default() },
-            config: Config { resync: Some(RESYNC), ..Config::default() },
-            concurrency: CONCURRENCY,
-            cleanup: None,
-            companions: Vec::new(),
-            is_called_to_the_end: false,
-            vouches: None,
-            only_listens: false,
-        }
+        Self { description: Description::new(info::<K>()), kind: PhantomData }
     }
 
     /// Another name, for a second controller of the same kind. It is part of the finalizer and of metrics.
-    pub fn named(self, name: impl Into<String>) -> Self {
-        Self { name: name.into(), ..self }
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.description.name = name.into();
+        self
     }
 
     /// Only objects that match this label selector; others are not even loaded.
-    pub fn labels(self, selector: impl Into<String>) -> Self {
-        Self { labels: Some(selector.into()), ..self }
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.description.labels = Some(selector.into());
+        self
     }
 
     /// Only these changes of the object itself matter. First sight and deletion always do.
-    pub fn when(self, predicate: Predicate<K>) -> Self {
-        Self { predicate: Some(predicate), ..self }
+    pub fn when(mut self, predicate: Predicate<K>) -> Self {
+        self.description.predicate = Some(predicate.erased());
+        self
     }
 
     /// Objects of kind `T` that our object owns: their changes trigger it, old and new owner alike.
     pub fn owns<T: Kind>(self) -> Self {
-        self.owning().relate(owns::owns::<K, T>(None)).allow(Rule::on::<T>("", WRITE))
+        self.owning().relate(owns::owns(info::<T>(), None)).allow(Rule::on::<T>("", WRITE))
     }
 
     /// Like [`owns`](Self::owns), but only these changes of a child matter; that it comes, goes or changes owners always does.
     pub fn owns_when<T: Kind>(self, predicate: Predicate<T>) -> Self {
-        self.owning().relate(owns::owns::<K, T>(Some(predicate))).allow(Rule::on::<T>("", WRITE))
+        self.owning()
+            .relate(owns::owns(info::<T>(), Some(predicate.erased())))
+            .allow(Rule::on::<T>("", WRITE))
     }
 
     /// Like [`owns`](Self::owns), keeping only metadata in memory: for kinds the reconciler writes but never reads.
@@ -128,7 +75,7 @@ impl<K: Kind> Controller<K> {
     where
         Metadata<T>: Kind,
     {
-        self.owning().relate(owns::owns::<K, Metadata<T>>(None)).allow(Rule::on::<T>("", WRITE))
+        self.owning().relate(owns::owns(info::<Metadata<T>>(), None)).allow(Rule::on::<T>("", WRITE))
     }
 
     /// Objects of kind `T` that `map` relates to ours; it is asked about the old and the new state of each.
@@ -136,7 +83,7 @@ impl<K: Kind> Controller<K> {
     where
         I: IntoIterator<Item: Into<Target>>,
     {
-        self.relate(watches::watches::<K, T, I>(None, map)).allow(Rule::on::<T>("", READ))
+        self.relate(watches::watches(info::<T>(), None, targets(map))).allow(Rule::on::<T>("", READ))
     }
 
     /// Like [`watches`](Self::watches), but only these changes matter; that one comes or goes always does.
@@ -148,7 +95,8 @@ impl<K: Kind> Controller<K> {
     where
         I: IntoIterator<Item: Into<Target>>,
     {
-        self.relate(watches::watches::<K, T, I>(Some(predicate), map)).allow(Rule::on::<T>("", READ))
+        self.relate(watches::watches(info::<T>(), Some(predicate.erased()), targets(map)))
+            .allow(Rule::on::<T>("", READ))
     }
 
     /// Objects of kind `T` that ours names: when one appears, changes or goes, ours is reconciled.
@@ -156,7 +104,7 @@ impl<K: Kind> Controller<K> {
     where
         I: IntoIterator<Item: Into<Target>>,
     {
-        self.relate(references::references::<K, T, I>(names)).allow(Rule::on::<T>("", READ))
+        self.relate(references::references(info::<T>(), targets(names))).allow(Rule::on::<T>("", READ))
     }
 
     /// Objects of kind `T` that our label selector matches, owned or not: in our namespace, if both kinds live in one.
@@ -165,13 +113,14 @@ impl<K: Kind> Controller<K> {
         self,
         selector: impl Fn(&K) -> Option<S> + Clone + Send + Sync + 'static,
     ) -> Self {
-        let selector = move |object: &K| selector(object).map(Selector::into_selector);
-        self.relate(selects::selects::<K, T>(selector)).allow(Rule::on::<T>("", READ))
+        let selector =
+            Arc::new(move |object: &Object| selector(object.as_type()).map(Selector::into_selector));
+        self.relate(selects::selects(info::<T>(), selector)).allow(Rule::on::<T>("", READ))
     }
 
     /// Objects of kind `T` that the reconciler reads but that trigger nothing.
     pub fn reads<T: Kind>(self) -> Self {
-        self.relate(reads::<K, T>()).allow(Rule::on::<T>("", READ))
+        self.relate(reads(info::<T>())).allow(Rule::on::<T>("", READ))
     }
 
     /// Objects of kind `T` that the reconciler writes but does not read: only rights, no watch.
@@ -204,7 +153,7 @@ impl<K: Kind> Controller<K> {
         V: std::hash::Hash + Eq + Send + Sync + 'static,
         I: IntoIterator<Item = V>,
     {
-        self.relate(indexes::<K, T, V, I>(values)).allow(Rule::on::<T>("", READ))
+        self.relate(indexes::<T, V, I>(values)).allow(Rule::on::<T>("", READ))
     }
 
     /// Triggers from outside the cluster: each item names an object to reconcile. A name without a namespace means the
@@ -215,30 +164,31 @@ impl<K: Kind> Controller<K> {
         name: impl Into<Cow<'static, str>>,
         stream: impl Stream<Item: Into<Target>> + Send + 'static,
     ) -> Self {
-        self.streams.push(Outside { name: name.into(), targets: stream.map(Into::into).boxed() });
+        self.description.streams.push(Outside { name: name.into(), targets: stream.map(Into::into).boxed() });
         self
     }
 
     /// Reconciles at a time (32 unless told).
-    pub fn concurrency(self, limit: usize) -> Self {
-        Self { concurrency: limit.max(1), ..self }
+    pub fn concurrency(mut self, limit: usize) -> Self {
+        self.description.concurrency = limit.max(1);
+        self
     }
 
     /// Reconciles at a time in one namespace (unlimited unless told).
     pub fn per_namespace(mut self, limit: u32) -> Self {
-        self.config.per_namespace = Some(limit.max(1));
+        self.description.config.per_namespace = Some(limit.max(1));
         self
     }
 
     /// The retry schedule of failed reconciles (1 s, 2 s, 4 s … 5 min unless told).
     pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.config.backoff = backoff;
+        self.description.config.backoff = backoff;
         self
     }
 
     /// The period after which an object is reconciled without any cause (10 h unless told); none switches it off.
     pub fn resync(mut self, period: impl Into<Option<Duration>>) -> Self {
-        self.config.resync = period.into();
+        self.description.config.resync = period.into();
         self
     }
 
@@ -253,7 +203,7 @@ impl<K: Kind> Controller<K> {
 
     /// Like [`cleanup`](Self::cleanup), for the objects that need it; the others carry no finalizer.
     pub fn cleanup_if<F, Fut>(
-        self,
+        mut self,
         is_needed: impl Fn(&K) -> bool + Send + Sync + 'static,
         cleanup: F,
     ) -> Self
@@ -261,8 +211,9 @@ impl<K: Kind> Controller<K> {
         F: Fn(Arc<K>, Context<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Action>> + Send + 'static,
     {
-        let cleanup = Cleanup { call: handler(cleanup), is_needed: Arc::new(is_needed) };
-        Self { cleanup: Some(cleanup), ..self }.writing_metadata()
+        let is_needed = Arc::new(move |object: &Object| is_needed(object.as_type()));
+        self.description.clean_up(Cleanup { call: handler(cleanup), is_needed });
+        self
     }
 
     /// Completes the controller with handlers instead of a reconcile function. Their `on_delete` takes the place of a
@@ -273,24 +224,14 @@ impl<K: Kind> Controller<K> {
 
     /// Also reconciles objects that are being deleted, without a finalizer of ours: for kinds whose end is the
     /// controller's own work, as the end of a Pod is its node's.
-    pub fn to_the_end(self) -> Self {
-        Self { is_called_to_the_end: true, ..self }
+    pub fn to_the_end(mut self) -> Self {
+        self.description.is_called_to_the_end = true;
+        self
     }
 
     /// Its reconcile keeps this condition, which must not go on saying that all is well when the object does not decode.
-    pub(crate) fn vouching(self, condition: &'static str) -> Self {
-        Self { vouches: Some(condition), ..self }
-    }
-
-    /// Its objects need not be kept or reconciled, unless finalizers are put on or taken off.
-    pub(crate) fn listening(self) -> Self {
-        let only_listens = self.cleanup.is_none() && !self.writes.metadata;
-        Self { only_listens, ..self }
-    }
-
-    /// A task beside the workers.
-    pub(crate) fn accompany(mut self, companion: Companion<K>) -> Self {
-        self.companions.push(companion);
+    pub(crate) fn vouching(mut self, condition: &'static str) -> Self {
+        self.description.vouches = Some(condition);
         self
     }
 
@@ -300,183 +241,44 @@ impl<K: Kind> Controller<K> {
         F: Fn(Arc<K>, Context<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Action>> + Send + 'static,
     {
-        let rules = [Rule::main::<K>(self.writes), self.rules.clone()].concat();
-        Control(Box::new(Complete { controller: self, rules, reconcile: handler(reconcile) }))
+        self.description.complete(handler(reconcile))
+    }
+
+    pub(crate) fn describe(self) -> Description {
+        self.description
     }
 
     /// The object is made the owner of others.
     fn owning(mut self) -> Self {
-        self.writes.owns = true;
+        self.description.writes.owns = true;
         self
     }
 
     /// The object carries a finalizer or annotations of ours.
     pub(crate) fn writing_metadata(mut self) -> Self {
-        self.writes.metadata = true;
+        self.description.write_metadata();
         self
     }
 
     pub(crate) fn allow(mut self, rule: Rule) -> Self {
-        self.rules.push(rule);
+        self.description.allow(rule);
         self
     }
 
-    pub(crate) fn relate(mut self, relation: Relation<K>) -> Self {
-        self.relations.push(relation);
+    pub(crate) fn relate(mut self, relation: Relation) -> Self {
+        self.description.relate(relation);
         self
     }
 }
 
-fn handler<K, F, Fut>(function: F) -> Handler<K>
+fn handler<K, F, Fut>(function: F) -> Handler
 where
     K: Kind,
     F: Fn(Arc<K>, Context<K>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Action>> + Send + 'static,
 {
-    Arc::new(move |object, context| Box::pin(function(object, context)))
-}
-
-/// A complete controller, ready for [`Operator::control`](crate::Operator::control).
-#[must_use = "a controller does nothing until it is given to an operator"]
-pub struct Control(pub(crate) Box<dyn Part>);
-
-/// A complete controller without its type.
-pub(crate) trait Part: Send {
-    fn rules(&self) -> &[Rule];
-    /// Custom kinds it brings along.
-    fn definitions(&self) -> &[Value] {
-        &[]
-    }
-    fn assemble(self: Box<Self>, ground: &Arc<Ground>, grace: Duration) -> Assembled;
-}
-
-/// A controller connected to the caches and ready to be started.
-pub(crate) struct Assembled {
-    pub(crate) name: Source,
-    pub(crate) inbox: Inbox,
-    pub(crate) pump: Pump,
-    /// The main kind first, then the others.
-    pub(crate) freshness: Vec<watch::Receiver<Freshness>>,
-    pub(crate) streams: Vec<BoxFuture<'static, ()>>,
-    pub(crate) companions: Vec<Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>>,
-    /// Queues the objects of the main kind that are in these shards.
-    pub(crate) relist: Relist,
-    /// The worlds it keeps.
-    pub(crate) worlds: Vec<Arc<dyn Vital>>,
-}
-
-impl Assembled {
-    /// The controller as the election sees it.
-    pub(crate) fn constituent(&self) -> Constituent {
-        Constituent { inbox: self.inbox.clone(), relist: self.relist.clone() }
-    }
-}
-
-struct Complete<K: Kind> {
-    controller: Controller<K>,
-    rules: Vec<Rule>,
-    reconcile: Handler<K>,
-}
-
-impl<K: Kind> Part for Complete<K> {
-    fn rules(&self) -> &[Rule] {
-        &self.rules
-    }
-
-    fn assemble(self: Box<Self>, ground: &Arc<Ground>, grace: Duration) -> Assembled {
-        let Self { controller, reconcile, .. } = *self;
-        let source = Source::from(controller.name.as_str());
-        let scope = Scope { labels: controller.labels, ..ground.scope.clone() };
-        let cache = if controller.only_listens {
-            ground.caches.declare_events::<K>(&scope)
-        } else {
-            ground.caches.declare::<K>(&scope)
-        };
-        let (journal, fence) = (ground.journal.clone(), ground.fence.clone());
-        let inbox = Inbox::new(controller.config, &ground.entropy, journal, source.clone(), fence.clone());
-        if !controller.only_listens {
-            main::follow(&cache, &inbox, controller.predicate);
-        }
-        let mut freshness = vec![cache.watch_freshness()];
-        let memo = Arc::<Memo>::default();
-        let wire =
-            Wire { caches: &ground.caches, scope: &ground.scope, main: &cache, inbox: &inbox, memo: &memo };
-        freshness.extend(controller.relations.into_iter().map(|relation| relation(&wire)));
-        let home = ground.home_namespace();
-        let listen = |outside| listen::<K>(outside, inbox.clone(), home.clone());
-        let streams = controller.streams.into_iter().map(listen).collect();
-        let engine = Arc::new(Engine {
-            finalizer: format!("{}/{}", ground.name, controller.name),
-            source: source.clone(),
-            ground: ground.clone(),
-            scope,
-            cache: cache.clone(),
-            reconcile,
-            cleanup: controller.cleanup,
-            is_called_to_the_end: controller.is_called_to_the_end,
-            is_custom: is_custom::<K>(),
-            vouches: controller.vouches,
-            memo: memo.clone(),
-            takeover: Takeover::new(&cache, &fence),
-        });
-        forget_gone(&cache, memo);
-        let relist: Relist = if controller.only_listens { Arc::new(|_| {}) } else { relist(&engine, &inbox) };
-        let accompanied = |companion: Companion<K>| -> Box<dyn FnOnce(_) -> _ + Send> {
-            let engine = engine.clone();
-            Box::new(move |stop| companion(engine, stop))
-        };
-        let companions = controller.companions.into_iter().map(accompanied).collect();
-        let runner = Arc::new(Bench(engine));
-        let pump = Pump {
-            inbox: inbox.clone(),
-            runner,
-            fence,
-            freshness: cache.watch_freshness(),
-            concurrency: controller.concurrency,
-            grace,
-        };
-        Assembled { name: source, inbox, pump, freshness, streams, companions, relist, worlds: vec![] }
-    }
-}
-
-fn forget_gone<K: Kind>(cache: &Cache<K>, memo: Arc<Memo>) {
-    cache.subscribe(move |delta| {
-        if delta.new.is_none() {
-            memo.forget(&delta.key);
-        }
-    });
-}
-
-fn relist<K: Kind>(engine: &Arc<Engine<K>>, inbox: &Inbox) -> Relist {
-    let (cache, inbox, fence) = (engine.cache.clone(), inbox.clone(), engine.ground.fence.clone());
-    Arc::new(move |shards| {
-        let is_in_them = |key: &Key| fence.shard_of(key).is_some_and(|shard| shards.contains(&shard));
-        // In order, so that runs of a test do not differ.
-        let keys: BTreeSet<Key> =
-            cache.entries().into_iter().map(|(key, _)| key).filter(is_in_them).collect();
-        for key in keys {
-            inbox.add(&key, Cause::Listed, Urgency::Background);
-        }
-    })
-}
-
-/// Queues what the stream names; a name without a namespace is one of `home`.
-fn listen<K: Kind>(mut outside: Outside, inbox: Inbox, home: String) -> BoxFuture<'static, ()> {
-    Box::pin(async move {
-        let source = &outside.name;
-        loop {
-            // A stream that panicked cannot be asked again; the others and the watches go on.
-            let next = AssertUnwindSafe(outside.targets.next()).catch_unwind().await;
-            let target = match next.map_err(|panic| message_of(&*panic)) {
-                Ok(Some(target)) => target,
-                Ok(None) => return,
-                Err(message) => {
-                    tracing::error!(%source, message, "a stream of triggers panicked; nothing more comes from it");
-                    return;
-                }
-            };
-            let cause = Cause::Outside { source: outside.name.clone() };
-            inbox.add(&target.key::<K>(&home), cause, Urgency::Event);
-        }
+    Arc::new(move |run: Arc<Run>| {
+        let context = Context::<K>::of(run);
+        Box::pin(function(context.object().clone(), context))
     })
 }

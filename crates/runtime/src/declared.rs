@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
-use crate::kind::{Kind, resource, resource_of};
+use crate::kind::{KindInfo, resource};
 use crate::rule::Rule;
 
 /// A sort of write, as rights name it.
@@ -69,20 +69,20 @@ impl Declared {
     }
 
     /// Do the declarations give the right to such a write?
-    pub(crate) fn has<T: Kind>(&self, deed: Deed) -> bool {
-        let declared = self.verbs.get(&resource_written::<T>(deed));
+    pub(crate) fn has(&self, info: &KindInfo, deed: Deed) -> bool {
+        let declared = self.verbs.get(&resource_written(info, deed));
         deed.verbs().iter().all(|verb| declared.is_some_and(|verbs| verbs.contains(verb)))
     }
 
     /// Warns, once per kind and cure, of a write that the declarations give no right to.
-    pub(crate) fn expect<T: Kind>(&self, deed: Deed) {
-        if self.has::<T>(deed) {
+    pub(crate) fn expect(&self, info: &KindInfo, deed: Deed) {
+        if self.has(info, deed) {
             return;
         }
-        let resource = resource_written::<T>(deed);
+        let resource = resource_written(info, deed);
         let words = format!(
             "{resource} is written but not declared, which a cluster forbids: add {} to the controller",
-            deed.cure(&T::kind(&()))
+            deed.cure(&info.kind)
         );
         if self.undeclared.lock().unwrap_or_else(PoisonError::into_inner).insert(words.clone()) {
             tracing::warn!("{words}");
@@ -95,8 +95,8 @@ impl Declared {
     }
 }
 
-fn resource_written<T: Kind>(deed: Deed) -> String {
-    format!("{}{}", resource_of::<T>(), deed.subresource())
+fn resource_written(info: &KindInfo, deed: Deed) -> String {
+    format!("{}{}", info.resource, deed.subresource())
 }
 
 #[cfg(test)]
@@ -104,16 +104,17 @@ mod tests {
     use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 
     use super::*;
+    use crate::kind::info;
     use crate::rule::{READ, WRITE};
 
     #[test]
     fn what_is_not_declared_is_named_once_with_its_cure() {
         let declared = Declared::new(&[Rule::on::<ConfigMap>("", WRITE), Rule::on::<Secret>("", READ)]);
         for deed in [Deed::Apply, Deed::Create, Deed::Patch, Deed::Delete] {
-            declared.expect::<ConfigMap>(deed);
-            declared.expect::<Secret>(deed);
+            declared.expect(info::<ConfigMap>(), deed);
+            declared.expect(info::<Secret>(), deed);
         }
-        declared.expect::<Pod>(Deed::PatchStatus);
+        declared.expect(info::<Pod>(), Deed::PatchStatus);
         let cause = "is written but not declared, which a cluster forbids: add";
         assert_eq!(
             declared.undeclared(),

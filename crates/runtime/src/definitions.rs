@@ -79,7 +79,7 @@ fn followers(ground: &Ground, definition: &Value) -> Vec<watch::Receiver<Freshne
     let resource = format!("{}/{}", text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
     let caches = ground.caches.all().into_iter();
     caches
-        .filter(|(_, cache)| cache.resource() == resource)
+        .filter(|(_, cache)| cache.info().resource == resource)
         .map(|(_, cache)| cache.watch_freshness())
         .collect()
 }

@@ -15,12 +15,12 @@ use homeostat_core::Key;
 use homeostat_core::journal::Source;
 
 use crate::action::Action;
-use crate::cache::Cache;
-use crate::context::{Context, Memo, condemn};
+use crate::cache::ObjectCache;
+use crate::context::{Memo, Run, condemn};
 use crate::fault::{Fault, Result, terminal};
 use crate::fence::Claim;
 use crate::ground::Ground;
-use crate::kind::Kind;
+use crate::object::Object;
 use crate::panics::message_of;
 use crate::queue::Work;
 use crate::takeover::Takeover;
@@ -28,31 +28,28 @@ use crate::watch::Scope;
 use crate::worker::{Runner, Verdict};
 
 /// The user's reconcile or cleanup function.
-pub(crate) type Handler<K> =
-    Arc<dyn Fn(Arc<K>, Context<K>) -> BoxFuture<'static, Result<Action>> + Send + Sync>;
+pub(crate) type Handler = Arc<dyn Fn(Arc<Run>) -> BoxFuture<'static, Result<Action>> + Send + Sync>;
 
 /// The user's cleanup, and which objects need it.
-pub(crate) struct Cleanup<K: Kind> {
-    pub(crate) call: Handler<K>,
-    pub(crate) is_needed: Test<K>,
+pub(crate) struct Cleanup {
+    pub(crate) call: Handler,
+    pub(crate) is_needed: Test,
 }
 
 /// A question about an object.
-pub(crate) type Test<K> = Arc<dyn Fn(&K) -> bool + Send + Sync>;
+pub(crate) type Test = Arc<dyn Fn(&Object) -> bool + Send + Sync>;
 
 /// Everything a controller needs to reconcile an object of its kind.
-pub(crate) struct Engine<K: Kind> {
+pub(crate) struct Engine {
     pub(crate) source: Source,
     pub(crate) ground: Arc<Ground>,
     pub(crate) scope: Scope,
-    pub(crate) cache: Cache<K>,
+    pub(crate) cache: ObjectCache,
     pub(crate) finalizer: String,
-    pub(crate) reconcile: Handler<K>,
-    pub(crate) cleanup: Option<Cleanup<K>>,
+    pub(crate) reconcile: Handler,
+    pub(crate) cleanup: Option<Cleanup>,
     /// Objects being deleted are reconciled like any other.
     pub(crate) is_called_to_the_end: bool,
-    /// A kind of somebody's own, so that its status may hold our verdict.
-    pub(crate) is_custom: bool,
     /// A condition that falls when the object does not decode.
     pub(crate) vouches: Option<&'static str>,
     /// What was applied last to each child, so that applying it again costs nothing.
@@ -62,27 +59,27 @@ pub(crate) struct Engine<K: Kind> {
 }
 
 /// A controller's engine as the worker sees it.
-pub(crate) struct Bench<K: Kind>(pub(crate) Arc<Engine<K>>);
+pub(crate) struct Bench(pub(crate) Arc<Engine>);
 
-impl<K: Kind> Runner for Bench<K> {
+impl Runner for Bench {
     fn span(&self, work: &Work) -> tracing::Span {
         tracing::debug_span!("reconcile", controller = %self.0.source, object = %work.key, causes = ?work.causes)
     }
 
     fn run<'a>(&'a self, work: &'a Work, claim: &'a Claim) -> BoxFuture<'a, Verdict> {
-        Box::pin(self.0.run(Run { work, claim }))
+        Box::pin(self.0.run(Order { work, claim }))
     }
 }
 
 /// What is to be run, and the right to do so.
 #[derive(Clone, Copy)]
-struct Run<'a> {
+struct Order<'a> {
     work: &'a Work,
     claim: &'a Claim,
 }
 
-impl<K: Kind> Engine<K> {
-    async fn run(self: &Arc<Self>, run: Run<'_>) -> Verdict {
+impl Engine {
+    async fn run(self: &Arc<Self>, run: Order<'_>) -> Verdict {
         let work = run.work;
         if let Some(gain) = self.ground.fence.gain()
             && let Err(error) = Box::pin(self.catch_up(&work.key, gain)).await
@@ -107,13 +104,13 @@ impl<K: Kind> Engine<K> {
     /// The event follows the status, which says the same where there is room for it.
     fn failed(&self, work: &Work, fault: Fault) -> Verdict {
         if let Some(object) = self.cache.get(&work.key) {
-            self.tell(&object, work.failures, &fault);
+            self.tell(&*object, work.failures, &fault);
         }
         Verdict::Failed(fault)
     }
 
     /// An object that does not decode is nobody's to reconcile until it changes; its status says so.
-    async fn condemn(&self, run: Run<'_>, error: String) -> Verdict {
+    async fn condemn(&self, run: Order<'_>, error: String) -> Verdict {
         match condemn(self, &run.work.key, run.claim, &error).await {
             Ok(()) => Verdict::Failed(terminal(format!("the object does not decode: {error}"))),
             Err(error) => Verdict::Failed(error.into()),
@@ -121,10 +118,10 @@ impl<K: Kind> Engine<K> {
     }
 
     /// The rare branches are boxed, so that the usual one makes a small future: every run allocates it.
-    async fn step(self: &Arc<Self>, object: Arc<K>, run: Run<'_>) -> Result<Action> {
+    async fn step(self: &Arc<Self>, object: Arc<Object>, run: Order<'_>) -> Result<Action> {
         let is_dying = object.meta().deletion_timestamp.is_some();
         let is_held = has_finalizer(&*object, &self.finalizer);
-        let is_needed = self.cleanup.as_ref().is_some_and(|cleanup| (cleanup.is_needed)(&object));
+        let is_needed = self.cleanup.as_ref().is_some_and(|cleanup| (cleanup.is_needed)(&*object));
         match (&self.cleanup, is_dying) {
             (Some(cleanup), true) if is_held => Box::pin(self.clean_up(object, run, &cleanup.call)).await,
             (_, false) if is_held && !is_needed => {
@@ -150,9 +147,9 @@ impl<K: Kind> Engine<K> {
 
     async fn clean_up(
         self: &Arc<Self>,
-        object: Arc<K>,
-        run: Run<'_>,
-        cleanup: &Handler<K>,
+        object: Arc<Object>,
+        run: Order<'_>,
+        cleanup: &Handler,
     ) -> Result<Action> {
         let action = self.call(object.clone(), run, cleanup).await?;
         if action.is_settled() {
@@ -164,10 +161,15 @@ impl<K: Kind> Engine<K> {
     }
 
     /// Calls the user's function and writes the status it asked for, also when it failed.
-    async fn call(self: &Arc<Self>, object: Arc<K>, run: Run<'_>, handler: &Handler<K>) -> Result<Action> {
-        let context = self.context(object.clone(), run);
+    async fn call(
+        self: &Arc<Self>,
+        object: Arc<Object>,
+        run: Order<'_>,
+        handler: &Handler,
+    ) -> Result<Action> {
+        let context = self.context(object, run);
         // The call itself may panic as well as its future.
-        let run = AssertUnwindSafe(async { handler(object, context.clone()).await });
+        let run = AssertUnwindSafe(async { handler(context.clone()).await });
         let mut result =
             run.catch_unwind().await.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic))));
         if let Err(fault) = &mut result
@@ -184,8 +186,8 @@ impl<K: Kind> Engine<K> {
         Ok(action)
     }
 
-    fn context(self: &Arc<Self>, object: Arc<K>, run: Run<'_>) -> Context<K> {
-        Context::new(self.clone(), object, run.work, run.claim.clone())
+    fn context(self: &Arc<Self>, object: Arc<Object>, run: Order<'_>) -> Arc<Run> {
+        Run::new(self.clone(), object, run.work, run.claim.clone())
     }
 
     /// May this controller write on behalf of `key` now?
@@ -194,7 +196,7 @@ impl<K: Kind> Engine<K> {
     }
 }
 
-pub(crate) fn has_finalizer<K: Kind>(object: &K, finalizer: &str) -> bool {
+pub(crate) fn has_finalizer(object: &Object, finalizer: &str) -> bool {
     object.meta().finalizers.as_deref().unwrap_or_default().iter().any(|name| name == finalizer)
 }
 

@@ -1,13 +1,21 @@
 //! What the runtime asks of an object type, and how it names objects: nothing beyond what `#[derive(CustomResource)]`
 //! and k8s-openapi already give.
 
+use std::any::TypeId;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use homeostat_core::{Key, Revision};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
+use kube::core::Request as Path;
 use kube::core::metadata::PartialObjectMeta;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use crate::object::Object;
 
 /// An object type: any `CustomResource`, any type of k8s-openapi, or only the metadata of one ([`Metadata`]).
 pub trait Kind:
@@ -23,6 +31,122 @@ impl<K> Kind for K where
 /// Only the metadata of a kind: a tenth of the memory when nobody reads the rest.
 pub type Metadata<K> = PartialObjectMeta<K>;
 
+/// What is known of a kind without its type: its names, and how its objects are decoded. One per kind, for the life of the
+/// process.
+pub(crate) struct KindInfo {
+    pub(crate) type_id: TypeId,
+    /// The type that holds only the metadata of this kind.
+    pub(crate) metadata_type_id: TypeId,
+    pub(crate) group: String,
+    pub(crate) kind: String,
+    pub(crate) plural: String,
+    pub(crate) api_version: String,
+    /// `group/resource`; only the resource in the core group.
+    pub(crate) resource: String,
+    pub(crate) is_namespaced: bool,
+    /// A kind of somebody's own, not one of Kubernetes'.
+    pub(crate) is_custom: bool,
+    /// Only metadata is asked for.
+    pub(crate) is_metadata_only: bool,
+    /// Decodes an object from JSON. The only place that compiles the `Deserialize` of a kind, so it is compiled once.
+    pub(crate) decode: fn(&str) -> serde_json::Result<Arc<Object>>,
+}
+
+static KINDS: RwLock<BTreeMap<TypeId, &'static KindInfo>> = RwLock::new(BTreeMap::new());
+
+/// What is known of a kind without its type.
+pub(crate) fn info<K: Kind>() -> &'static KindInfo {
+    known(TypeId::of::<K>()).unwrap_or_else(|| {
+        let (group, plural) = (K::group(&()).into_owned(), K::plural(&()).into_owned());
+        register(KindInfo {
+            type_id: TypeId::of::<K>(),
+            metadata_type_id: TypeId::of::<Metadata<K>>(),
+            kind: K::kind(&()).into_owned(),
+            api_version: K::api_version(&()).into_owned(),
+            resource: resource(&group, &plural),
+            is_namespaced: is_namespaced::<K>(),
+            is_custom: is_custom_group(&group),
+            is_metadata_only: K::metadata_api(),
+            decode: decode::<K>,
+            group,
+            plural,
+        })
+    })
+}
+
+fn known(id: TypeId) -> Option<&'static KindInfo> {
+    KINDS.read().unwrap_or_else(PoisonError::into_inner).get(&id).copied()
+}
+
+/// Kinds are types of the program, so what is leaked is bounded.
+fn register(info: KindInfo) -> &'static KindInfo {
+    let mut kinds = KINDS.write().unwrap_or_else(PoisonError::into_inner);
+    kinds.entry(info.type_id).or_insert_with(|| Box::leak(Box::new(info)))
+}
+
+fn decode<K: Kind>(text: &str) -> serde_json::Result<Arc<Object>> {
+    Ok(Arc::new(serde_json::from_str::<K>(text)?))
+}
+
+impl KindInfo {
+    /// The key of an object of this kind; `namespace` is empty for cluster-scoped kinds.
+    pub(crate) fn key(&self, namespace: &str, name: &str) -> Key {
+        Key::new(&self.group, &self.plural, namespace, name)
+    }
+
+    /// The key of the object of this kind with this metadata.
+    pub(crate) fn key_of(&self, meta: &ObjectMeta) -> Key {
+        self.key(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+    }
+
+    /// The key that a user means by a target, seen from an object in `namespace`.
+    pub(crate) fn target_key(&self, target: &Target, namespace: &str) -> Key {
+        let namespace =
+            if self.is_namespaced { target.namespace.as_deref().unwrap_or(namespace) } else { "" };
+        self.key(namespace, &target.name)
+    }
+
+    /// Where the objects of this kind in a namespace are; without one, all of them.
+    pub(crate) fn path(&self, namespace: Option<&str>) -> Path {
+        let group = if self.group.is_empty() { "api" } else { "apis" };
+        let namespaces = namespace.map(|name| format!("namespaces/{name}/")).unwrap_or_default();
+        Path::new(format!("/{group}/{}/{namespaces}{}", self.api_version, self.plural))
+    }
+
+    /// Where the objects of this kind are that live beside this one.
+    pub(crate) fn path_beside(&self, key: &Key) -> Path {
+        self.path(Some(key.namespace()).filter(|namespace| !namespace.is_empty()))
+    }
+
+    /// What an event names an object by.
+    pub(crate) fn object_reference(&self, meta: &ObjectMeta) -> ObjectReference {
+        ObjectReference {
+            api_version: Some(self.api_version.clone()),
+            kind: Some(self.kind.clone()),
+            name: meta.name.clone(),
+            namespace: meta.namespace.clone(),
+            uid: meta.uid.clone(),
+            ..ObjectReference::default()
+        }
+    }
+
+    /// What a dependent names an object by; none if it has no uid.
+    pub(crate) fn owner_reference(&self, meta: &ObjectMeta) -> Option<OwnerReference> {
+        Some(OwnerReference {
+            api_version: self.api_version.clone(),
+            kind: self.kind.clone(),
+            name: meta.name.clone()?,
+            uid: meta.uid.clone()?,
+            ..OwnerReference::default()
+        })
+    }
+
+    /// Is this the same kind, whatever of it is kept?
+    pub(crate) fn is_same_kind(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.group == other.group
+    }
+}
+
 /// The key of an object of this kind; `namespace` is empty for cluster-scoped kinds.
 pub fn key<K: Kind>(namespace: &str, name: &str) -> Key {
     Key::new(&K::group(&()), &K::plural(&()), namespace, name)
@@ -36,7 +160,7 @@ pub fn key_of<K: Kind>(object: &K) -> Key {
 
 /// `group/resource`; only the resource in the core group.
 pub(crate) fn resource_of<K: Kind>() -> String {
-    resource(&K::group(&()), &K::plural(&()))
+    info::<K>().resource.clone()
 }
 
 /// The same of a kind whose type is not at hand.
@@ -65,15 +189,14 @@ pub struct Target {
 
 impl Target {
     /// The key this means, seen from an object in `namespace`.
-    pub(crate) fn key<K: Kind>(&self, namespace: &str) -> Key {
-        let namespace =
-            if is_namespaced::<K>() { self.namespace.as_deref().unwrap_or(namespace) } else { "" };
-        key::<K>(namespace, &self.name)
+    #[cfg(test)]
+    fn key<K: Kind>(&self, namespace: &str) -> Key {
+        info::<K>().target_key(self, namespace)
     }
 }
 
 /// Does this kind live in namespaces? Compared by name, because kube bounds `Resource::Scope` by no trait.
-pub(crate) fn is_namespaced<K: Kind>() -> bool {
+fn is_namespaced<K: Kind>() -> bool {
     std::any::type_name::<K::Scope>() != std::any::type_name::<kube::core::ClusterResourceScope>()
 }
 
@@ -105,9 +228,9 @@ const BUILT_IN_GROUPS: [&str; 23] = [
     "storagemigration.k8s.io",
 ];
 
-/// Is this a kind of somebody's own, not one of Kubernetes'?
-pub(crate) fn is_custom<K: Kind>() -> bool {
-    !BUILT_IN_GROUPS.contains(&&*K::group(&()))
+/// Is this the group of somebody's own kinds, not one of Kubernetes'?
+fn is_custom_group(group: &str) -> bool {
+    !BUILT_IN_GROUPS.contains(&group)
 }
 
 impl From<String> for Target {
@@ -139,6 +262,7 @@ mod tests {
     use k8s_openapi::api::apps::v1::Deployment;
     use k8s_openapi::api::core::v1::{ConfigMap, Node};
     use k8s_openapi::api::networking::v1::Ingress;
+    use kube::api::ListParams;
 
     use super::*;
 
@@ -151,6 +275,26 @@ mod tests {
         assert_eq!(Target::from("x").key::<Node>("here").to_string(), "nodes/x");
     }
 
+    #[test]
+    fn names_are_those_of_the_type() {
+        fn check<K: Kind>() {
+            let (info, mut meta) = (info::<K>(), ObjectMeta::default());
+            for namespace in [None, Some("here")] {
+                let built = info.path(namespace).list(&ListParams::default()).expect("a request");
+                assert_eq!(built.uri().path(), K::url_path(&(), namespace));
+            }
+            assert_eq!(info.owner_reference(&meta), None);
+            (meta.name, meta.uid) = (Some("x".into()), Some("u".into()));
+            let owner = info.owner_reference(&meta).expect("it has a uid");
+            assert_eq!((&*owner.api_version, &*owner.kind), (&*K::api_version(&()), &*K::kind(&())));
+        }
+        check::<ConfigMap>();
+        check::<Node>();
+        check::<Deployment>();
+        check::<Metadata<Gateway>>();
+        assert!(info::<Metadata<Node>>().is_metadata_only && !info::<Node>().is_metadata_only);
+    }
+
     #[derive(kube::CustomResource, Serialize, serde::Deserialize, Clone, Debug, schemars::JsonSchema)]
     #[kube(group = "gateway.networking.k8s.io", version = "v1", kind = "Gateway", namespaced)]
     struct GatewaySpec {}
@@ -161,7 +305,8 @@ mod tests {
 
     #[test]
     fn kinds_of_projects_beside_kubernetes_are_not_its_own() {
-        assert!(is_custom::<Gateway>() && is_custom::<VolumeSnapshot>());
-        assert!(!is_custom::<ConfigMap>() && !is_custom::<Deployment>() && !is_custom::<Ingress>());
+        assert!(info::<Gateway>().is_custom && info::<VolumeSnapshot>().is_custom);
+        let own = [info::<ConfigMap>(), info::<Deployment>(), info::<Ingress>()];
+        assert!(own.iter().all(|kind| !kind.is_custom));
     }
 }

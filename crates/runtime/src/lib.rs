@@ -10,6 +10,7 @@
 
 mod action;
 mod admin;
+mod assemble;
 pub mod cache;
 mod caches;
 mod connect;
@@ -32,6 +33,7 @@ pub mod kind;
 mod launch;
 mod manifests;
 mod metrics;
+mod object;
 mod operator;
 mod origins;
 #[cfg(feature = "otel")]
@@ -52,8 +54,9 @@ mod worker;
 pub mod world;
 
 pub use action::Action;
+pub use assemble::Control;
 pub use context::{Context, Parent, StatusBase, condition};
-pub use controller::{Control, Controller};
+pub use controller::Controller;
 pub use error::Error;
 pub use events::Severity;
 pub use fault::{BoxError, Fault, Result, retry_after, terminal};

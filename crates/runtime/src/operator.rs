@@ -12,8 +12,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
+use crate::assemble::Control;
 use crate::connect::{Connected, connect};
-use crate::controller::Control;
 use crate::definitions;
 use crate::election::{Election, TERM};
 use crate::error::Error;

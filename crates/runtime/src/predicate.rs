@@ -3,97 +3,151 @@
 //! An object seen for the first time, one that began to be deleted and one that is gone always matter: level-triggered
 //! code must hear of them.
 
+use std::marker::PhantomData;
 use std::ops::{BitAnd, BitOr, Not};
 use std::sync::Arc;
 
-use crate::kind::Kind;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-type Test<K> = Arc<dyn Fn(&K, &K) -> bool + Send + Sync>;
+use crate::object::Object;
+
+/// A test of old and new state, without the type of the object.
+pub(crate) type ChangeTest = Arc<dyn Fn(&Object, &Object) -> bool + Send + Sync>;
 
 /// A test of old and new state.
-pub struct Predicate<K>(Test<K>);
+pub struct Predicate<K> {
+    test: ChangeTest,
+    kind: PhantomData<fn(&K)>,
+}
 
 impl<K> Clone for Predicate<K> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self::of(self.test.clone())
     }
 }
 
 impl<K: 'static> Predicate<K> {
     /// Any test of your own: old state, new state.
     pub fn new(test: impl Fn(&K, &K) -> bool + Send + Sync + 'static) -> Self {
-        Self(Arc::new(test))
+        Self::of(Arc::new(move |old, new| test(old.as_type(), new.as_type())))
     }
 }
 
-impl<K: Kind> Predicate<K> {
-    /// Does the change from `old` to `new` matter?
-    pub(crate) fn admits(&self, old: Option<&K>, new: Option<&K>) -> bool {
-        match (old, new) {
-            (Some(old), Some(new)) => is_deletion(old, new) || (self.0)(old, new),
-            _ => true,
-        }
+impl<K> Predicate<K> {
+    fn of(test: ChangeTest) -> Self {
+        Self { test, kind: PhantomData }
+    }
+
+    pub(crate) fn erased(self) -> ChangeTest {
+        self.test
     }
 }
 
-fn is_deletion<K: Kind>(old: &K, new: &K) -> bool {
-    old.meta().deletion_timestamp != new.meta().deletion_timestamp || old.meta().uid != new.meta().uid
+/// Does the change from `old` to `new` matter?
+pub(crate) fn admits(test: &ChangeTest, old: Option<&Object>, new: Option<&Object>) -> bool {
+    match (old, new) {
+        (Some(old), Some(new)) => is_deletion(old.meta(), new.meta()) || test(old, new),
+        _ => true,
+    }
 }
 
-impl<K: 'static> BitOr for Predicate<K> {
+fn is_deletion(old: &ObjectMeta, new: &ObjectMeta) -> bool {
+    old.deletion_timestamp != new.deletion_timestamp || old.uid != new.uid
+}
+
+impl<K> BitOr for Predicate<K> {
     type Output = Self;
     fn bitor(self, other: Self) -> Self {
-        Self::new(move |old, new| (self.0)(old, new) || (other.0)(old, new))
+        Self::of(either(self.test, other.test))
     }
 }
 
-impl<K: 'static> BitAnd for Predicate<K> {
+impl<K> BitAnd for Predicate<K> {
     type Output = Self;
     fn bitand(self, other: Self) -> Self {
-        Self::new(move |old, new| (self.0)(old, new) && (other.0)(old, new))
+        Self::of(both(self.test, other.test))
     }
 }
 
-impl<K: 'static> Not for Predicate<K> {
+impl<K> Not for Predicate<K> {
     type Output = Self;
     fn not(self) -> Self {
-        Self::new(move |old, new| !(self.0)(old, new))
+        Self::of(opposite(self.test))
     }
+}
+
+fn either(one: ChangeTest, other: ChangeTest) -> ChangeTest {
+    Arc::new(move |old, new| one(old, new) || other(old, new))
+}
+
+fn both(one: ChangeTest, other: ChangeTest) -> ChangeTest {
+    Arc::new(move |old, new| one(old, new) && other(old, new))
+}
+
+fn opposite(test: ChangeTest) -> ChangeTest {
+    Arc::new(move |old, new| !test(old, new))
+}
+
+fn of_metadata(test: impl Fn(&ObjectMeta, &ObjectMeta) -> bool + Send + Sync + 'static) -> ChangeTest {
+    Arc::new(move |old, new| test(old.meta(), new.meta()))
 }
 
 /// Ready-made predicates: `changed::generation() | changed::annotation("demo.dev/force")`.
 pub mod changed {
-    use super::{Kind, Predicate};
+    use super::{Predicate, tests_of};
+    use crate::kind::Kind;
 
     /// The spec changed. Kinds without generations count any change.
     pub fn generation<K: Kind>() -> Predicate<K> {
-        Predicate::new(|old: &K, new: &K| {
-            new.meta().generation.is_none() || old.meta().generation != new.meta().generation
-        })
+        Predicate::of(tests_of::generation())
     }
 
     /// Any label changed.
     pub fn labels<K: Kind>() -> Predicate<K> {
-        Predicate::new(|old: &K, new: &K| old.meta().labels != new.meta().labels)
+        Predicate::of(tests_of::labels())
     }
 
     /// Any annotation changed.
     pub fn annotations<K: Kind>() -> Predicate<K> {
-        Predicate::new(|old: &K, new: &K| old.meta().annotations != new.meta().annotations)
+        Predicate::of(tests_of::annotations())
     }
 
     /// This annotation changed.
     pub fn annotation<K: Kind>(name: &'static str) -> Predicate<K> {
-        Predicate::new(move |old: &K, new: &K| {
-            let value =
-                |object: &K| object.meta().annotations.as_ref().and_then(|all| all.get(name).cloned());
-            value(old) != value(new)
-        })
+        Predicate::of(tests_of::annotation(name))
     }
 
     /// The finalizers changed.
     pub fn finalizers<K: Kind>() -> Predicate<K> {
-        Predicate::new(|old: &K, new: &K| old.meta().finalizers != new.meta().finalizers)
+        Predicate::of(tests_of::finalizers())
+    }
+}
+
+/// What the ready-made predicates test, compiled once for all kinds.
+mod tests_of {
+    use super::{ChangeTest, of_metadata};
+
+    pub(super) fn generation() -> ChangeTest {
+        of_metadata(|old, new| new.generation.is_none() || old.generation != new.generation)
+    }
+
+    pub(super) fn labels() -> ChangeTest {
+        of_metadata(|old, new| old.labels != new.labels)
+    }
+
+    pub(super) fn annotations() -> ChangeTest {
+        of_metadata(|old, new| old.annotations != new.annotations)
+    }
+
+    pub(super) fn annotation(name: &'static str) -> ChangeTest {
+        of_metadata(move |old, new| {
+            let [old, new] = [old, new].map(|meta| meta.annotations.as_ref().and_then(|all| all.get(name)));
+            old != new
+        })
+    }
+
+    pub(super) fn finalizers() -> ChangeTest {
+        of_metadata(|old, new| old.finalizers != new.finalizers)
     }
 }
 
@@ -113,7 +167,7 @@ mod tests {
 
     #[track_caller]
     fn check(predicate: &Predicate<ConfigMap>, new: &ConfigMap, expected: bool) {
-        assert_eq!(predicate.admits(Some(&map(1, "a", "a")), Some(new)), expected);
+        assert_eq!(admits(&predicate.clone().erased(), Some(&map(1, "a", "a")), Some(new)), expected);
     }
 
     #[test]
@@ -131,11 +185,12 @@ mod tests {
     fn births_and_deletions_always_matter() {
         let never = Predicate::new(|_: &ConfigMap, _: &ConfigMap| false);
         let object = map(1, "a", "a");
-        assert!(never.admits(None, Some(&object)) && never.admits(Some(&object), None));
+        let admits = |old: Option<&Object>, new: Option<&Object>| admits(&never.clone().erased(), old, new);
+        assert!(admits(None, Some(&object)) && admits(Some(&object), None));
         let mut dying = object.clone();
         let moment = jiff::Timestamp::UNIX_EPOCH;
         dying.metadata.deletion_timestamp =
             Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(moment));
-        assert!(never.admits(Some(&object), Some(&dying)));
+        assert!(admits(Some(&object), Some(&dying)));
     }
 }

@@ -6,7 +6,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Event;
 
 use crate::election::Election;
-use crate::kind::{Kind, is_namespaced};
+use crate::kind::{Kind, KindInfo, info};
 
 /// Verbs on one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,27 +48,31 @@ pub(crate) struct MainWrites {
 
 impl Rule {
     pub(crate) fn on<K: Kind>(subresource: &str, verbs: &'static [&'static str]) -> Self {
+        Self::on_kind(info::<K>(), subresource, verbs)
+    }
+
+    fn on_kind(info: &KindInfo, subresource: &str, verbs: &'static [&'static str]) -> Self {
         Self {
-            group: K::group(&()).into_owned(),
-            resource: format!("{}{subresource}", K::plural(&())),
+            group: info.group.clone(),
+            resource: format!("{}{subresource}", info.plural),
             verbs,
-            is_namespaced: is_namespaced::<K>(),
+            is_namespaced: info.is_namespaced,
             is_main: false,
         }
     }
 
     /// What a controller does to its main kind. A status that others write at the same moment is read again, so `get` is
     /// always needed.
-    pub(crate) fn main<K: Kind>(writes: MainWrites) -> Vec<Self> {
-        let mut rules = vec![Self { is_main: true, ..Self::on::<K>("", READ) }];
+    pub(crate) fn main(info: &KindInfo, writes: MainWrites) -> Vec<Self> {
+        let mut rules = vec![Self { is_main: true, ..Self::on_kind(info, "", READ) }];
         if writes.metadata {
-            rules.push(Self::on::<K>("", PATCH));
+            rules.push(Self::on_kind(info, "", PATCH));
         }
         if writes.status {
-            rules.push(Self::on::<K>("/status", PATCH));
+            rules.push(Self::on_kind(info, "/status", PATCH));
         }
         if writes.owns {
-            rules.push(Self::on::<K>("/finalizers", UPDATE));
+            rules.push(Self::on_kind(info, "/finalizers", UPDATE));
         }
         rules
     }

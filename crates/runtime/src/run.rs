@@ -17,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::admin::{self, Board};
+use crate::assemble::Assembled;
 use crate::cache::Freshness;
 use crate::caches::{Caches, Supply};
-use crate::controller::Assembled;
 use crate::declared::Declared;
 use crate::definitions;
 use crate::election::{self, Participation};
@@ -202,7 +202,7 @@ fn spawn_watches(tasks: &mut Tasks, ground: &Ground) {
         entropy: ground.entropy.clone(),
     };
     for (scope, cache) in ground.caches.all() {
-        tasks.spawn(format!("watch {}", cache.resource()), cache.feed(&supply, scope));
+        tasks.spawn(format!("watch {}", cache.info().resource), supply.feed(cache, scope));
     }
 }
 

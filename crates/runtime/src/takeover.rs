@@ -14,16 +14,15 @@ use std::time::Duration;
 
 use homeostat_core::{Key, Revision};
 use kube::api::ListParams;
-use kube::core::Request as Path;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::cache::Cache;
+use crate::cache::ObjectCache;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::fence::Fence;
-use crate::kind::{Kind, is_namespaced, parse_revision, resource_of, revision_of};
+use crate::kind::parse_revision;
 use crate::talk::{Attempt, call};
 
 /// How long one run waits for a watch that is behind: longer than any lag but that of a broken watch, which the retry of
@@ -49,7 +48,7 @@ struct Known {
 
 impl Takeover {
     /// Follows this cache, if the right to act under this fence can come and go.
-    pub(crate) fn new<K: Kind>(cache: &Cache<K>, fence: &Fence) -> Self {
+    pub(crate) fn new(cache: &ObjectCache, fence: &Fence) -> Self {
         let changed = Arc::<Notify>::default();
         if fence.gain().is_some() {
             let wake = changed.clone();
@@ -68,7 +67,7 @@ impl Takeover {
     }
 }
 
-impl<K: Kind> Engine<K> {
+impl Engine {
     /// Waits until the cache shows this object as it was when the right to act for it came, or newer.
     pub(crate) async fn catch_up(&self, key: &Key, gain: u64) -> Result<(), Error> {
         if self.is_caught_up(key, gain) {
@@ -102,11 +101,11 @@ impl<K: Kind> Engine<K> {
     async fn ask_newest_revision(&self) -> Result<Revision, Error> {
         let params =
             ListParams { limit: Some(1), label_selector: self.scope.labels.clone(), ..ListParams::default() };
-        let namespace = self.scope.namespace.as_deref().filter(|_| is_namespaced::<K>());
-        let request = Path::new(K::url_path(&(), namespace)).list_metadata(&params);
-        let resource = resource_of::<K>();
-        let list: Value =
-            call(&self.ground.client, Attempt { verb: "list", target: &resource }, request).await?;
+        let info = self.cache.info();
+        let namespace = self.scope.namespace.as_deref().filter(|_| info.is_namespaced);
+        let request = info.path(namespace).list_metadata(&params);
+        let attempt = Attempt { verb: "list", target: &info.resource };
+        let list: Value = call(&self.ground.client, attempt, request).await?;
         Ok(version(&list))
     }
 
@@ -117,7 +116,7 @@ impl<K: Kind> Engine<K> {
             (Some(_), None) => false,
             // A revision that is no number cannot be compared.
             (Some(object), Some(wanted)) => {
-                let shown = revision_of(&*object);
+                let shown = object.revision();
                 shown >= wanted || shown == Revision::ZERO
             }
         };
@@ -133,7 +132,7 @@ impl<K: Kind> Engine<K> {
             }
         };
         timeout(CATCH_UP_MAX, caught_up).await.map_err(|_| Error::NotSynced {
-            resource: resource_of::<K>(),
+            resource: self.cache.info().resource.clone(),
             reason: format!("its watch does not show {key} as the server has had it for {CATCH_UP_MAX:?}"),
         })
     }

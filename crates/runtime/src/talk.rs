@@ -2,6 +2,7 @@
 //! sends, except lists and watches, goes through here, and nothing of it waits for ever: a connection may die without
 //! a word, and whoever waits on it would never be heard of again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +14,9 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use crate::error::Error;
-use crate::watch::Trimmed;
+use crate::kind::KindInfo;
+use crate::object::Object;
+use crate::watch::without_managed_fields;
 
 /// Servers give a request up after 60 seconds; one that has not answered a little later never will.
 const ANSWER_MAX: Duration = Duration::from_secs(65);
@@ -56,8 +59,33 @@ pub(crate) async fn call_within<T: DeserializeOwned>(
     request: Built,
 ) -> Result<T, Error> {
     let body = exchange(limit, client, attempt, request).await?;
-    let Trimmed(answer) = serde_json::from_slice(&body).map_err(|error| attempt.unanswered(error))?;
-    Ok(answer)
+    let text = std::str::from_utf8(&body).map_err(|error| attempt.unanswered(error))?;
+    serde_json::from_str(&without_managed_fields(text)).map_err(|error| attempt.unanswered(error))
+}
+
+/// Sends a request and decodes the answer as an object of this kind.
+pub(crate) async fn call_object(
+    client: &Client,
+    attempt: Attempt<'_>,
+    info: &KindInfo,
+    request: Built,
+) -> Result<Arc<Object>, Error> {
+    call_as(info.decode, client, attempt, request).await
+}
+
+/// Decodes an answer.
+pub(crate) type Decode<T> = fn(&str) -> serde_json::Result<T>;
+
+/// Sends a request and decodes the answer in this way.
+pub(crate) async fn call_as<T>(
+    decode: Decode<T>,
+    client: &Client,
+    attempt: Attempt<'_>,
+    request: Built,
+) -> Result<T, Error> {
+    let body = exchange(ANSWER_MAX, client, attempt, request).await?;
+    let text = std::str::from_utf8(&body).map_err(|error| attempt.unanswered(error))?;
+    decode(&without_managed_fields(text)).map_err(|error| attempt.unanswered(error))
 }
 
 /// The same with managed fields.

@@ -21,8 +21,8 @@ use tokio::task::{AbortHandle, JoinSet};
 
 mod why;
 
+use crate::assemble::Assembled;
 use crate::caches::Caches;
-use crate::controller::Assembled;
 use crate::error::Error;
 use crate::ground::Ground;
 use crate::handlers::Activities;
@@ -199,7 +199,7 @@ impl Board {
             };
             is_ready &= problem.is_none();
             let mark = if problem.is_none() { "[+]" } else { "[-]" };
-            let resource = cache.resource();
+            let resource = cache.info().resource.clone();
             lines.push(format!("{mark} {resource} {}\n", problem.as_deref().unwrap_or("ok")));
             let quarantined = cache.quarantined().into_iter();
             lines.extend(quarantined.map(|(key, error)| format!("[!] {key} does not decode: {error}\n")));
@@ -219,7 +219,7 @@ impl Board {
         let caches = self.caches.all().into_iter().map(|(_, cache)| {
             let freshness = cache.freshness();
             let is_fresh = freshness.is_synced && freshness.state == WatchState::Fresh;
-            (cache.resource(), cache.len(), cache.quarantined().len(), is_fresh)
+            (cache.info().resource.clone(), cache.len(), cache.quarantined().len(), is_fresh)
         });
         let (queues, worlds) = match &*self.stage() {
             Stage::Starting(_) => (Vec::new(), Vec::new()),
@@ -331,9 +331,9 @@ mod tests {
     use super::*;
     use crate::watch::Scope;
 
-    fn board() -> (Board, crate::cache::Cache<ConfigMap>) {
+    fn board() -> (Board, crate::cache::ObjectCache) {
         let caches = Caches::default();
-        let cache = caches.declare::<ConfigMap>(&Scope::default());
+        let cache = caches.declare(crate::kind::info::<ConfigMap>(), &Scope::default());
         let journal = Journal::new(Clock::system());
         let metrics = Metrics::new();
         let fold = metrics.clone();

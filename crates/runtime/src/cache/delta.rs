@@ -10,6 +10,9 @@ use std::sync::Arc;
 use homeostat_core::journal::{Change, Source};
 use homeostat_core::{Key, Revision};
 
+use crate::kind::Kind;
+use crate::object::{Object, typed};
+
 /// One change of one object.
 #[derive(Clone, Debug)]
 pub struct Delta<K> {
@@ -23,13 +26,32 @@ pub struct Delta<K> {
     pub change: Change,
     /// The server's number of the change.
     pub revision: Revision,
+}
+
+impl<K: Kind> Delta<K> {
+    pub(super) fn of(delta: &ObjectDelta) -> Self {
+        let ObjectDelta { key, old, new, change, revision, .. } = delta.clone();
+        Self { key, old: old.map(typed), new: new.map(typed), change, revision }
+    }
+}
+
+/// One change of one object of any kind.
+#[derive(Clone, Debug)]
+pub(crate) struct ObjectDelta {
+    pub(crate) key: Key,
+    /// What the watch showed before.
+    pub(crate) old: Option<Arc<Object>>,
+    /// What it shows now; none when the object is gone.
+    pub(crate) new: Option<Arc<Object>>,
+    pub(crate) change: Change,
+    pub(crate) revision: Revision,
     /// Who of us wrote it.
     pub(crate) writer: Option<Writer>,
     /// Whose writes to this object are under way: this may be one of them, faster than its answer.
     pub(crate) writing: Vec<Writer>,
 }
 
-impl<K> Delta<K> {
+impl ObjectDelta {
     /// Is this the write of a run of this controller for this object, coming back?
     pub(crate) fn is_echo_for(&self, source: &Source, object: &Key) -> bool {
         self.writer.as_ref().is_some_and(|writer| writer.is(source, object))

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use homeostat_core::Revision;
 
 use super::delta::Writer;
-use crate::kind::Kind;
+use crate::object::Object;
 
 /// Writes to one object that wait for the watch. More are forgotten, oldest first, and then count as somebody else's: a
 /// run too many while a watch is minutes behind.
@@ -16,39 +16,39 @@ const UNSEEN_WRITES_MAX: usize = 32;
 
 /// One object.
 #[derive(Debug)]
-pub(super) struct Entry<K> {
-    pub(super) seen: Option<Arc<K>>,
+pub(super) struct Entry {
+    pub(super) seen: Option<Arc<Object>>,
     pub(super) revision: Revision,
     /// The list that last mentioned it.
     pub(super) epoch: u32,
-    overlay: Option<Box<Overlay<K>>>,
+    overlay: Option<Box<Overlay>>,
 }
 
 #[derive(Debug)]
-struct Overlay<K> {
-    state: Laid<K>,
+struct Overlay {
+    state: Laid,
     /// Our writes that the watch has not shown, oldest first.
     unseen: Vec<(Revision, Writer)>,
 }
 
 /// What we know that the watch has not shown.
 #[derive(Debug)]
-enum Laid<K> {
+enum Laid {
     /// We wrote this state.
-    Wrote { object: Arc<K>, revision: Revision },
+    Wrote { object: Arc<Object>, revision: Revision },
     /// Our write took the object out of what is watched.
     Left { revision: Revision },
     /// We deleted the object with this uid.
     Deleted { uid: Option<String> },
 }
 
-impl<K: Kind> Entry<K> {
+impl Entry {
     pub(super) fn empty(epoch: u32) -> Self {
         Self { seen: None, revision: Revision::ZERO, epoch, overlay: None }
     }
 
     /// What a reader sees.
-    pub(super) fn visible(&self) -> Option<&Arc<K>> {
+    pub(super) fn visible(&self) -> Option<&Arc<Object>> {
         match self.overlay.as_ref().map(|overlay| &overlay.state) {
             None => self.seen.as_ref(),
             Some(Laid::Wrote { object, .. }) => Some(object),
@@ -58,7 +58,7 @@ impl<K: Kind> Entry<K> {
     }
 
     /// The watch shows a state. Returns who of us wrote it, if it is the outcome of a write of ours.
-    pub(super) fn observe(&mut self, object: Option<Arc<K>>, revision: Revision) -> Option<Writer> {
+    pub(super) fn observe(&mut self, object: Option<Arc<Object>>, revision: Revision) -> Option<Writer> {
         let mut writer = None;
         if let Some(overlay) = &mut self.overlay {
             let own = overlay.unseen.iter().find(|(own, _)| *own == revision);
@@ -79,7 +79,7 @@ impl<K: Kind> Entry<K> {
 
     /// We wrote this state, which may be none of those that are watched. Older than what is known, it is only remembered
     /// as ours.
-    pub(super) fn wrote(&mut self, object: Option<Arc<K>>, revision: Revision, writer: Writer) {
+    pub(super) fn wrote(&mut self, object: Option<Arc<Object>>, revision: Revision, writer: Writer) {
         if revision <= self.revision {
             return;
         }

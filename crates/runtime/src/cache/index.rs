@@ -5,18 +5,20 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
+use std::marker::PhantomData;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use homeostat_core::Key;
 
-use super::Cache;
+use super::{Cache, ObjectCache};
 use crate::kind::Kind;
+use crate::object::{Object, all_typed, typed};
 use crate::panics::contain;
 
 /// What an index does when the visible state of an object changes.
-pub(super) trait Follow<K>: Send + Sync {
+pub(super) trait Follow: Send + Sync {
     /// Fails with the message of a panic in the user's code; the object then has no values.
-    fn follow(&self, key: &Key, old: Option<&K>, new: Option<&K>) -> Result<(), String>;
+    fn follow(&self, key: &Key, old: Option<&Object>, new: Option<&Object>) -> Result<(), String>;
 }
 
 type Table<V> = Arc<RwLock<HashMap<V, Holders>>>;
@@ -57,59 +59,84 @@ impl Holders {
 
 /// A typed index: ask it for the objects with a value.
 pub struct Index<K: Kind, V> {
-    cache: Cache<K>,
-    table: Table<V>,
+    inner: ObjectIndex<V>,
+    kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Kind, V> Clone for Index<K, V> {
     fn clone(&self) -> Self {
-        Self { cache: self.cache.clone(), table: self.table.clone() }
+        Self { inner: self.inner.clone(), kind: PhantomData }
     }
 }
 
 impl<K: Kind, V: Hash + Eq + Send + Sync + 'static> Index<K, V> {
-    pub(super) fn new<I>(cache: Cache<K>, values: impl Fn(&K) -> I + Send + Sync + 'static) -> Self
+    pub(super) fn new<I>(cache: &Cache<K>, values: impl Fn(&K) -> I + Send + Sync + 'static) -> Self
     where
         I: IntoIterator<Item = V>,
     {
-        let table = Table::default();
-        let follower =
-            Follower { table: table.clone(), values: move |object: &K| values(object).into_iter().collect() };
-        cache.add_follower(Box::new(follower));
-        Self { cache, table }
+        let values = move |object: &Object| values(object.as_type()).into_iter().collect();
+        Self { inner: ObjectIndex::new(cache.erased(), Box::new(values)), kind: PhantomData }
     }
 
     /// The keys of the objects with this value, in order.
     pub fn keys(&self, value: &V) -> Vec<Key> {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.get(value).map(Holders::keys).unwrap_or_default()
+        self.inner.keys(value)
     }
 
     /// The objects with this value and their keys, in order.
     pub(crate) fn entries(&self, value: &V) -> Vec<(Key, Arc<K>)> {
         let keys = self.keys(value).into_iter();
-        keys.filter_map(|key| self.cache.get(&key).map(|object| (key, object))).collect()
+        keys.filter_map(|key| self.inner.cache.get(&key).map(|object| (key, typed(object)))).collect()
     }
 
     /// The objects with this value, in order of their keys.
     pub fn get(&self, value: &V) -> Vec<Arc<K>> {
+        all_typed(self.inner.get(value))
+    }
+}
+
+/// Finds the values of an object.
+pub(crate) type Values<V> = Box<dyn Fn(&Object) -> Vec<V> + Send + Sync>;
+
+/// An index of objects of any kind.
+pub(crate) struct ObjectIndex<V> {
+    cache: ObjectCache,
+    table: Table<V>,
+}
+
+impl<V> Clone for ObjectIndex<V> {
+    fn clone(&self) -> Self {
+        Self { cache: self.cache.clone(), table: self.table.clone() }
+    }
+}
+
+impl<V: Hash + Eq + Send + Sync + 'static> ObjectIndex<V> {
+    pub(crate) fn new(cache: &ObjectCache, values: Values<V>) -> Self {
+        let table = Table::default();
+        cache.add_follower(Box::new(Follower { table: table.clone(), values }));
+        Self { cache: cache.clone(), table }
+    }
+
+    /// The keys of the objects with this value, in order.
+    pub(crate) fn keys(&self, value: &V) -> Vec<Key> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.get(value).map(Holders::keys).unwrap_or_default()
+    }
+
+    fn get(&self, value: &V) -> Vec<Arc<Object>> {
         self.keys(value).iter().filter_map(|key| self.cache.get(key)).collect()
     }
 }
 
-struct Follower<V, F> {
+struct Follower<V> {
     table: Table<V>,
-    values: F,
+    values: Values<V>,
 }
 
-impl<K, V, F> Follow<K> for Follower<V, F>
-where
-    V: Hash + Eq + Send + Sync,
-    F: Fn(&K) -> Vec<V> + Send + Sync,
-{
-    fn follow(&self, key: &Key, old: Option<&K>, new: Option<&K>) -> Result<(), String> {
+impl<V: Hash + Eq + Send + Sync> Follow for Follower<V> {
+    fn follow(&self, key: &Key, old: Option<&Object>, new: Option<&Object>) -> Result<(), String> {
         let mut outcome = Ok(());
-        let mut values_of = |object: Option<&K>| {
+        let mut values_of = |object: Option<&Object>| {
             contain(|| object.map(&self.values).unwrap_or_default()).unwrap_or_else(|message| {
                 outcome = Err(message);
                 Vec::new()
@@ -121,7 +148,7 @@ where
     }
 }
 
-impl<V: Hash + Eq, F> Follower<V, F> {
+impl<V: Hash + Eq> Follower<V> {
     fn exchange(&self, key: &Key, old: Vec<V>, new: Vec<V>) {
         if old == new {
             return;

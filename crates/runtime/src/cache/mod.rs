@@ -1,5 +1,6 @@
 //! The cache of one kind, shared by every controller that reads it: decoded once, indexed, with our own writes laid
-//! over it until the watch shows them.
+//! over it until the watch shows them. `ObjectCache` knows nothing of the type of its objects and is compiled once;
+//! [`Cache`] gives them their type back.
 //!
 //! The watch task is the only writer of what was seen; reconcilers lay their writes on top. Each change is told to the
 //! subscribers as old and new state, after the lock is released and in the order of the watch. A list that no longer
@@ -28,41 +29,41 @@ mod scope;
 mod telling;
 #[cfg(test)]
 mod tests;
+mod typed;
 mod writing;
 
 pub use delta::Delta;
-pub(crate) use delta::Writer;
 use delta::sort_of;
+pub(crate) use delta::{ObjectDelta, Writer};
 use entry::Entry;
 use index::Follow;
 pub use index::Index;
+pub(crate) use index::ObjectIndex;
 use owners::Owners;
 use passing::Passing;
 pub(crate) use passing::Reader;
 use scope::Coverage;
+pub use typed::Cache;
 pub(crate) use writing::Writing;
 
 use crate::journal::Journal;
-use crate::kind::{Kind, key_of, resource_of, revision_of};
+use crate::kind::KindInfo;
+use crate::object::Object;
 use crate::watch::Scope;
 
-type Subscriber<K> = Arc<dyn Fn(&Delta<K>) + Send + Sync>;
+type Subscriber = Arc<dyn Fn(&ObjectDelta) + Send + Sync>;
 
 /// Hears of an object that does not decode, and of its deletion; the flag says that a list showed it.
 type PoisonSubscriber = Arc<dyn Fn(&Key, bool) + Send + Sync>;
 
-/// A handle on the cache of one kind. Cheap to clone; all clones see the same objects.
-pub struct Cache<K: Kind>(Arc<Shared<K>>);
+/// The cache of one kind, without its type. Cheap to clone; all clones see the same objects.
+#[derive(Clone)]
+pub(crate) struct ObjectCache(Arc<Shared>);
 
-impl<K: Kind> Clone for Cache<K> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-struct Shared<K: Kind> {
-    state: RwLock<State<K>>,
-    subscribers: RwLock<Vec<Subscriber<K>>>,
+struct Shared {
+    info: &'static KindInfo,
+    state: RwLock<State>,
+    subscribers: RwLock<Vec<Subscriber>>,
     poison_subscribers: RwLock<Vec<PoisonSubscriber>>,
     owners: Owners,
     /// Writes of ours under way, by object.
@@ -74,9 +75,9 @@ struct Shared<K: Kind> {
     passing: Passing,
 }
 
-struct State<K: Kind> {
-    objects: HashMap<Key, Entry<K>, RandomState>,
-    followers: Vec<Box<dyn Follow<K>>>,
+struct State {
+    objects: HashMap<Key, Entry, RandomState>,
+    followers: Vec<Box<dyn Follow>>,
     poison: BTreeMap<Key, Poison>,
     /// The number of the list under way or last completed.
     epoch: u32,
@@ -111,9 +112,9 @@ pub struct Freshness {
     pub state: WatchState,
 }
 
-impl<K: Kind> Cache<K> {
+impl ObjectCache {
     /// An empty cache of what is watched in this scope; nothing feeds it yet.
-    pub(crate) fn new(scope: &Scope) -> Self {
+    pub(crate) fn new(info: &'static KindInfo, scope: &Scope) -> Self {
         let state = State {
             objects: HashMap::default(),
             followers: Vec::new(),
@@ -124,6 +125,7 @@ impl<K: Kind> Cache<K> {
         };
         let freshness = watch::Sender::new(Freshness { is_synced: false, state: WatchState::Listing });
         Self(Arc::new(Shared {
+            info,
             state: RwLock::new(state),
             subscribers: RwLock::default(),
             poison_subscribers: RwLock::default(),
@@ -136,13 +138,18 @@ impl<K: Kind> Cache<K> {
         }))
     }
 
+    /// The kind of its objects.
+    pub(crate) fn info(&self) -> &'static KindInfo {
+        self.0.info
+    }
+
     /// The object with this key, our own writes included.
-    pub fn get(&self, key: &Key) -> Option<Arc<K>> {
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Object>> {
         self.read().objects.get(key).and_then(|entry| entry.visible().cloned())
     }
 
     /// Every object, in order of their keys.
-    pub fn list(&self) -> Vec<Arc<K>> {
+    pub(crate) fn list(&self) -> Vec<Arc<Object>> {
         let state = self.read();
         let mut found: Vec<_> =
             state.objects.iter().filter_map(|(key, entry)| Some((key, entry.visible()?))).collect();
@@ -151,58 +158,44 @@ impl<K: Kind> Cache<K> {
     }
 
     /// Every object and its key, in no order: sorting a hundred thousand costs more than most uses of them.
-    pub(crate) fn entries(&self) -> Vec<(Key, Arc<K>)> {
+    pub(crate) fn entries(&self) -> Vec<(Key, Arc<Object>)> {
         let state = self.read();
         let visible = state.objects.iter().filter_map(|(key, entry)| Some((key, entry.visible()?)));
         visible.map(|(key, object)| (key.clone(), object.clone())).collect()
     }
 
     /// The objects that name this uid among their owners, in order of their keys.
-    pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
+    pub(crate) fn owned_by(&self, uid: &str) -> Vec<Arc<Object>> {
         self.0.owners.dependents_of(uid).iter().filter_map(|key| self.get(key)).collect()
     }
 
-    /// Builds an index of the objects by the values `values` finds in each.
-    pub fn index<V, I>(&self, values: impl Fn(&K) -> I + Send + Sync + 'static) -> Index<K, V>
-    where
-        V: std::hash::Hash + Eq + Send + Sync + 'static,
-        I: IntoIterator<Item = V>,
-    {
-        Index::new(self.clone(), values)
-    }
-
     /// How many objects it holds.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.read().objects.len()
     }
 
     /// Does it hold none?
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The newest revision this cache is known to include.
-    pub fn revision(&self) -> Revision {
+    pub(crate) fn revision(&self) -> Revision {
         self.read().revision
     }
 
     /// The objects that do not decode, and why.
-    pub fn quarantined(&self) -> Vec<(Key, String)> {
+    pub(crate) fn quarantined(&self) -> Vec<(Key, String)> {
         self.read().poison.iter().map(|(key, poison)| (key.clone(), poison.error.clone())).collect()
     }
 
     /// How far it can be trusted now.
-    pub fn freshness(&self) -> Freshness {
+    pub(crate) fn freshness(&self) -> Freshness {
         self.0.freshness.borrow().clone()
     }
 
-    /// `group/resource`.
-    pub fn resource(&self) -> String {
-        resource_of::<K>()
-    }
-
     /// Calls `subscriber` with every change from now on, in order, from the watch's task.
-    pub fn subscribe(&self, subscriber: impl Fn(&Delta<K>) + Send + Sync + 'static) {
+    pub(crate) fn subscribe(&self, subscriber: impl Fn(&ObjectDelta) + Send + Sync + 'static) {
         self.0.subscribers.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(subscriber));
     }
 
@@ -236,7 +229,7 @@ impl<K: Kind> Cache<K> {
     /// The list is complete as of `revision`. Returns what was deleted (or undone) while nobody watched. A list that is older
     /// than what is known comes from a server that went back in time (the watch's `machine` says why no other is
     /// possible), and is the truth all the same.
-    pub(crate) fn end_list(&self, revision: Revision) -> Vec<Delta<K>> {
+    pub(crate) fn end_list(&self, revision: Revision) -> Vec<ObjectDelta> {
         let missed = {
             let mut state = self.write();
             let epoch = state.epoch;
@@ -272,8 +265,8 @@ impl<K: Kind> Cache<K> {
     }
 
     /// The watch (or a list) shows a state of the object with this key.
-    pub(crate) fn observe(&self, key: Key, object: Arc<K>, is_list: bool) -> Option<Delta<K>> {
-        let revision = revision_of(&*object);
+    pub(crate) fn observe(&self, key: Key, object: Arc<Object>, is_list: bool) -> Option<ObjectDelta> {
+        let revision = object.revision();
         let delta = {
             let mut state = self.write();
             state.poison.remove(&key);
@@ -289,7 +282,7 @@ impl<K: Kind> Cache<K> {
     }
 
     /// The watch shows that an object is gone.
-    pub(crate) fn observe_deleted(&self, key: Key, revision: Revision) -> Option<Delta<K>> {
+    pub(crate) fn observe_deleted(&self, key: Key, revision: Revision) -> Option<ObjectDelta> {
         let delta = {
             let mut state = self.write();
             let was_poison = state.poison.remove(&key).is_some();
@@ -320,7 +313,7 @@ impl<K: Kind> Cache<K> {
     }
 
     /// A write of this run to this object is under way until the guard is dropped.
-    pub(crate) fn writing(&self, key: &Key, writer: Writer) -> Writing<K> {
+    pub(crate) fn writing(&self, key: &Key, writer: Writer) -> Writing {
         self.writes_under_way().entry(key.clone()).or_default().push(writer.clone());
         Writing { cache: self.clone(), key: key.clone(), writer }
     }
@@ -330,24 +323,22 @@ impl<K: Kind> Cache<K> {
     }
 
     /// This run wrote this state: readers see it from now on.
-    pub(crate) fn wrote(&self, object: K, writer: Writer) -> Arc<K> {
-        let (key, revision) = (key_of(&object), revision_of(&object));
-        let is_covered = self.0.coverage.includes(&object);
-        let object = Arc::new(object);
+    pub(crate) fn wrote(&self, object: Arc<Object>, writer: Writer) {
+        let (key, revision) = (self.0.info.key_of(object.meta()), object.revision());
+        let is_covered = self.0.coverage.includes(self.0.info, object.meta());
         let mut state = self.write();
         // What the watch has shown since is newer; where it shows nothing, the object is gone already.
         let is_overtaken = !state.is_listing && revision <= state.revision;
         let is_unknown = !is_covered && !state.objects.contains_key(&key);
         if is_overtaken || is_unknown || !self.is_kept() {
-            return object;
+            return;
         }
         let epoch = state.epoch;
         let entry = state.objects.entry(key.clone()).or_insert_with(|| Entry::empty(epoch));
         let before = entry.visible().cloned();
-        entry.wrote(is_covered.then(|| object.clone()), revision, writer);
+        entry.wrote(is_covered.then_some(object), revision, writer);
         let after = entry.visible().cloned();
         self.follow(&state, &key, before.as_deref(), after.as_deref());
-        object
     }
 
     /// We deleted this very object: readers no longer see it. Another one of its name stays.
@@ -357,10 +348,10 @@ impl<K: Kind> Cache<K> {
         let visible = entry.visible().filter(|visible| visible.meta().uid.as_deref() == uid);
         let Some(before) = visible.cloned() else { return };
         entry.deleted(before.meta().uid.clone());
-        self.follow(&state, key, Some(&before), None);
+        self.follow(&state, key, Some(&*before), None);
     }
 
-    fn add_follower(&self, follower: Box<dyn Follow<K>>) {
+    fn add_follower(&self, follower: Box<dyn Follow>) {
         let mut state = self.write();
         for (key, entry) in &state.objects {
             self.update(&*follower, key, None, entry.visible().map(Arc::as_ref));
@@ -370,12 +361,12 @@ impl<K: Kind> Cache<K> {
 
     fn change(
         &self,
-        state: &mut State<K>,
+        state: &mut State,
         key: Key,
-        new: Option<Arc<K>>,
+        new: Option<Arc<Object>>,
         revision: Revision,
         shown: Shown,
-    ) -> Option<Delta<K>> {
+    ) -> Option<ObjectDelta> {
         if shown == Shown::Live {
             state.revision = state.revision.max(revision);
         }
@@ -401,11 +392,11 @@ impl<K: Kind> Cache<K> {
         self.follow(state, &key, before.as_deref(), after.as_deref());
         let change = sort_of(old.is_some(), new.is_some(), shown == Shown::First);
         let writing = self.writes_under_way().get(&key).cloned().unwrap_or_default();
-        Some(Delta { key, old, new, change, revision, writer, writing })
+        Some(ObjectDelta { key, old, new, change, revision, writer, writing })
     }
 
     /// What we wrote after `revision` was written in a history that the server has lost.
-    fn disown(&self, state: &mut State<K>, revision: Revision) -> Vec<Delta<K>> {
+    fn disown(&self, state: &mut State, revision: Revision) -> Vec<ObjectDelta> {
         let mut undone = Vec::new();
         let mut objects = std::mem::take(&mut state.objects);
         objects.retain(|key, entry| {
@@ -415,7 +406,7 @@ impl<K: Kind> Cache<K> {
                 self.follow(state, key, old.as_deref(), new.as_deref());
                 let change = sort_of(old.is_some(), new.is_some(), false);
                 let (key, writer, writing) = (key.clone(), None, Vec::new());
-                undone.push(Delta { key, old, new, change, revision, writer, writing });
+                undone.push(ObjectDelta { key, old, new, change, revision, writer, writing });
             }
             !entry.is_empty()
         });
@@ -425,7 +416,7 @@ impl<K: Kind> Cache<K> {
     }
 
     /// Removes an object that a complete list did not mention.
-    fn sweep(&self, state: &mut State<K>, key: Key, revision: Revision) -> Option<Delta<K>> {
+    fn sweep(&self, state: &mut State, key: Key, revision: Revision) -> Option<ObjectDelta> {
         let entry = state.objects.get_mut(&key)?;
         let before = entry.visible().cloned();
         let old = entry.seen.clone();
@@ -437,25 +428,25 @@ impl<K: Kind> Cache<K> {
         self.follow(state, &key, before.as_deref(), after.as_deref());
         let old = Some(old?);
         let (change, writer, writing) = (Change::Missed, None, Vec::new());
-        Some(Delta { key, old, new: None, change, revision, writer, writing })
+        Some(ObjectDelta { key, old, new: None, change, revision, writer, writing })
     }
 
-    fn follow(&self, state: &State<K>, key: &Key, old: Option<&K>, new: Option<&K>) {
+    fn follow(&self, state: &State, key: &Key, old: Option<&Object>, new: Option<&Object>) {
         self.0.owners.follow(key, old, new);
         state.followers.iter().for_each(|follower| self.update(&**follower, key, old, new));
     }
 
-    fn update(&self, follower: &dyn Follow<K>, key: &Key, old: Option<&K>, new: Option<&K>) {
+    fn update(&self, follower: &dyn Follow, key: &Key, old: Option<&Object>, new: Option<&Object>) {
         if let Err(message) = follower.follow(key, old, new) {
             self.report("an index", key, message);
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, State<K>> {
+    fn read(&self) -> RwLockReadGuard<'_, State> {
         self.0.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, State<K>> {
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
         self.0.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock};
 
 use homeostat_core::Key;
 
-use crate::kind::Kind;
+use crate::object::Object;
 
 /// The dependents of owners.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ impl Owners {
     }
 
     /// The visible state of an object changes.
-    pub(super) fn follow<K: Kind>(&self, key: &Key, old: Option<&K>, new: Option<&K>) {
+    pub(super) fn follow(&self, key: &Key, old: Option<&Object>, new: Option<&Object>) {
         let (old, new) = (uids(old), uids(new));
         if old == new {
             return;
@@ -39,7 +39,7 @@ impl Owners {
     }
 }
 
-fn uids<K: Kind>(object: Option<&K>) -> Vec<Box<str>> {
+fn uids(object: Option<&Object>) -> Vec<Box<str>> {
     let references = object.and_then(|object| object.meta().owner_references.as_deref()).unwrap_or_default();
     references.iter().map(|reference| reference.uid.as_str().into()).collect()
 }

@@ -15,8 +15,9 @@ use homeostat_core::Key;
 use homeostat_core::journal::Change;
 use tokio::sync::Notify;
 
-use super::{Cache, Delta};
-use crate::kind::{Kind, revision_of};
+use super::{ObjectCache, ObjectDelta};
+use crate::kind::KindInfo;
+use crate::object::Object;
 use crate::watch::Scope;
 
 /// Somebody who takes what is passed on, and may fall behind.
@@ -36,10 +37,10 @@ pub(super) struct Passing {
     relist: Notify,
 }
 
-impl<K: Kind> Cache<K> {
+impl ObjectCache {
     /// A cache of what is watched in this scope that keeps nothing, unless [`keep`](Self::keep) says otherwise.
-    pub(crate) fn passing(scope: &Scope) -> Self {
-        let cache = Self::new(scope);
+    pub(crate) fn passing(info: &'static KindInfo, scope: &Scope) -> Self {
+        let cache = Self::new(info, scope);
         cache.0.passing.keeps_nothing.store(true, Ordering::Relaxed);
         cache
     }
@@ -55,13 +56,13 @@ impl<K: Kind> Cache<K> {
     }
 
     /// Tells the subscribers what the watch shows.
-    pub(crate) fn pass_on(&self, key: Key, object: Arc<K>, change: Change) -> Delta<K> {
-        let (revision, writer, writing) = (revision_of(&*object), None, Vec::new());
+    pub(crate) fn pass_on(&self, key: Key, object: Arc<Object>, change: Change) -> ObjectDelta {
+        let (revision, writer, writing) = (object.revision(), None, Vec::new());
         let (old, new) = match change {
             Change::Deleted | Change::Missed => (Some(object), None),
             Change::Listed | Change::Added | Change::Modified => (None, Some(object)),
         };
-        let delta = Delta { key, old, new, change, revision, writer, writing };
+        let delta = ObjectDelta { key, old, new, change, revision, writer, writing };
         self.tell(&delta);
         delta
     }

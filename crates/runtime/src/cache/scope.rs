@@ -1,8 +1,9 @@
 //! Which objects a cache can hold: those its watch would show.
 
 use homeostat_core::selector::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::kind::{Kind, is_namespaced};
+use crate::kind::KindInfo;
 use crate::watch::Scope;
 
 /// A scope, ready to be compared with objects.
@@ -19,11 +20,10 @@ impl Coverage {
         Self { namespace: scope.namespace.clone(), labels }
     }
 
-    /// Would the watch show this object?
-    pub(super) fn includes<K: Kind>(&self, object: &K) -> bool {
-        let meta = object.meta();
+    /// Would the watch show the object of this kind with this metadata?
+    pub(super) fn includes(&self, info: &KindInfo, meta: &ObjectMeta) -> bool {
         let has_namespace =
-            !is_namespaced::<K>() || self.namespace.is_none() || self.namespace == meta.namespace;
+            !info.is_namespaced || self.namespace.is_none() || self.namespace == meta.namespace;
         let label = |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
         has_namespace && self.labels.as_ref().is_none_or(|selector| selector.matches(label))
     }

@@ -7,16 +7,15 @@ use std::sync::PoisonError;
 use homeostat_core::Key;
 use homeostat_core::journal::{Entry, Source};
 
-use super::{Cache, Delta};
+use super::{ObjectCache, ObjectDelta};
 use crate::journal::Journal;
-use crate::kind::Kind;
 use crate::panics::contain;
 
 /// What subscribers are, in the words of a report.
 const FUNCTIONS: &str = "a mapping or predicate";
 
-impl<K: Kind> Cache<K> {
-    pub(super) fn tell(&self, delta: &Delta<K>) {
+impl ObjectCache {
+    pub(super) fn tell(&self, delta: &ObjectDelta) {
         let subscribers = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner);
         for subscriber in &*subscribers {
             contain(|| subscriber(delta))

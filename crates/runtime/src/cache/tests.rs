@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::*;
-use crate::kind::key;
+use crate::kind::{info, key, key_of, revision_of};
 
 fn map(name: &str, revision: u64, owner: &str) -> ConfigMap {
     let owner_references = (!owner.is_empty())
@@ -24,6 +24,10 @@ fn map(name: &str, revision: u64, owner: &str) -> ConfigMap {
     }
 }
 
+fn new_cache(scope: &Scope) -> Cache<ConfigMap> {
+    Cache::of(ObjectCache::new(info::<ConfigMap>(), scope))
+}
+
 fn at(object: Option<Arc<ConfigMap>>) -> Option<u64> {
     object.map(|object| revision_of(&*object).get())
 }
@@ -32,13 +36,14 @@ fn at(object: Option<Arc<ConfigMap>>) -> Option<u64> {
 fn told(cache: &Cache<ConfigMap>) -> Arc<Mutex<Vec<String>>> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let log = told.clone();
-    cache.subscribe(move |delta| {
+    cache.erased().subscribe(move |delta| {
+        let at = |object: &Option<Arc<Object>>| object.as_ref().map_or(0, |object| object.revision().get());
         let line = format!(
             "{:?} {} {:?}->{:?}{}",
             delta.change,
             delta.key.name(),
-            at(delta.old.clone()).unwrap_or(0),
-            at(delta.new.clone()).unwrap_or(0),
+            at(&delta.old),
+            at(&delta.new),
             if delta.is_echo_for(&"test".into(), &delta.key) { " echo" } else { "" }
         );
         log.lock().unwrap().push(line);
@@ -53,20 +58,20 @@ fn wrote(cache: &Cache<ConfigMap>, object: ConfigMap) {
 }
 
 fn see(cache: &Cache<ConfigMap>, object: ConfigMap, is_list: bool) {
-    cache.observe(key_of(&object), Arc::new(object), is_list);
+    cache.erased().observe(key_of(&object), Arc::new(object), is_list);
 }
 
 fn listed(cache: &Cache<ConfigMap>, objects: Vec<ConfigMap>, revision: u64) {
-    cache.begin_list();
+    cache.erased().begin_list();
     for object in objects {
         see(cache, object, true);
     }
-    cache.end_list(Revision::new(revision));
+    cache.erased().end_list(Revision::new(revision));
 }
 
 #[test]
 fn a_relist_finds_what_changed_and_what_is_gone() {
-    let cache = Cache::new(&Scope::default());
+    let cache = new_cache(&Scope::default());
     let told = told(&cache);
     listed(&cache, vec![map("x", 1, ""), map("y", 2, ""), map("z", 3, "")], 3);
     told.lock().unwrap().clear();
@@ -77,7 +82,7 @@ fn a_relist_finds_what_changed_and_what_is_gone() {
 
 #[test]
 fn a_list_of_a_server_that_went_back_is_the_truth() {
-    let cache = Cache::new(&Scope::default());
+    let cache = new_cache(&Scope::default());
     let told = told(&cache);
     listed(&cache, vec![map("x", 16, "one"), map("y", 40, ""), map("w", 30, ""), map("u", 9, "")], 52);
     wrote(&cache, map("w", 53, ""));
@@ -98,7 +103,7 @@ fn a_list_of_a_server_that_went_back_is_the_truth() {
 
 #[test]
 fn own_writes_are_seen_at_once_and_until_the_watch_has_them() {
-    let cache = Cache::new(&Scope::default());
+    let cache = new_cache(&Scope::default());
     let told = told(&cache);
     listed(&cache, vec![map("x", 1, "")], 1);
     let x = key::<ConfigMap>("a", "x");
@@ -117,7 +122,7 @@ fn own_writes_are_seen_at_once_and_until_the_watch_has_them() {
 
 #[test]
 fn each_own_write_is_known_when_it_comes_back() {
-    let cache = Cache::new(&Scope::default());
+    let cache = new_cache(&Scope::default());
     let told = told(&cache);
     listed(&cache, vec![map("x", 1, "")], 1);
     // The answer to the second write came first.
@@ -132,7 +137,7 @@ fn each_own_write_is_known_when_it_comes_back() {
 
 #[test]
 fn an_own_write_that_a_list_shows_may_hold_more_than_that() {
-    let cache = Cache::new(&Scope::default());
+    let cache = new_cache(&Scope::default());
     let told = told(&cache);
     listed(&cache, vec![map("x", 1, "")], 1);
     wrote(&cache, map("x", 5, ""));
@@ -142,11 +147,11 @@ fn an_own_write_that_a_list_shows_may_hold_more_than_that() {
 
 #[test]
 fn a_write_is_an_echo_only_to_the_run_that_wrote() {
-    let cache = Cache::new(&Scope::default());
+    let cache = new_cache(&Scope::default());
     listed(&cache, vec![map("x", 1, "")], 1);
     let (x, y) = (key::<ConfigMap>("a", "x"), key::<ConfigMap>("a", "y"));
     cache.wrote(map("x", 5, ""), Writer { source: "one".into(), object: y.clone() });
-    let delta = cache.observe(x.clone(), Arc::new(map("x", 5, "")), false).unwrap();
+    let delta = cache.erased().observe(x.clone(), Arc::new(map("x", 5, "")), false).unwrap();
     assert!(delta.is_echo_for(&"one".into(), &y));
     assert!(!delta.is_echo_for(&"one".into(), &x), "another object's run");
     assert!(!delta.is_echo_for(&"two".into(), &y), "another controller's run");
@@ -155,12 +160,12 @@ fn a_write_is_an_echo_only_to_the_run_that_wrote() {
 #[test]
 fn what_is_written_outside_of_what_is_watched_is_not_kept() {
     let scope = |labels: Option<&str>| Scope { namespace: Some("a".into()), labels: labels.map(Into::into) };
-    let cache = Cache::new(&scope(None));
+    let cache = new_cache(&scope(None));
     let mut elsewhere = map("x", 5, "");
     elsewhere.metadata.namespace = Some("b".into());
     wrote(&cache, elsewhere);
     assert!(cache.is_empty());
-    let cache = Cache::new(&scope(Some("app=web")));
+    let cache = new_cache(&scope(Some("app=web")));
     let labelled = |revision, value: &str| {
         let mut map = map("x", revision, "o");
         map.metadata.labels = Some([("app".to_owned(), value.to_owned())].into());
@@ -172,32 +177,32 @@ fn what_is_written_outside_of_what_is_watched_is_not_kept() {
     assert!(cache.get(&x).is_none() && cache.owned_by("o").is_empty(), "our write took it out");
     see(&cache, labelled(4, "web"), false);
     assert!(cache.get(&x).is_none(), "the watch is behind our write");
-    cache.observe_deleted(x.clone(), Revision::new(5));
+    cache.erased().observe_deleted(x.clone(), Revision::new(5));
     see(&cache, labelled(6, "web"), false);
     assert_eq!(at(cache.get(&x)), Some(6), "somebody put it back");
 }
 
 #[test]
 fn an_answer_that_the_watch_has_overtaken_brings_nothing_back() {
-    let cache = Cache::new(&Scope::default());
+    let cache = new_cache(&Scope::default());
     listed(&cache, vec![], 1);
     see(&cache, map("x", 5, ""), false);
-    cache.observe_deleted(key::<ConfigMap>("a", "x"), Revision::new(6));
+    cache.erased().observe_deleted(key::<ConfigMap>("a", "x"), Revision::new(6));
     wrote(&cache, map("x", 5, ""));
     assert!(cache.is_empty(), "it is gone already");
 }
 
 #[test]
 fn a_deletion_hides_only_the_object_it_was_for() {
-    let cache = Cache::new(&Scope::default());
+    let cache = new_cache(&Scope::default());
     listed(&cache, vec![map("x", 1, "")], 1);
-    cache.deleted(&key::<ConfigMap>("a", "x"), Some("uid of the one before"));
+    cache.erased().deleted(&key::<ConfigMap>("a", "x"), Some("uid of the one before"));
     assert_eq!(cache.list().len(), 1);
 }
 
 #[test]
 fn a_subscriber_or_index_that_panics_harms_no_other() {
-    let cache = Cache::new(&Scope::default());
+    let cache = new_cache(&Scope::default());
     cache.subscribe(|delta| assert!(delta.key.name() != "bad", "a mapping"));
     let bad = cache.index(|map: &ConfigMap| {
         assert!(map.metadata.name.as_deref() != Some("bad"), "an index");
@@ -210,17 +215,17 @@ fn a_subscriber_or_index_that_panics_harms_no_other() {
     assert_eq!(told.lock().unwrap().len(), 2);
     assert_eq!((bad.keys(&1).len(), good.keys(&1).len()), (1, 2));
     listed(&cache, vec![], 9);
-    cache.quarantine(&key::<ConfigMap>("a", "bad"), "odd".into(), false);
+    cache.erased().quarantine(&key::<ConfigMap>("a", "bad"), "odd".into(), false);
     assert_eq!((told.lock().unwrap().len(), good.keys(&1).len()), (4, 0));
 }
 
 #[test]
 fn own_creations_and_deletions_are_seen_at_once() {
-    let cache = Cache::new(&Scope::default());
+    let cache = new_cache(&Scope::default());
     listed(&cache, vec![map("x", 1, "o")], 1);
     wrote(&cache, map("y", 5, "o"));
     assert_eq!(cache.owned_by("o").len(), 2);
-    cache.deleted(&key::<ConfigMap>("a", "x"), Some("uid-x"));
+    cache.erased().deleted(&key::<ConfigMap>("a", "x"), Some("uid-x"));
     assert_eq!(cache.owned_by("o").len(), 1);
     assert_eq!(cache.list().len(), 1);
     listed(&cache, vec![], 4);
@@ -231,18 +236,18 @@ fn own_creations_and_deletions_are_seen_at_once() {
 
 #[test]
 fn the_owner_index_follows_a_change_of_owner() {
-    let cache = Cache::new(&Scope::default());
+    let cache = new_cache(&Scope::default());
     see(&cache, map("x", 1, "one"), false);
     see(&cache, map("x", 2, "two"), false);
     assert!(cache.owned_by("one").is_empty());
     assert_eq!(cache.owned_by("two").len(), 1);
-    cache.observe_deleted(key::<ConfigMap>("a", "x"), Revision::new(3));
+    cache.erased().observe_deleted(key::<ConfigMap>("a", "x"), Revision::new(3));
     assert!(cache.owned_by("two").is_empty());
 }
 
 #[test]
 fn a_typed_index_covers_what_was_there_before_it() {
-    let cache = Cache::new(&Scope::default());
+    let cache = new_cache(&Scope::default());
     see(&cache, map("x", 1, ""), false);
     let by_length = cache.index(|map: &ConfigMap| map.metadata.name.as_ref().map(String::len));
     see(&cache, map("long", 2, ""), false);
@@ -252,10 +257,10 @@ fn a_typed_index_covers_what_was_there_before_it() {
 
 #[test]
 fn a_poison_object_is_out_of_sight_and_comes_back() {
-    let cache = Cache::new(&Scope::default());
+    let cache = new_cache(&Scope::default());
     let told = told(&cache);
     see(&cache, map("x", 1, "o"), false);
-    cache.quarantine(&key::<ConfigMap>("a", "x"), "data: expected a map".into(), true);
+    cache.erased().quarantine(&key::<ConfigMap>("a", "x"), "data: expected a map".into(), true);
     assert!(cache.is_empty() && cache.owned_by("o").is_empty());
     assert_eq!(cache.quarantined().len(), 1);
     assert_eq!(told.lock().unwrap().len(), 1, "it is not gone, so nobody is told so");
@@ -266,10 +271,10 @@ fn a_poison_object_is_out_of_sight_and_comes_back() {
 
 #[test]
 fn a_relist_forgets_poison_that_is_gone() {
-    let cache: Cache<ConfigMap> = Cache::new(&Scope::default());
-    cache.begin_list();
-    cache.quarantine(&key::<ConfigMap>("a", "x"), "bad".into(), true);
-    cache.end_list(Revision::new(1));
+    let cache: Cache<ConfigMap> = new_cache(&Scope::default());
+    cache.erased().begin_list();
+    cache.erased().quarantine(&key::<ConfigMap>("a", "x"), "bad".into(), true);
+    cache.erased().end_list(Revision::new(1));
     assert_eq!(cache.quarantined().len(), 1);
     listed(&cache, vec![], 2);
     assert!(cache.quarantined().is_empty());

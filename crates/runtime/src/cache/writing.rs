@@ -2,17 +2,16 @@
 
 use homeostat_core::Key;
 
-use super::{Cache, Writer};
-use crate::kind::Kind;
+use super::{ObjectCache, Writer};
 
 /// A write of ours under way.
-pub(crate) struct Writing<K: Kind> {
-    pub(super) cache: Cache<K>,
+pub(crate) struct Writing {
+    pub(super) cache: ObjectCache,
     pub(super) key: Key,
     pub(super) writer: Writer,
 }
 
-impl<K: Kind> Drop for Writing<K> {
+impl Drop for Writing {
     fn drop(&mut self) {
         let mut writing = self.cache.writes_under_way();
         if let Some(writers) = writing.get_mut(&self.key) {

@@ -4,13 +4,15 @@
 //! refuse every write of anybody to the object, of which there are many and none concern us. So it is a JSON patch that tests
 //! the one annotation and the uid.
 
+use std::sync::Arc;
+
 use homeostat_core::journal::{Verb, WriteOutcome};
 use serde_json::{Value, json};
 
-use super::Context;
+use super::Run;
 use super::raw::{JsonPatch, escaped, is_stale};
 use crate::error::Error;
-use crate::kind::{Kind, revision_of};
+use crate::object::Object;
 
 /// Requests for one annotation: whether an object has annotations at all changes once or twice in its life.
 const TRIES_MAX: usize = 3;
@@ -24,17 +26,17 @@ pub(crate) struct Annotation<'a> {
     pub(crate) new: &'a str,
 }
 
-impl<K: Kind> Context<K> {
+impl Run {
     /// Changes an annotation. That somebody else changed it before is an error; that the object is gone is none.
     pub(crate) async fn annotate(&self, annotation: Annotation<'_>) -> Result<(), Error> {
-        let (engine, key) = (&self.0.engine, &self.0.key);
+        let (engine, key) = (&self.engine, &self.key);
         let mut has_others = self.newest().meta().annotations.is_some();
         let _writing = engine.cache.writing(key, self.writer());
         for tries in 1.. {
             self.admitted(Verb::Patch, key)?;
             let operations = self.operations(annotation, has_others);
             let patch = JsonPatch { verb: "annotate", subresource: None, operations };
-            let refusal = match engine.send_patch(key, patch).await {
+            let refusal = match engine.send_patch(key, patch, self.info().decode).await {
                 Ok(object) => {
                     self.note_annotated(object);
                     return Ok(());
@@ -44,14 +46,14 @@ impl<K: Kind> Context<K> {
                 Err(error) => return self.noting_failure(Verb::Patch, key, Err(error)),
             };
             let Some(object) = engine.read_whole(key).await? else { return Ok(()) };
-            if object["metadata"]["uid"].as_str() != self.0.object.meta().uid.as_deref() {
+            if object["metadata"]["uid"].as_str() != self.object.meta().uid.as_deref() {
                 return Ok(());
             }
             let annotations = object["metadata"].get("annotations").filter(|all| !all.is_null()).cloned();
             let found = annotations.as_ref().and_then(|all| all[annotation.name].as_str());
             if found == Some(annotation.new) {
                 // Our own write, whose answer was lost.
-                if let Ok(object) = serde_json::from_value(object) {
+                if let Ok(object) = (self.info().decode)(&object.to_string()) {
                     self.note_annotated(object);
                 }
                 return Ok(());
@@ -68,17 +70,17 @@ impl<K: Kind> Context<K> {
         unreachable!("the last try returns")
     }
 
-    fn note_annotated(&self, object: K) {
-        let revision = Some(revision_of(&object));
-        self.note(Verb::Patch, &self.0.key, WriteOutcome::Done { revision });
-        self.0.engine.cache.wrote(object, self.writer());
+    fn note_annotated(&self, object: Arc<Object>) {
+        let revision = Some(object.revision());
+        self.note(Verb::Patch, &self.key, WriteOutcome::Done { revision });
+        self.engine.cache.wrote(object, self.writer());
     }
 
     fn operations(&self, annotation: Annotation<'_>, has_others: bool) -> Vec<Value> {
         const ALL: &str = "/metadata/annotations";
         let Annotation { name, old, new } = annotation;
         let test = |path: &str, value: Value| json!({"op": "test", "path": path, "value": value});
-        let mut operations = vec![test("/metadata/uid", json!(self.0.object.meta().uid))];
+        let mut operations = vec![test("/metadata/uid", json!(self.object.meta().uid))];
         if has_others {
             let path = format!("{ALL}/{}", escaped(name));
             operations.push(test(&path, json!(old)));

@@ -11,21 +11,22 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use homeostat_core::Key;
 use homeostat_core::journal::{Entry, Verb, WriteOutcome};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{Patch, PatchParams};
-use kube::core::Request as Path;
 use serde_json::{Value, json};
 
-use super::Context;
 use super::memo::{Applied, hash_of};
 use super::standing::Standing;
+use super::{Context, Run};
 use crate::contrast::{differences, without_nulls};
 use crate::declared::Deed;
 use crate::error::Error;
-use crate::kind::{Kind, Metadata, is_namespaced, key, revision_of};
-use crate::talk::{Attempt, call};
+use crate::kind::{Kind, KindInfo, info};
+use crate::object::{Object, typed};
+use crate::talk::{Attempt, call_object};
 
 /// What happens to an object of the wanted name that is not ours.
 #[derive(Clone, Copy)]
@@ -38,9 +39,18 @@ enum Stranger {
 
 /// A configuration ready to be sent.
 struct Prepared {
+    info: &'static KindInfo,
     key: Key,
     body: Value,
     hash: u64,
+}
+
+/// What is to be done about a configuration.
+enum Application {
+    /// Nothing: this is the object as it is.
+    Unchanged(Arc<Object>),
+    /// It is to be sent.
+    Changed(Prepared),
 }
 
 impl<K: Kind> Context<K> {
@@ -48,8 +58,9 @@ impl<K: Kind> Context<K> {
     /// namespace means ours. Returns the object as it is now (for a kind watched by metadata only, a skipped apply
     /// returns what was passed in). An object of that name that is not ours is left alone, and that is an error:
     /// [`adopt`](Self::adopt) takes it over.
-    pub async fn apply<T: Kind>(&self, desired: T) -> Result<Arc<T>, Error> {
-        self.apply_as(self.owned_by_us(desired)?, Stranger::Refused { is_owned: true }).await
+    pub async fn apply<T: Kind>(&self, mut desired: T) -> Result<Arc<T>, Error> {
+        self.run.own(info::<T>(), desired.meta_mut())?;
+        self.apply_as(desired, Stranger::Refused { is_owned: true }).await
     }
 
     /// Like [`apply`](Self::apply), without an owner: for objects in other namespaces, which must be cleaned up by
@@ -60,8 +71,9 @@ impl<K: Kind> Context<K> {
 
     /// Like [`apply`](Self::apply), and an object of that name that somebody else made becomes ours: changed as
     /// `desired` says, and deleted with our object.
-    pub async fn adopt<T: Kind>(&self, desired: T) -> Result<Arc<T>, Error> {
-        self.apply_as(self.owned_by_us(desired)?, Stranger::Adopted).await
+    pub async fn adopt<T: Kind>(&self, mut desired: T) -> Result<Arc<T>, Error> {
+        self.run.own(info::<T>(), desired.meta_mut())?;
+        self.apply_as(desired, Stranger::Adopted).await
     }
 
     /// Like [`apply_unowned`](Self::apply_unowned), and somebody else's object is changed as well: for fields of
@@ -70,46 +82,65 @@ impl<K: Kind> Context<K> {
         self.apply_as(desired, Stranger::Adopted).await
     }
 
-    fn owned_by_us<T: Kind>(&self, mut desired: T) -> Result<T, Error> {
-        let reference = self.owner_reference::<T>(&desired)?;
-        let owners = desired.meta_mut().owner_references.get_or_insert_default();
+    async fn apply_as<T: Kind>(&self, mut desired: T, stranger: Stranger) -> Result<Arc<T>, Error> {
+        self.run.settle_namespace(info::<T>(), desired.meta_mut());
+        let object = match self.run.prepare(info::<T>(), Arc::new(desired))? {
+            Application::Unchanged(object) => object,
+            Application::Changed(prepared) => self.run.apply(prepared, stranger).await?,
+        };
+        Ok(typed(object))
+    }
+}
+
+impl Run {
+    /// Makes our object an owner.
+    fn own(&self, info: &KindInfo, desired: &mut ObjectMeta) -> Result<(), Error> {
+        let reference = self.owner_reference(info, desired)?;
+        let owners = desired.owner_references.get_or_insert_default();
         owners.retain(|other| other.uid != reference.uid);
         owners.push(reference);
-        Ok(desired)
+        Ok(())
     }
 
-    async fn apply_as<T: Kind>(&self, mut desired: T, stranger: Stranger) -> Result<Arc<T>, Error> {
-        if is_namespaced::<T>() && desired.meta().namespace.is_none() {
-            desired.meta_mut().namespace = Some(self.0.key.namespace().to_owned());
-        }
-        let prepared = prepare(&desired)?;
-        if let Some(current) = self.unchanged(&prepared, &desired) {
-            self.note(Verb::Apply, &prepared.key, WriteOutcome::Skipped);
-            return Ok(current);
-        }
+    /// Makes a configuration ready and says whether it is to be sent.
+    fn prepare(&self, info: &'static KindInfo, desired: Arc<Object>) -> Result<Application, Error> {
+        let prepared = prepare(info, &*desired)?;
+        let Some(current) = self.unchanged(&prepared, desired) else {
+            return Ok(Application::Changed(prepared));
+        };
+        self.note(Verb::Apply, &prepared.key, WriteOutcome::Skipped);
+        Ok(Application::Unchanged(current))
+    }
+
+    /// Boxed here, so that it is compiled here and not in every operator.
+    fn apply(&self, prepared: Prepared, stranger: Stranger) -> BoxFuture<'_, Result<Arc<Object>, Error>> {
+        Box::pin(self.apply_prepared(prepared, stranger))
+    }
+
+    async fn apply_prepared(&self, prepared: Prepared, stranger: Stranger) -> Result<Arc<Object>, Error> {
         let answer = match stranger {
             Stranger::Refused { is_owned } => self.apply_if_ours(&prepared, is_owned).await,
             Stranger::Adopted => self.send_apply(&prepared, &Standing::Free).await,
         };
-        let object: T = self.noting_failure(Verb::Apply, &prepared.key, answer)?;
-        let revision = revision_of(&object);
+        let object = self.noting_failure(Verb::Apply, &prepared.key, answer)?;
+        let revision = object.revision();
         self.note(Verb::Apply, &prepared.key, WriteOutcome::Done { revision: Some(revision) });
         let applied = Applied { configuration: prepared.hash, revision };
-        let (memo, uid) = (&self.0.engine.memo, object.meta().uid.as_deref());
-        if self.is_watched::<T>(&prepared.key) {
+        let (memo, uid) = (&self.engine.memo, object.meta().uid.as_deref());
+        if self.is_watched(prepared.info, &prepared.key) {
             memo.set(prepared.key, applied, uid);
         } else {
             memo.set_unwatched(prepared.key, applied, uid);
         }
-        Ok(match self.cache::<T>() {
-            Ok(cache) => cache.wrote(object, self.writer()),
-            Err(_) => Arc::new(object),
-        })
+        if let Ok(cache) = self.cache(prepared.info) {
+            cache.wrote(object.clone(), self.writer());
+        }
+        Ok(object)
     }
 
     /// Usually one request: what is not known here, or is no longer so, is asked from the server.
-    async fn apply_if_ours<T: Kind>(&self, prepared: &Prepared, is_owned: bool) -> Result<T, Error> {
-        let known = self.known_standing::<T>(&prepared.key);
+    async fn apply_if_ours(&self, prepared: &Prepared, is_owned: bool) -> Result<Arc<Object>, Error> {
+        let known = self.known_standing(prepared.info, &prepared.key);
         let refusal = match &known {
             None => None,
             Some(known) => match self.send_apply(prepared, known).await {
@@ -118,14 +149,14 @@ impl<K: Kind> Context<K> {
                 answer => return answer,
             },
         };
-        let asked = self.ask_standing::<T>(&prepared.key, is_owned).await?;
+        let asked = self.ask_standing(prepared.info, &prepared.key, is_owned).await?;
         match refusal {
             Some(error) if known.as_ref() == Some(&asked) => Err(error),
             _ => self.send_apply(prepared, &asked).await,
         }
     }
 
-    async fn send_apply<T: Kind>(&self, prepared: &Prepared, standing: &Standing) -> Result<T, Error> {
+    async fn send_apply(&self, prepared: &Prepared, standing: &Standing) -> Result<Arc<Object>, Error> {
         self.admitted(Verb::Apply, &prepared.key)?;
         let body = match standing {
             Standing::Foreign { holder } => {
@@ -138,65 +169,68 @@ impl<K: Kind> Context<K> {
             }
             Standing::Ours { uid: None } | Standing::Free => Cow::Borrowed(&prepared.body),
         };
-        self.0.engine.ground.declared.expect::<T>(Deed::Apply);
-        let namespace = Some(prepared.key.namespace()).filter(|namespace| !namespace.is_empty());
-        let path = Path::new(T::url_path(&(), namespace));
-        let params = PatchParams::apply(self.0.engine.ground.name.as_str()).force();
+        let (info, ground) = (prepared.info, &self.engine.ground);
+        ground.declared.expect(info, Deed::Apply);
+        let params = PatchParams::apply(ground.name.as_str()).force();
+        let path = info.path_beside(&prepared.key);
         let request = path.patch(prepared.key.name(), &params, &Patch::Apply(&*body));
         let attempt = Attempt { verb: "apply", target: prepared.key.as_str() };
-        call(&self.0.engine.ground.client, attempt, request).await
+        call_object(&ground.client, attempt, info, request).await
     }
 
     /// The current object, if applying would change nothing. Notes drift when it would only because others changed it.
-    fn unchanged<T: Kind>(&self, prepared: &Prepared, desired: &T) -> Option<Arc<T>> {
-        let applied = self.0.engine.memo.get(&prepared.key)?;
+    fn unchanged(&self, prepared: &Prepared, desired: Arc<Object>) -> Option<Arc<Object>> {
+        let applied = self.engine.memo.get(&prepared.key)?;
         if applied.configuration != prepared.hash {
             return None;
         }
-        if let Ok(metadata) = self.synced::<Metadata<T>>() {
+        if let Some(metadata) = self.synced_metadata(prepared.info) {
             let current = metadata.get(&prepared.key)?;
-            return (revision_of(&*current) == applied.revision).then(|| Arc::new(desired.clone()));
+            return (current.revision() == applied.revision).then_some(desired);
         }
-        let current = self.synced::<T>().ok()?.get(&prepared.key)?;
-        if revision_of(&*current) == applied.revision {
+        let current = self.synced(prepared.info).ok()?.get(&prepared.key)?;
+        if current.revision() == applied.revision {
             return Some(current);
         }
-        let diff = differences(&prepared.body, &serde_json::to_value(&*current).ok()?);
+        let diff = differences(&prepared.body, &current.to_json().ok()?);
         if diff.is_empty() {
             return Some(current);
         }
-        let engine = &self.0.engine;
-        let entry = Entry::Drifted { object: self.0.key.clone(), target: prepared.key.to_string(), diff };
+        let engine = &self.engine;
+        let entry = Entry::Drifted { object: self.key.clone(), target: prepared.key.to_string(), diff };
         engine.ground.journal.record(&engine.source, entry);
         None
     }
 
-    pub(super) fn owner_reference<T: Kind>(&self, child: &T) -> Result<OwnerReference, Error> {
-        let ours = self.0.key.namespace();
-        let theirs = child.meta().namespace.as_deref().unwrap_or(ours);
-        if !ours.is_empty() && (theirs != ours || !is_namespaced::<T>()) {
+    pub(super) fn owner_reference(
+        &self,
+        info: &KindInfo,
+        child: &ObjectMeta,
+    ) -> Result<OwnerReference, Error> {
+        let ours = self.key.namespace();
+        let theirs = child.namespace.as_deref().unwrap_or(ours);
+        if !ours.is_empty() && (theirs != ours || !info.is_namespaced) {
             return Err(Error::Invalid(format!(
                 "{} cannot own {} {}: an owner must be cluster-scoped or in the same namespace; use apply_unowned",
-                self.0.key,
-                T::kind(&()),
-                child.meta().name.as_deref().unwrap_or_default(),
+                self.key,
+                info.kind,
+                child.name.as_deref().unwrap_or_default(),
             )));
         }
-        let reference =
-            self.0.object.controller_owner_ref(&()).ok_or_else(|| {
-                Error::Invalid(format!("{} has no uid and cannot own anything", self.0.key))
-            })?;
+        let reference = self.info().owner_reference(self.object.meta());
+        let reference = reference
+            .ok_or_else(|| Error::Invalid(format!("{} has no uid and cannot own anything", self.key)))?;
         // A foreground deletion of the owner waits for the child, as with every other framework.
-        Ok(OwnerReference { block_owner_deletion: Some(true), ..reference })
+        Ok(OwnerReference { controller: Some(true), block_owner_deletion: Some(true), ..reference })
     }
 
     /// Refuses the write when the right to write is lost.
     pub(crate) fn admitted(&self, verb: Verb, target: &Key) -> Result<(), Error> {
-        self.0.engine.admit(&self.0.claim, &self.0.key, verb, target)
+        self.engine.admit(&self.claim, &self.key, verb, target)
     }
 
     pub(super) fn note(&self, verb: Verb, target: &Key, outcome: WriteOutcome) {
-        self.0.engine.note(&self.0.key, verb, target, outcome);
+        self.engine.note(&self.key, verb, target, outcome);
     }
 
     pub(super) fn noting_failure<T>(
@@ -205,23 +239,23 @@ impl<K: Kind> Context<K> {
         target: &Key,
         answer: Result<T, Error>,
     ) -> Result<T, Error> {
-        self.0.engine.noting(&self.0.key, verb, target, answer)
+        self.engine.noting(&self.key, verb, target, answer)
     }
 }
 
 /// The configuration as it is sent: typed, named, without what only the server sets.
-fn prepare<T: Kind>(desired: &T) -> Result<Prepared, Error> {
+fn prepare(info: &'static KindInfo, desired: &Object) -> Result<Prepared, Error> {
     let meta = desired.meta();
     let name = meta
         .name
         .as_deref()
         .filter(|name| !name.is_empty())
-        .ok_or_else(|| Error::Invalid(format!("a {} to be applied needs a name", T::kind(&()))))?;
-    let key = key::<T>(meta.namespace.as_deref().unwrap_or_default(), name);
-    let body = serde_json::to_value(desired).map_err(|error| Error::Invalid(format!("{key}: {error}")))?;
+        .ok_or_else(|| Error::Invalid(format!("a {} to be applied needs a name", info.kind)))?;
+    let key = info.key(meta.namespace.as_deref().unwrap_or_default(), name);
+    let body = desired.to_json().map_err(|error| Error::Invalid(format!("{key}: {error}")))?;
     let mut body = without_nulls(body);
-    body["apiVersion"] = json!(T::api_version(&()));
-    body["kind"] = json!(T::kind(&()));
+    body["apiVersion"] = json!(info.api_version);
+    body["kind"] = json!(info.kind);
     if let Some(object) = body.as_object_mut() {
         object.remove("status");
     }
@@ -239,5 +273,5 @@ fn prepare<T: Kind>(desired: &T) -> Result<Prepared, Error> {
         }
     }
     let hash = hash_of(&body);
-    Ok(Prepared { key, body, hash })
+    Ok(Prepared { info, key, body, hash })
 }

@@ -13,22 +13,21 @@ use super::status::{RECONCILED, Snapshot, StatusChange, Written};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::fence::Claim;
-use crate::kind::{Kind, parse_revision};
+use crate::kind::{KindInfo, parse_revision};
 
 /// The name of both.
 const UNDECODABLE: &str = "Undecodable";
 
 /// Leaves the event, and writes the condition if the kind is one whose status is ours to write and does not say so already.
-pub(crate) async fn condemn<K: Kind>(
-    engine: &Engine<K>,
-    key: &Key,
-    claim: &Claim,
-    error: &str,
-) -> Result<(), Error> {
+pub(crate) async fn condemn(engine: &Engine, key: &Key, claim: &Claim, error: &str) -> Result<(), Error> {
     let Some(object) = engine.read_whole(key).await? else { return Ok(()) };
     engine.admit(claim, key, Verb::Status, key)?;
     if !is_told(&object) {
-        engine.warn_of(reference::<K>(&object), UNDECODABLE, format!("the object does not decode: {error}"));
+        engine.warn_of(
+            reference(engine.cache.info(), &object),
+            UNDECODABLE,
+            format!("the object does not decode: {error}"),
+        );
     }
     if !engine.tells_in_status() {
         return Ok(());
@@ -42,7 +41,7 @@ pub(crate) async fn condemn<K: Kind>(
     if generation.is_some() {
         change.set("observedGeneration", json!(generation));
     }
-    let written = engine.change_status::<Value>(key, claim, &change, Snapshot::whole(object)).await?;
+    let written = engine.change_status(key, claim, &change, Snapshot::whole(object), as_json).await?;
     if let Written::Done(object) = written {
         let revision = Some(parse_revision(object["metadata"]["resourceVersion"].as_str()));
         engine.note(key, Verb::Status, key, WriteOutcome::Done { revision });
@@ -59,12 +58,16 @@ fn is_told(object: &Value) -> bool {
     })
 }
 
+fn as_json(text: &str) -> serde_json::Result<Value> {
+    serde_json::from_str(text)
+}
+
 /// What an event is about that is known only as JSON.
-fn reference<K: Kind>(object: &Value) -> ObjectReference {
+fn reference(info: &KindInfo, object: &Value) -> ObjectReference {
     let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
     ObjectReference {
-        api_version: Some(K::api_version(&()).into_owned()),
-        kind: Some(K::kind(&()).into_owned()),
+        api_version: Some(info.api_version.clone()),
+        kind: Some(info.kind.clone()),
         name: text("name"),
         namespace: text("namespace"),
         uid: text("uid"),

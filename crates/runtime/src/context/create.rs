@@ -6,122 +6,153 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use homeostat_core::Key;
 use homeostat_core::journal::{Verb, WriteOutcome};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::core::Request as Path;
 use serde_json::{Value, json};
 
-use super::Context;
+use super::{Context, Run};
 use crate::contrast::without_nulls;
 use crate::declared::Deed;
 use crate::error::Error;
-use crate::kind::{Kind, is_namespaced, key, key_of, revision_of};
-use crate::talk::{Attempt, call};
+use crate::kind::{Kind, KindInfo, info};
+use crate::object::{Object, typed};
+use crate::talk::{Attempt, call_object};
 
 impl<K: Kind> Context<K> {
     /// Creates `desired`, owned by our object, in its namespace unless it names one, and keeps it as a `T`.
     pub async fn create<B: Kind, T: Kind>(&self, mut desired: B) -> Result<Arc<T>, Error> {
-        let reference = self.owner_reference(&desired)?;
+        let reference = self.run.owner_reference(info::<B>(), desired.meta())?;
         desired.meta_mut().owner_references.get_or_insert_default().push(reference);
         self.create_unowned(desired).await
     }
 
     /// Like [`create`](Self::create), without an owner: for what is to outlive our object.
     pub async fn create_unowned<B: Kind, T: Kind>(&self, mut desired: B) -> Result<Arc<T>, Error> {
-        if is_namespaced::<B>() && desired.meta().namespace.is_none() {
-            desired.meta_mut().namespace = Some(self.0.key.namespace().to_owned());
-        }
-        let meta = desired.meta();
-        let name = meta.name.as_deref().or(meta.generate_name.as_deref()).unwrap_or_default();
-        let target = key::<B>(meta.namespace.as_deref().unwrap_or_default(), name);
-        self.admitted(Verb::Create, &target)?;
-        self.0.engine.ground.declared.expect::<B>(Deed::Create);
-        let body = body_of(&desired, &target)?;
-        let params = PostParams {
-            field_manager: Some(self.0.engine.ground.name.to_string()),
-            ..PostParams::default()
-        };
-        let url = Path::new(B::url_path(&(), meta.namespace.as_deref()));
-        let attempt = Attempt { verb: "create", target: target.as_str() };
-        let answer = call(&self.0.engine.ground.client, attempt, url.create(&params, body)).await;
-        let object: T = self.noting_failure(Verb::Create, &target, answer)?;
-        Ok(self.keep(Verb::Create, object))
+        self.run.settle_namespace(info::<B>(), desired.meta_mut());
+        self.run.create(info::<B>(), &desired, info::<T>()).await.map(typed)
     }
 
     /// Merges `patch` into this very object (by its uid). A `resourceVersion` in the patch makes it conditional.
     pub async fn patch<T: Kind>(&self, object: &T, patch: Value) -> Result<Arc<T>, Error> {
-        let patch = addressed(object, patch);
-        self.send_patch(object, None, &Patch::Merge(patch)).await
+        self.run.patch(info::<T>(), object, None, Patch::Merge(patch)).await.map(typed)
     }
 
     /// Like [`patch`](Self::patch) for kinds of Kubernetes itself: lists are merged item by item, and directives such
     /// as `$deleteFromPrimitiveList` take single items out, so nobody else's are touched.
     pub async fn patch_strategic<T: Kind>(&self, object: &T, patch: Value) -> Result<Arc<T>, Error> {
-        let patch = addressed(object, patch);
-        self.send_patch(object, None, &Patch::Strategic(patch)).await
+        self.run.patch(info::<T>(), object, None, Patch::Strategic(patch)).await.map(typed)
     }
 
     /// Like [`patch`](Self::patch), through the status subresource and at once:
     /// [`status`](Self::status) is for the end of a reconcile.
     pub async fn patch_status<T: Kind>(&self, object: &T, patch: Value) -> Result<Arc<T>, Error> {
-        let patch = addressed(object, patch);
-        self.send_patch(object, Some("status"), &Patch::Merge(patch)).await
+        self.run.patch(info::<T>(), object, Some("status"), Patch::Merge(patch)).await.map(typed)
+    }
+}
+
+impl Run {
+    /// An object without a namespace, of a kind that has one, is in ours.
+    pub(super) fn settle_namespace(&self, info: &KindInfo, meta: &mut ObjectMeta) {
+        if info.is_namespaced && meta.namespace.is_none() {
+            meta.namespace = Some(self.key.namespace().to_owned());
+        }
     }
 
-    async fn send_patch<T: Kind>(
+    // Boxed here and below, so that it is compiled here and not in every operator.
+    fn create<'a>(
+        &'a self,
+        info: &'static KindInfo,
+        desired: &'a Object,
+        kept_as: &'static KindInfo,
+    ) -> BoxFuture<'a, Result<Arc<Object>, Error>> {
+        Box::pin(self.send_create(info, desired, kept_as))
+    }
+
+    async fn send_create(
         &self,
-        object: &T,
+        info: &'static KindInfo,
+        desired: &Object,
+        kept_as: &'static KindInfo,
+    ) -> Result<Arc<Object>, Error> {
+        let meta = desired.meta();
+        let name = meta.name.as_deref().or(meta.generate_name.as_deref()).unwrap_or_default();
+        let target = info.key(meta.namespace.as_deref().unwrap_or_default(), name);
+        self.admitted(Verb::Create, &target)?;
+        self.engine.ground.declared.expect(info, Deed::Create);
+        let body = body_of(info, desired, &target)?;
+        let params =
+            PostParams { field_manager: Some(self.engine.ground.name.to_string()), ..PostParams::default() };
+        let request = info.path(meta.namespace.as_deref()).create(&params, body);
+        let attempt = Attempt { verb: "create", target: target.as_str() };
+        let answer = call_object(&self.engine.ground.client, attempt, kept_as, request).await;
+        let object = self.noting_failure(Verb::Create, &target, answer)?;
+        self.keep(kept_as, Verb::Create, &object);
+        Ok(object)
+    }
+
+    fn patch<'a>(
+        &'a self,
+        info: &'static KindInfo,
+        object: &'a Object,
+        subresource: Option<&'a str>,
+        patch: Patch<Value>,
+    ) -> BoxFuture<'a, Result<Arc<Object>, Error>> {
+        Box::pin(self.send_patch(info, object, subresource, patch))
+    }
+
+    async fn send_patch(
+        &self,
+        info: &'static KindInfo,
+        object: &Object,
         subresource: Option<&str>,
-        patch: &Patch<Value>,
-    ) -> Result<Arc<T>, Error> {
-        let target = key_of(object);
+        mut patch: Patch<Value>,
+    ) -> Result<Arc<Object>, Error> {
+        // It applies to this very object only.
+        if let Patch::Merge(body) | Patch::Strategic(body) = &mut patch {
+            body["metadata"]["uid"] = json!(object.meta().uid);
+        }
+        let target = info.key_of(object.meta());
         let verb = if subresource.is_some() { Verb::Status } else { Verb::Patch };
         self.admitted(verb, &target)?;
         let deed = if subresource.is_some() { Deed::PatchStatus } else { Deed::Patch };
-        self.0.engine.ground.declared.expect::<T>(deed);
-        let url = Path::new(T::url_path(&(), object.meta().namespace.as_deref()));
-        let manager = self.0.engine.ground.name.to_string();
+        self.engine.ground.declared.expect(info, deed);
+        let url = info.path(object.meta().namespace.as_deref());
+        let manager = self.engine.ground.name.to_string();
         let params = PatchParams { field_manager: Some(manager), ..PatchParams::default() };
         let request = match subresource {
-            None => url.patch(target.name(), &params, patch),
-            Some(subresource) => url.patch_subresource(subresource, target.name(), &params, patch),
+            None => url.patch(target.name(), &params, &patch),
+            Some(subresource) => url.patch_subresource(subresource, target.name(), &params, &patch),
         };
         let attempt = Attempt { verb: "patch", target: target.as_str() };
-        let answer = call(&self.0.engine.ground.client, attempt, request).await;
-        let object: T = self.noting_failure(verb, &target, answer)?;
-        Ok(self.keep(verb, object))
+        let answer = call_object(&self.engine.ground.client, attempt, info, request).await;
+        let object = self.noting_failure(verb, &target, answer)?;
+        self.keep(info, verb, &object);
+        Ok(object)
     }
 
     /// Notes the write and lays its outcome over the cache, if the kind is watched.
-    fn keep<T: Kind>(&self, verb: Verb, object: T) -> Arc<T> {
-        let (key, revision) = (key_of(&object), revision_of(&object));
-        self.note(verb, &key, WriteOutcome::Done { revision: Some(revision) });
-        let is_last = object.meta().deletion_timestamp.is_some()
-            && object.meta().finalizers.as_deref().unwrap_or_default().is_empty()
-            && object.meta().deletion_grace_period_seconds.is_none_or(|seconds| seconds == 0);
-        match self.cache::<T>() {
+    fn keep(&self, info: &KindInfo, verb: Verb, object: &Arc<Object>) {
+        let (key, meta) = (info.key_of(object.meta()), object.meta());
+        self.note(verb, &key, WriteOutcome::Done { revision: Some(object.revision()) });
+        let is_last = meta.deletion_timestamp.is_some()
+            && meta.finalizers.as_deref().unwrap_or_default().is_empty()
+            && meta.deletion_grace_period_seconds.is_none_or(|seconds| seconds == 0);
+        match self.cache(info) {
             // Taking the last finalizer off an object in deletion removes it.
-            Ok(cache) if is_last => {
-                cache.deleted(&key, object.meta().uid.as_deref());
-                Arc::new(object)
-            }
-            Ok(cache) => cache.wrote(object, self.writer()),
-            Err(_) => Arc::new(object),
+            Ok(cache) if is_last => cache.deleted(&key, meta.uid.as_deref()),
+            Ok(cache) => cache.wrote(object.clone(), self.writer()),
+            Err(_) => {}
         }
     }
 }
 
-/// A patch that applies to this very object only.
-fn addressed<T: Kind>(object: &T, mut patch: Value) -> Value {
-    patch["metadata"]["uid"] = json!(object.meta().uid);
-    patch
-}
-
-fn body_of<B: Kind>(desired: &B, target: &Key) -> Result<Vec<u8>, Error> {
+fn body_of(info: &KindInfo, desired: &Object, target: &Key) -> Result<Vec<u8>, Error> {
     let invalid = |error: serde_json::Error| Error::Invalid(format!("{target}: {error}"));
-    let mut body = without_nulls(serde_json::to_value(desired).map_err(invalid)?);
-    body["apiVersion"] = json!(B::api_version(&()));
-    body["kind"] = json!(B::kind(&()));
+    let mut body = without_nulls(desired.to_json().map_err(invalid)?);
+    body["apiVersion"] = json!(info.api_version);
+    body["kind"] = json!(info.kind);
     serde_json::to_vec(&body).map_err(invalid)
 }

@@ -2,9 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use kube::Resource;
-
-use super::Context;
+use super::{Context, Run};
 use crate::events::{Note, Severity};
 use crate::kind::Kind;
 
@@ -12,20 +10,22 @@ impl<K: Kind> Context<K> {
     /// Records an event about the object. Repeats are counted instead of repeated, floods are cut. A reconcile that fails
     /// after a warning of its own gets no other about the failure.
     pub fn event(&self, severity: Severity, reason: &str, message: impl Into<String>) {
+        self.run.event(severity, reason, message.into());
+    }
+}
+
+impl Run {
+    /// Records an event about the object.
+    pub(crate) fn event(&self, severity: Severity, reason: &str, message: String) {
         if severity == Severity::Warning {
-            self.0.has_warned.store(true, Ordering::Relaxed);
+            self.has_warned.store(true, Ordering::Relaxed);
         }
-        let ground = &self.0.engine.ground;
-        ground.recorder.note(Note {
-            about: Resource::object_ref(&*self.0.object, &()),
-            severity,
-            reason: reason.to_owned(),
-            message: message.into(),
-        });
+        let about = self.info().object_reference(self.object.meta());
+        self.engine.ground.recorder.note(Note { about, severity, reason: reason.to_owned(), message });
     }
 
     /// Did this reconcile leave a warning?
     pub(crate) fn has_warned(&self) -> bool {
-        self.0.has_warned.load(Ordering::Relaxed)
+        self.has_warned.load(Ordering::Relaxed)
     }
 }

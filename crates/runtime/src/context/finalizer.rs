@@ -5,37 +5,37 @@ use std::sync::Arc;
 
 use homeostat_core::journal::{Verb, WriteOutcome};
 use kube::api::{Patch, PatchParams};
-use kube::core::Request as Path;
 use serde_json::json;
 
-use super::Context;
+use super::Run;
 use crate::declared::Deed;
 use crate::error::Error;
-use crate::kind::{Kind, revision_of};
-use crate::talk::{Attempt, call};
+use crate::object::Object;
+use crate::talk::{Attempt, call_object};
 
-impl<K: Kind> Context<K> {
+impl Run {
     /// Puts our finalizer on; returns the object with it.
-    pub(crate) async fn hold(&self) -> Result<Arc<K>, Error> {
+    pub(crate) async fn hold(&self) -> Result<Arc<Object>, Error> {
         let mut names = self.finalizers();
-        names.push(self.0.engine.finalizer.clone());
+        names.push(self.engine.finalizer.clone());
         let object = self.set_finalizers(Verb::Finalize, &names).await?;
-        Ok(self.0.engine.cache.wrote(object, self.writer()))
+        self.engine.cache.wrote(object.clone(), self.writer());
+        Ok(object)
     }
 
     /// Takes our finalizer off. An object that is gone meanwhile is no error.
     pub(crate) async fn release(&self) -> Result<(), Error> {
-        self.0.engine.ground.declared.expect::<K>(Deed::Release);
+        self.engine.ground.declared.expect(self.info(), Deed::Release);
         let mut names = self.finalizers();
-        names.retain(|name| *name != self.0.engine.finalizer);
+        names.retain(|name| *name != self.engine.finalizer);
         match self.set_finalizers(Verb::Release, &names).await {
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(error),
             Ok(object) => {
                 if object.meta().deletion_timestamp.is_some() && names.is_empty() {
-                    self.0.engine.cache.deleted(&self.0.key, object.meta().uid.as_deref());
+                    self.engine.cache.deleted(&self.key, object.meta().uid.as_deref());
                 } else {
-                    self.0.engine.cache.wrote(object, self.writer());
+                    self.engine.cache.wrote(object, self.writer());
                 }
                 Ok(())
             }
@@ -43,28 +43,28 @@ impl<K: Kind> Context<K> {
     }
 
     fn finalizers(&self) -> Vec<String> {
-        self.0.object.meta().finalizers.clone().unwrap_or_default()
+        self.object.meta().finalizers.clone().unwrap_or_default()
     }
 
-    async fn set_finalizers(&self, verb: Verb, names: &[String]) -> Result<K, Error> {
-        self.admitted(verb, &self.0.key)?;
-        let meta = self.0.object.meta();
+    async fn set_finalizers(&self, verb: Verb, names: &[String]) -> Result<Arc<Object>, Error> {
+        self.admitted(verb, &self.key)?;
+        let meta = self.object.meta();
         let patch = json!({"metadata": {
             "finalizers": names,
             "resourceVersion": meta.resource_version,
             "uid": meta.uid,
         }});
-        let url = Path::new(K::url_path(&(), meta.namespace.as_deref()));
+        let url = self.info().path(meta.namespace.as_deref());
         let params = PatchParams {
-            field_manager: Some(self.0.engine.ground.name.to_string()),
+            field_manager: Some(self.engine.ground.name.to_string()),
             ..PatchParams::default()
         };
-        let request = url.patch(self.0.key.name(), &params, &Patch::Merge(patch));
-        let attempt = Attempt { verb: "set the finalizers of", target: self.0.key.as_str() };
-        let _writing = self.0.engine.cache.writing(&self.0.key, self.writer());
-        let answer: Result<K, Error> = call(&self.0.engine.ground.client, attempt, request).await;
-        let object = self.noting_failure(verb, &self.0.key, answer)?;
-        self.note(verb, &self.0.key, WriteOutcome::Done { revision: Some(revision_of(&object)) });
+        let request = url.patch(self.key.name(), &params, &Patch::Merge(patch));
+        let attempt = Attempt { verb: "set the finalizers of", target: self.key.as_str() };
+        let _writing = self.engine.cache.writing(&self.key, self.writer());
+        let answer = call_object(&self.engine.ground.client, attempt, self.info(), request).await;
+        let object = self.noting_failure(verb, &self.key, answer)?;
+        self.note(verb, &self.key, WriteOutcome::Done { revision: Some(object.revision()) });
         Ok(object)
     }
 }

@@ -37,21 +37,27 @@ use status::Draft;
 use crate::cache::Writer;
 use crate::engine::Engine;
 use crate::fence::Claim;
-use crate::kind::Kind;
+use crate::kind::{Kind, KindInfo};
+use crate::object::{Object, typed};
 use crate::queue::Work;
 
 /// The context of one reconcile. Cheap to clone.
-pub struct Context<K: Kind>(Arc<Run<K>>);
+pub struct Context<K: Kind> {
+    run: Arc<Run>,
+    /// `run.object` with its type.
+    object: Arc<K>,
+}
 
 impl<K: Kind> Clone for Context<K> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self { run: self.run.clone(), object: self.object.clone() }
     }
 }
 
-struct Run<K: Kind> {
-    engine: Arc<Engine<K>>,
-    object: Arc<K>,
+/// One reconcile, without the type of its object: what a [`Context`] covers.
+pub(crate) struct Run {
+    engine: Arc<Engine>,
+    object: Arc<Object>,
     key: Key,
     /// The right under which it was begun.
     claim: Claim,
@@ -60,13 +66,27 @@ struct Run<K: Kind> {
     may_be_condemned: bool,
     draft: Mutex<Draft>,
     /// The object as the last write of its status in this run left it.
-    written: Mutex<Option<Arc<K>>>,
+    written: Mutex<Option<Arc<Object>>>,
     /// It left a warning on the object.
     has_warned: AtomicBool,
 }
 
-impl<K: Kind> Run<K> {
-    fn new(engine: Arc<Engine<K>>, object: Arc<K>, key: Key, claim: Claim) -> Self {
+impl Run {
+    pub(crate) fn new(engine: Arc<Engine>, object: Arc<Object>, work: &Work, claim: Claim) -> Arc<Self> {
+        let may_be_condemned = (work.failures > 0 || work.was_listed) && engine.tells_in_status();
+        Arc::new(Self {
+            failures: work.failures,
+            may_be_condemned,
+            ..Self::blank(engine, object, work.key.clone(), claim)
+        })
+    }
+
+    /// A run outside any reconcile, under this right.
+    pub(crate) fn detached(engine: Arc<Engine>, object: Arc<Object>, key: Key, claim: Claim) -> Arc<Self> {
+        Arc::new(Self::blank(engine, object, key, claim))
+    }
+
+    fn blank(engine: Arc<Engine>, object: Arc<Object>, key: Key, claim: Claim) -> Self {
         Self {
             engine,
             object,
@@ -79,72 +99,84 @@ impl<K: Kind> Run<K> {
             has_warned: AtomicBool::default(),
         }
     }
-}
-
-impl<K: Kind> Context<K> {
-    pub(crate) fn new(engine: Arc<Engine<K>>, object: Arc<K>, work: &Work, claim: Claim) -> Self {
-        let may_be_condemned = (work.failures > 0 || work.was_listed) && engine.tells_in_status();
-        Self(Arc::new(Run {
-            failures: work.failures,
-            may_be_condemned,
-            ..Run::new(engine, object, work.key.clone(), claim)
-        }))
-    }
-
-    /// A context outside any reconcile, under this right.
-    pub(crate) fn detached(engine: Arc<Engine<K>>, object: Arc<K>, key: Key, claim: Claim) -> Self {
-        Self(Arc::new(Run::new(engine, object, key, claim)))
-    }
 
     /// The same reconcile, gone on with a newer state of the object and nothing collected.
-    pub(crate) fn renew(&self, object: Arc<K>) -> Self {
-        let Run { engine, key, claim, failures, may_be_condemned, .. } = &*self.0;
-        Self(Arc::new(Run {
-            engine: engine.clone(),
-            object,
-            key: key.clone(),
-            claim: claim.clone(),
+    pub(crate) fn renew(&self, object: Arc<Object>) -> Arc<Self> {
+        let Self { engine, key, claim, failures, may_be_condemned, .. } = self;
+        Arc::new(Self {
             failures: *failures,
             may_be_condemned: *may_be_condemned,
-            draft: Mutex::default(),
-            written: Mutex::default(),
             has_warned: AtomicBool::new(self.has_warned()),
-        }))
+            ..Self::blank(engine.clone(), object, key.clone(), claim.clone())
+        })
     }
 
     /// This run, as the caches know it.
     pub(crate) fn writer(&self) -> Writer {
-        Writer { source: self.0.engine.source.clone(), object: self.0.key.clone() }
+        Writer { source: self.engine.source.clone(), object: self.key.clone() }
     }
 
-    pub(crate) fn engine(&self) -> &Arc<Engine<K>> {
-        &self.0.engine
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// The kind of the object.
+    pub(crate) fn info(&self) -> &'static KindInfo {
+        self.engine.cache.info()
+    }
+
+    pub(crate) fn object(&self) -> &Arc<Object> {
+        &self.object
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        self.claim.client(&self.engine.ground.client)
+    }
+
+    pub(crate) fn now(&self) -> jiff::Timestamp {
+        self.engine.ground.clock.now()
+    }
+}
+
+impl<K: Kind> Context<K> {
+    /// The cover of a run of this very kind.
+    pub(crate) fn of(run: Arc<Run>) -> Self {
+        let object = typed(run.object.clone());
+        Self { run, object }
+    }
+
+    pub(crate) fn run(&self) -> &Arc<Run> {
+        &self.run
     }
 
     /// The object being reconciled.
     pub fn object(&self) -> &Arc<K> {
-        &self.0.object
+        &self.object
     }
 
     /// Its key.
     pub fn key(&self) -> &Key {
-        &self.0.key
+        &self.run.key
     }
 
     /// Failed runs in a row before this one.
     pub fn failures(&self) -> u32 {
-        self.0.failures
+        self.run.failures
     }
 
     /// The client, for what the context does not do. Writes made with it are not in the cache. When the operator loses
     /// the lease under which this reconcile began, they are refused, also in tasks that it started.
     pub fn client(&self) -> &Client {
-        self.0.claim.client(&self.0.engine.ground.client)
+        self.run.client()
     }
 
     /// The time, as the operator sees it.
     pub fn now(&self) -> jiff::Timestamp {
-        self.0.engine.ground.clock.now()
+        self.run.now()
     }
 
     /// The value given to [`Operator::state`](crate::Operator::state).
@@ -153,6 +185,6 @@ impl<K: Kind> Context<K> {
     /// When the operator has no state of this type, which is a bug in its `main`: then the operator ends with an error that
     /// names the type.
     pub fn state<S: Send + Sync + 'static>(&self) -> Arc<S> {
-        self.0.engine.ground.states.expect()
+        self.run.engine.ground.states.expect()
     }
 }

@@ -6,9 +6,8 @@ use homeostat_core::journal::{Entry, Verb, WriteOutcome};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::fence::Claim;
-use crate::kind::Kind;
 
-impl<K: Kind> Engine<K> {
+impl Engine {
     /// Refuses a write for this object when the right under which it was begun is lost.
     pub(crate) fn admit(&self, claim: &Claim, object: &Key, verb: Verb, target: &Key) -> Result<(), Error> {
         if claim.is_valid() {

@@ -2,70 +2,90 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use homeostat_core::Key;
 use homeostat_core::journal::{Verb, WriteOutcome};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, Preconditions};
-use kube::core::Request as Path;
 use serde_json::Value;
 
-use super::Context;
+use super::{Context, Run};
 use crate::declared::Deed;
 use crate::error::Error;
-use crate::kind::{Kind, key_of};
+use crate::kind::{Kind, KindInfo, info};
 use crate::talk::{Attempt, call};
 
 impl<K: Kind> Context<K> {
     /// Deletes the objects of this kind that our object controls and that are not in `keep`. Returns how many.
     pub async fn prune<T: Kind>(&self, keep: &[Arc<T>]) -> Result<usize, Error> {
-        let kept: Vec<Key> = keep.iter().map(|object| key_of(&**object)).collect();
-        let mut count = 0;
-        for object in self.owned::<T>()? {
-            if self.controls(&*object) && !kept.contains(&key_of(&*object)) {
-                count += usize::from(self.delete(&*object).await?);
-            }
-        }
-        Ok(count)
+        let kept = keep.iter().map(|object| info::<T>().key_of(object.meta())).collect();
+        self.run.prune(info::<T>(), kept).await
     }
 
     /// Deletes this very object (by its uid). Returns whether it was there; one already being deleted is left alone.
     pub async fn delete<T: Kind>(&self, object: &T) -> Result<bool, Error> {
-        if object.meta().deletion_timestamp.is_some() {
+        self.run.delete(info::<T>(), object.meta()).await
+    }
+}
+
+impl Run {
+    // Boxed here and below, so that it is compiled here and not in every operator.
+    fn prune(&self, info: &'static KindInfo, kept: Vec<Key>) -> BoxFuture<'_, Result<usize, Error>> {
+        Box::pin(async move {
+            let mut count = 0;
+            for object in self.owned(info)? {
+                let meta = object.meta();
+                if self.controls(meta) && !kept.contains(&info.key_of(meta)) {
+                    count += usize::from(self.send_delete(info, meta).await?);
+                }
+            }
+            Ok(count)
+        })
+    }
+
+    fn delete<'a>(
+        &'a self,
+        info: &'static KindInfo,
+        meta: &'a ObjectMeta,
+    ) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(self.send_delete(info, meta))
+    }
+
+    async fn send_delete(&self, info: &'static KindInfo, meta: &ObjectMeta) -> Result<bool, Error> {
+        if meta.deletion_timestamp.is_some() {
             return Ok(false);
         }
-        let key = key_of(object);
+        let key = info.key_of(meta);
         self.admitted(Verb::Delete, &key)?;
-        self.0.engine.ground.declared.expect::<T>(Deed::Delete);
-        let precondition = Preconditions { uid: object.meta().uid.clone(), resource_version: None };
+        self.engine.ground.declared.expect(info, Deed::Delete);
+        let precondition = Preconditions { uid: meta.uid.clone(), resource_version: None };
         let params = DeleteParams::background().preconditions(precondition);
-        let request =
-            Path::new(T::url_path(&(), object.meta().namespace.as_deref())).delete(key.name(), &params);
+        let request = info.path(meta.namespace.as_deref()).delete(key.name(), &params);
         let attempt = Attempt { verb: "delete", target: key.as_str() };
-        let answer: Result<Value, Error> = call(&self.0.engine.ground.client, attempt, request).await;
+        let answer: Result<Value, Error> = call(&self.engine.ground.client, attempt, request).await;
         // Gone already, or gone and made anew by somebody else: either way not ours to delete.
         if matches!(&answer, Err(error) if error.is_not_found() || error.is_conflict()) {
             return Ok(false);
         }
         let answer = self.noting_failure(Verb::Delete, &key, answer)?;
         self.note(Verb::Delete, &key, WriteOutcome::Done { revision: None });
-        self.0.engine.memo.forget(&key);
-        if let Ok(cache) = self.cache::<T>() {
+        self.engine.memo.forget(&key);
+        if let Ok(cache) = self.cache(info) {
             // An object that waits for its finalizers or its grace period comes back in the answer.
-            match serde_json::from_value::<T>(answer) {
-                Ok(rest)
-                    if rest.meta().uid == object.meta().uid && rest.meta().deletion_timestamp.is_some() =>
-                {
+            match (info.decode)(&answer.to_string()) {
+                Ok(rest) if rest.meta().uid == meta.uid && rest.meta().deletion_timestamp.is_some() => {
                     cache.wrote(rest, self.writer());
                 }
-                _ => cache.deleted(&key, object.meta().uid.as_deref()),
+                _ => cache.deleted(&key, meta.uid.as_deref()),
             }
         }
         Ok(true)
     }
 
-    fn controls<T: Kind>(&self, child: &T) -> bool {
-        let references = child.meta().owner_references.as_deref().unwrap_or_default();
+    fn controls(&self, child: &ObjectMeta) -> bool {
+        let references = child.owner_references.as_deref().unwrap_or_default();
         references.iter().any(|reference| {
-            reference.controller == Some(true) && Some(&reference.uid) == self.0.object.meta().uid.as_ref()
+            reference.controller == Some(true) && Some(&reference.uid) == self.object.meta().uid.as_ref()
         })
     }
 }

@@ -5,15 +5,13 @@ use homeostat_core::Key;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use kube::api::{GetParams, Patch, PatchParams};
-use kube::core::Request as Path;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::ground::Ground;
-use crate::kind::Kind;
-use crate::talk::{Attempt, Built, call};
+use crate::kind::KindInfo;
+use crate::talk::{Attempt, Built, Decode, call, call_as};
 
 /// A JSON patch of an object or of one of its subresources.
 pub(super) struct JsonPatch<'a> {
@@ -23,25 +21,28 @@ pub(super) struct JsonPatch<'a> {
     pub(super) operations: Vec<Value>,
 }
 
-impl<K: Kind> Engine<K> {
+impl Engine {
     /// The object as the server has it now; none when it is gone.
     pub(crate) async fn read_whole(&self, key: &Key) -> Result<Option<Value>, Error> {
-        read_whole::<K>(&self.ground, key).await
+        read_whole(self.cache.info(), &self.ground, key).await
     }
 
     /// Sends a patch; all of it is done, or none.
-    pub(super) async fn send_patch<T: DeserializeOwned>(
+    pub(super) async fn send_patch<T>(
         &self,
         key: &Key,
         patch: JsonPatch<'_>,
+        decode: Decode<T>,
     ) -> Result<T, Error> {
-        send_patch::<K, T>(&self.ground, key, patch).await
+        let request = patch_request(self.cache.info(), &self.ground, key, &patch);
+        let attempt = Attempt { verb: patch.verb, target: key.as_str() };
+        call_as(decode, &self.ground.client, attempt, request).await
     }
 }
 
 /// An object of any kind as the server has it now; none when it is gone.
-pub(super) async fn read_whole<T: Kind>(ground: &Ground, key: &Key) -> Result<Option<Value>, Error> {
-    let request = url::<T>(key).get(key.name(), &GetParams::default());
+pub(super) async fn read_whole(info: &KindInfo, ground: &Ground, key: &Key) -> Result<Option<Value>, Error> {
+    let request = info.path_beside(key).get(key.name(), &GetParams::default());
     match call(&ground.client, Attempt { verb: "get", target: key.as_str() }, request).await {
         Err(error) if error.is_not_found() => Ok(None),
         answer => answer.map(Some),
@@ -49,19 +50,23 @@ pub(super) async fn read_whole<T: Kind>(ground: &Ground, key: &Key) -> Result<Op
 }
 
 /// Sends a patch of an object of any kind; all of it is done, or none.
-pub(super) async fn send_patch<T: Kind, A: DeserializeOwned>(
+pub(super) async fn send_patch(
+    info: &KindInfo,
     ground: &Ground,
     key: &Key,
     patch: JsonPatch<'_>,
-) -> Result<A, Error> {
-    let JsonPatch { verb, subresource, operations } = patch;
+) -> Result<Value, Error> {
+    let request = patch_request(info, ground, key, &patch);
+    call(&ground.client, Attempt { verb: patch.verb, target: key.as_str() }, request).await
+}
+
+fn patch_request(info: &KindInfo, ground: &Ground, key: &Key, patch: &JsonPatch<'_>) -> Built {
     let params = PatchParams { field_manager: Some(ground.name.to_string()), ..PatchParams::default() };
-    let (url, body) = (url::<T>(key), Patch::Merge(operations));
-    let request = match subresource {
+    let (url, body) = (info.path_beside(key), Patch::Merge(&patch.operations));
+    as_json_patch(match patch.subresource {
         None => url.patch(key.name(), &params, &body),
         Some(subresource) => url.patch_subresource(subresource, key.name(), &params, &body),
-    };
-    call(&ground.client, Attempt { verb, target: key.as_str() }, as_json_patch(request)).await
+    })
 }
 
 /// Was a test of a patch refused? The same code says that the object would be invalid; a look at the object tells.
@@ -72,12 +77,6 @@ pub(super) fn is_stale(error: &Error) -> bool {
 /// A name as a segment of a JSON pointer.
 pub(super) fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
-}
-
-/// Where the objects of the kind are that live beside this one.
-fn url<K: Kind>(key: &Key) -> Path {
-    let namespace = Some(key.namespace()).filter(|namespace| !namespace.is_empty());
-    Path::new(K::url_path(&(), namespace))
 }
 
 /// kube takes patches of this type from another crate; the body is the same list.

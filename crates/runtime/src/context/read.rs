@@ -5,34 +5,26 @@ use std::sync::Arc;
 
 use homeostat_core::journal::{Entry, WatchState};
 
-use super::Context;
-use crate::cache::Cache;
+use super::{Context, Run};
+use crate::cache::ObjectCache;
 use crate::error::Error;
-use crate::kind::{Kind, Target, resource_of, revision_of};
+use crate::kind::{Kind, KindInfo, Target, info};
+use crate::object::{Object, all_typed, typed};
 
 impl<K: Kind> Context<K> {
     /// The object with this name (in our namespace) or this namespace and name.
     pub fn get<T: Kind>(&self, target: impl Into<Target>) -> Result<Option<Arc<T>>, Error> {
-        let key = target.into().key::<T>(self.0.key.namespace());
-        let found = self.synced::<T>()?.get(&key);
-        let engine = &self.0.engine;
-        let revision = found.as_ref().map(|object| revision_of(&**object));
-        engine
-            .ground
-            .journal
-            .record(&engine.source, Entry::Read { object: self.0.key.clone(), read: key, revision });
-        Ok(found)
+        Ok(self.run.get(info::<T>(), &target.into())?.map(typed))
     }
 
     /// Every object of this kind that the operator watches, in order of namespace and name.
     pub fn list<T: Kind>(&self) -> Result<Vec<Arc<T>>, Error> {
-        Ok(self.synced::<T>()?.list())
+        Ok(all_typed(self.run.synced(info::<T>())?.list()))
     }
 
     /// The objects of this kind that name ours as an owner, in order of their names.
     pub fn owned<T: Kind>(&self) -> Result<Vec<Arc<T>>, Error> {
-        let cache = self.synced::<T>()?;
-        Ok(self.0.object.meta().uid.as_deref().map(|uid| cache.owned_by(uid)).unwrap_or_default())
+        Ok(all_typed(self.run.owned(info::<T>())?))
     }
 
     /// The objects of this kind with this value in the index declared by
@@ -41,18 +33,34 @@ impl<K: Kind> Context<K> {
     where
         V: std::hash::Hash + Eq + Send + Sync + 'static,
     {
-        self.synced::<T>()?;
-        let ground = &self.0.engine.ground;
+        self.run.synced(info::<T>())?;
+        let ground = &self.run.engine.ground;
         let index = ground.caches.find_index::<T, V>(&ground.scope);
         let index = index.ok_or_else(|| Error::NotDeclared {
-            resource: format!("{} by {}", resource_of::<T>(), std::any::type_name::<V>()),
+            resource: format!("{} by {}", info::<T>().resource, std::any::type_name::<V>()),
         })?;
         Ok(index.get(value))
     }
+}
+
+impl Run {
+    fn get(&self, info: &KindInfo, target: &Target) -> Result<Option<Arc<Object>>, Error> {
+        let key = info.target_key(target, self.key.namespace());
+        let found = self.synced(info)?.get(&key);
+        let revision = found.as_ref().map(|object| object.revision());
+        let entry = Entry::Read { object: self.key.clone(), read: key, revision };
+        self.engine.ground.journal.record(&self.engine.source, entry);
+        Ok(found)
+    }
+
+    pub(super) fn owned(&self, info: &KindInfo) -> Result<Vec<Arc<Object>>, Error> {
+        let cache = self.synced(info)?;
+        Ok(self.object.meta().uid.as_deref().map(|uid| cache.owned_by(uid)).unwrap_or_default())
+    }
 
     /// The cache of this kind, if it can be trusted.
-    pub(super) fn synced<T: Kind>(&self) -> Result<Cache<T>, Error> {
-        let cache = self.cache::<T>()?;
+    pub(super) fn synced(&self, info: &KindInfo) -> Result<ObjectCache, Error> {
+        let cache = self.cache(info)?;
         let freshness = cache.freshness();
         if freshness.is_synced {
             return Ok(cache);
@@ -61,10 +69,21 @@ impl<K: Kind> Context<K> {
             WatchState::Failing { error, .. } => error,
             WatchState::Listing | WatchState::Fresh => "its first list is under way".to_owned(),
         };
-        Err(Error::NotSynced { resource: resource_of::<T>(), reason })
+        Err(Error::NotSynced { resource: info.resource.clone(), reason })
     }
 
-    pub(super) fn cache<T: Kind>(&self) -> Result<Cache<T>, Error> {
-        self.0.engine.ground.caches.find(&self.0.engine.scope)
+    pub(super) fn cache(&self, info: &KindInfo) -> Result<ObjectCache, Error> {
+        let found = self.engine.ground.caches.find(info.type_id, &self.engine.scope);
+        found.ok_or_else(|| Error::NotDeclared { resource: info.resource.clone() })
+    }
+
+    /// The cache of only the metadata of this kind.
+    pub(super) fn metadata_cache(&self, info: &KindInfo) -> Option<ObjectCache> {
+        self.engine.ground.caches.find(info.metadata_type_id, &self.engine.scope)
+    }
+
+    /// The same, if it can be trusted.
+    pub(super) fn synced_metadata(&self, info: &KindInfo) -> Option<ObjectCache> {
+        self.metadata_cache(info).filter(|cache| cache.freshness().is_synced)
     }
 }

@@ -9,18 +9,19 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use homeostat_core::Key;
 use homeostat_core::journal::{Verb, WriteOutcome};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Context;
 use super::raw::{JsonPatch, escaped, is_stale, read_whole, send_patch};
 use super::status::{Snapshot, StatusChange};
+use super::{Context, Run};
 use crate::contrast::{differences, without_nulls};
 use crate::declared::Deed;
 use crate::error::Error;
-use crate::kind::{Kind, Target, key_of, revision_of};
+use crate::kind::{Kind, KindInfo, Target, info, key_of};
 
 /// The field of a parent's status that holds the reports.
 const CHILDREN: &str = "children";
@@ -67,6 +68,7 @@ impl<P: Kind> From<Target> for Parent<P> {
 
 /// The entry of one child in the status of one parent.
 struct Report<'a> {
+    info: &'static KindInfo,
     parent: Key,
     uid: Option<String>,
     id: &'a str,
@@ -97,15 +99,50 @@ impl<K: Kind> Context<K> {
         id: impl AsRef<str>,
         value: impl Serialize,
     ) -> Result<(), Error> {
-        let id = id.as_ref();
-        let invalid = |error: String| Error::Invalid(format!("the report {id} of {}: {error}", self.0.key));
-        let value = serde_json::to_value(value).map_err(|error| invalid(error.to_string()))?;
+        let Parent { target, uid, .. } = parent.into();
+        self.run.report((info::<P>(), target, uid), id.as_ref(), serde_json::to_value(value)).await
+    }
+
+    /// Takes a report back: `status.children.{id}` of the parent goes. For a cleanup or `on_delete`. That there is no such
+    /// entry or no such parent is as good.
+    pub async fn withdraw_report<P: Kind>(
+        &self,
+        parent: impl Into<Parent<P>>,
+        id: impl AsRef<str>,
+    ) -> Result<(), Error> {
+        let Parent { target, uid, .. } = parent.into();
+        self.run.withdraw_report((info::<P>(), target, uid), id.as_ref()).await
+    }
+}
+
+/// A parent without its type: its kind, which object, and its uid if it is known.
+type AnyParent = (&'static KindInfo, Target, Option<String>);
+
+impl Run {
+    // Boxed here and below, so that it is compiled here and not in every operator.
+    fn report<'a>(
+        &'a self,
+        parent: AnyParent,
+        id: &'a str,
+        value: serde_json::Result<Value>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(self.report_value(parent, id, value))
+    }
+
+    async fn report_value(
+        &self,
+        parent: AnyParent,
+        id: &str,
+        value: serde_json::Result<Value>,
+    ) -> Result<(), Error> {
+        let invalid = |error: String| Error::Invalid(format!("the report {id} of {}: {error}", self.key));
+        let value = value.map_err(|error| invalid(error.to_string()))?;
         if value.is_null() {
             return Err(invalid("it says nothing; withdraw_report takes a report back".to_owned()));
         }
-        let report = self.report_of(parent.into(), id, Some(without_nulls(value)))?;
-        match self.send_report::<P>(&report).await? {
-            Reported::Sent(object) => self.check_report::<P>(&report, object),
+        let report = self.report_of(parent, id, Some(without_nulls(value)))?;
+        match self.send_report(&report).await? {
+            Reported::Sent(object) => self.check_report(&report, &object),
             Reported::Already => {
                 self.note(Verb::Status, &report.parent, WriteOutcome::Skipped);
                 Ok(())
@@ -117,58 +154,50 @@ impl<K: Kind> Context<K> {
         }
     }
 
-    /// Takes a report back: `status.children.{id}` of the parent goes. For a cleanup or `on_delete`. That there is no such
-    /// entry or no such parent is as good.
-    pub async fn withdraw_report<P: Kind>(
-        &self,
-        parent: impl Into<Parent<P>>,
-        id: impl AsRef<str>,
-    ) -> Result<(), Error> {
-        let report = self.report_of(parent.into(), id.as_ref(), None)?;
-        match self.send_report::<P>(&report).await? {
-            Reported::Sent(object) => {
-                self.keep_report::<P>(&report, object);
+    fn withdraw_report<'a>(&'a self, parent: AnyParent, id: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let report = self.report_of(parent, id, None)?;
+            match self.send_report(&report).await? {
+                Reported::Sent(object) => self.keep_report(&report, &object),
+                Reported::Already | Reported::Gone => {
+                    self.note(Verb::Status, &report.parent, WriteOutcome::Skipped);
+                }
             }
-            Reported::Already | Reported::Gone => {
-                self.note(Verb::Status, &report.parent, WriteOutcome::Skipped);
-            }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
-    fn report_of<'a, P: Kind>(
+    fn report_of<'a>(
         &self,
-        parent: Parent<P>,
+        (info, target, uid): AnyParent,
         id: &'a str,
         value: Option<Value>,
     ) -> Result<Report<'a>, Error> {
         if id.is_empty() {
-            return Err(Error::Invalid(format!("a report of {} needs an id, such as its name", self.0.key)));
+            return Err(Error::Invalid(format!("a report of {} needs an id, such as its name", self.key)));
         }
-        let Parent { target, uid, .. } = parent;
-        let parent = target.key::<P>(self.0.key.namespace());
-        let uid = uid.or_else(|| self.uid_of_owner::<P>(&parent));
-        Ok(Report { parent, uid, id, value })
+        let parent = info.target_key(&target, self.key.namespace());
+        let uid = uid.or_else(|| self.uid_of_owner(info, &parent));
+        Ok(Report { info, parent, uid, id, value })
     }
 
     /// The uid in our owner reference to this object.
-    fn uid_of_owner<P: Kind>(&self, parent: &Key) -> Option<String> {
-        let owners = self.0.object.meta().owner_references.as_deref().unwrap_or_default();
-        let group = P::group(&());
+    fn uid_of_owner(&self, info: &KindInfo, parent: &Key) -> Option<String> {
+        let owners = self.object.meta().owner_references.as_deref().unwrap_or_default();
         let is_meant = |reference: &&k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference| {
             let owner_group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
-            reference.kind == P::kind(&()) && owner_group == group && reference.name == parent.name()
+            reference.kind == info.kind && owner_group == info.group && reference.name == parent.name()
         };
         // An owner lives in its child's namespace, or in none.
-        let is_near = parent.namespace().is_empty() || parent.namespace() == self.0.key.namespace();
+        let is_near = parent.namespace().is_empty() || parent.namespace() == self.key.namespace();
         owners.iter().find(is_meant).filter(|_| is_near).map(|reference| reference.uid.clone())
     }
 
-    async fn send_report<P: Kind>(&self, report: &Report<'_>) -> Result<Reported, Error> {
-        let (ground, parent) = (&self.0.engine.ground, &report.parent);
-        ground.declared.expect::<P>(Deed::Report);
+    async fn send_report(&self, report: &Report<'_>) -> Result<Reported, Error> {
+        let (ground, info, parent) = (&self.engine.ground, report.info, &report.parent);
+        ground.declared.expect(info, Deed::Report);
         let change = StatusChange::entry(CHILDREN, report.id, report.value.as_ref());
-        let cache = self.cache::<P>().ok();
+        let cache = self.cache(info).ok();
         let _writing = cache.as_ref().map(|cache| cache.writing(parent, self.writer()));
         let (mut operations, mut known) = (report.operations(), None);
         for tries in 1.. {
@@ -177,12 +206,12 @@ impl<K: Kind> Context<K> {
             }
             self.admitted(Verb::Status, parent)?;
             let patch = JsonPatch { verb: "report to", subresource: Some("status"), operations };
-            let refusal = match send_patch::<P, Value>(ground, parent, patch).await {
+            let refusal = match send_patch(info, ground, parent, patch).await {
                 Ok(object) => return Ok(Reported::Sent(object)),
                 Err(error) if error.is_not_found() || (is_stale(&error) && tries < TRIES_MAX) => error,
                 Err(error) => return self.noting_failure(Verb::Status, parent, Err(error)),
             };
-            let Some(newest) = read_whole::<P>(ground, parent).await? else { return Ok(Reported::Gone) };
+            let Some(newest) = read_whole(info, ground, parent).await? else { return Ok(Reported::Gone) };
             let newest = Snapshot::whole(newest);
             if report.uid.is_some() && newest.uid != report.uid {
                 return Ok(Reported::Gone);
@@ -203,10 +232,10 @@ impl<K: Kind> Context<K> {
     }
 
     /// Fails if the server has not stored all that was reported.
-    fn check_report<P: Kind>(&self, report: &Report<'_>, object: Value) -> Result<(), Error> {
+    fn check_report(&self, report: &Report<'_>, object: &Value) -> Result<(), Error> {
         let stored = &object["status"][CHILDREN][report.id];
         let missing = report.value.as_ref().map(|value| differences(value, stored)).unwrap_or_default();
-        self.keep_report::<P>(report, object);
+        self.keep_report(report, object);
         match missing.first() {
             None => Ok(()),
             Some(path) => {
@@ -217,12 +246,12 @@ impl<K: Kind> Context<K> {
     }
 
     /// Notes the write and lays its outcome over the cache, if the parents are watched.
-    fn keep_report<P: Kind>(&self, report: &Report<'_>, object: Value) {
+    fn keep_report(&self, report: &Report<'_>, object: &Value) {
         // One that does not decode is the business of its own controller.
-        let object = serde_json::from_value::<P>(object).ok();
-        let revision = object.as_ref().map(revision_of);
+        let object = (report.info.decode)(&object.to_string()).ok();
+        let revision = object.as_ref().map(|object| object.revision());
         self.note(Verb::Status, &report.parent, WriteOutcome::Done { revision });
-        if let (Some(object), Ok(cache)) = (object, self.cache::<P>()) {
+        if let (Some(object), Ok(cache)) = (object, self.cache(report.info)) {
             cache.wrote(object, self.writer());
         }
     }

@@ -8,12 +8,12 @@
 use homeostat_core::Key;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::GetParams;
-use kube::core::Request as Path;
+use serde::Deserialize;
 
-use super::Context;
-use crate::cache::Cache;
+use super::Run;
+use crate::cache::ObjectCache;
 use crate::error::Error;
-use crate::kind::{Kind, Metadata, is_namespaced};
+use crate::kind::KindInfo;
 use crate::talk::{Attempt, call_whole};
 
 /// What stands under a name.
@@ -27,49 +27,56 @@ pub(super) enum Standing {
     Foreign { holder: String },
 }
 
-impl<K: Kind> Context<K> {
+/// The metadata of an object of any kind.
+#[derive(Deserialize)]
+struct OnlyMetadata {
+    #[serde(default)]
+    metadata: ObjectMeta,
+}
+
+impl Run {
     /// What the caches and our memory say, if that is enough.
-    pub(super) fn known_standing<T: Kind>(&self, key: &Key) -> Option<Standing> {
-        if let Ok(cache) = self.synced::<Metadata<T>>() {
+    pub(super) fn known_standing(&self, info: &KindInfo, key: &Key) -> Option<Standing> {
+        if let Some(cache) = self.synced_metadata(info).or_else(|| self.synced(info).ok()) {
             return self.cached_standing(&cache, key);
         }
-        if let Ok(cache) = self.synced::<T>() {
-            return self.cached_standing(&cache, key);
-        }
-        self.0.engine.memo.uid(key).map(|uid| Standing::Ours { uid: Some(uid) })
+        self.engine.memo.uid(key).map(|uid| Standing::Ours { uid: Some(uid) })
     }
 
-    fn cached_standing<T: Kind>(&self, cache: &Cache<T>, key: &Key) -> Option<Standing> {
+    fn cached_standing(&self, cache: &ObjectCache, key: &Key) -> Option<Standing> {
         let Some(object) = cache.get(key) else {
-            let is_absent = self.covers::<T>(key) && cache.poison(key).is_none();
+            let is_absent = self.covers(cache.info(), key) && cache.poison(key).is_none();
             return is_absent.then_some(Standing::Free);
         };
         let meta = object.meta();
         let is_ours = self.is_owner_of(meta)
-            || self.0.engine.memo.uid(key).is_some_and(|applied| meta.uid.as_deref() == Some(&applied));
+            || self.engine.memo.uid(key).is_some_and(|applied| meta.uid.as_deref() == Some(&applied));
         is_ours.then(|| Standing::Ours { uid: meta.uid.clone() })
     }
 
     /// Does a cache of ours tell when the object with this key is gone?
-    pub(super) fn is_watched<T: Kind>(&self, key: &Key) -> bool {
-        let is_cached = self.cache::<T>().is_ok() || self.cache::<Metadata<T>>().is_ok();
-        is_cached && self.covers::<T>(key)
+    pub(super) fn is_watched(&self, info: &KindInfo, key: &Key) -> bool {
+        let is_cached = self.cache(info).is_ok() || self.metadata_cache(info).is_some();
+        is_cached && self.covers(info, key)
     }
 
     /// Would an object with this key be in our cache of the kind?
-    fn covers<T: Kind>(&self, key: &Key) -> bool {
-        let scope = &self.0.engine.scope;
-        let is_main = T::kind(&()) == K::kind(&()) && T::group(&()) == K::group(&());
+    fn covers(&self, info: &KindInfo, key: &Key) -> bool {
+        let scope = &self.engine.scope;
         let has_namespace = scope.namespace.as_deref().is_none_or(|namespace| namespace == key.namespace());
-        (has_namespace || !is_namespaced::<T>()) && (scope.labels.is_none() || !is_main)
+        (has_namespace || !info.is_namespaced) && (scope.labels.is_none() || !info.is_same_kind(self.info()))
     }
 
     /// What the server says.
-    pub(super) async fn ask_standing<T: Kind>(&self, key: &Key, is_owned: bool) -> Result<Standing, Error> {
-        let namespace = Some(key.namespace()).filter(|namespace| !namespace.is_empty());
-        let request = Path::new(T::url_path(&(), namespace)).get_metadata(key.name(), &GetParams::default());
+    pub(super) async fn ask_standing(
+        &self,
+        info: &KindInfo,
+        key: &Key,
+        is_owned: bool,
+    ) -> Result<Standing, Error> {
+        let request = info.path_beside(key).get_metadata(key.name(), &GetParams::default());
         let attempt = Attempt { verb: "get", target: key.as_str() };
-        match call_whole::<Metadata<T>>(&self.0.engine.ground.client, attempt, request).await {
+        match call_whole::<OnlyMetadata>(&self.engine.ground.client, attempt, request).await {
             Ok(object) => Ok(self.judge(&object.metadata, is_owned)),
             Err(error) if error.is_not_found() => Ok(Standing::Free),
             Err(error) => Err(error),
@@ -88,7 +95,7 @@ impl<K: Kind> Context<K> {
         }
         let wrote = meta.managed_fields.iter().flatten().filter(|entry| entry.subresource.is_none());
         let mut managers: Vec<&str> = wrote.filter_map(|entry| entry.manager.as_deref()).collect();
-        if managers.contains(&self.0.engine.ground.name.as_str()) {
+        if managers.contains(&self.engine.ground.name.as_str()) {
             return ours;
         }
         managers.sort_unstable();
@@ -102,7 +109,7 @@ impl<K: Kind> Context<K> {
     }
 
     fn is_owner_of(&self, meta: &ObjectMeta) -> bool {
-        let uid = self.0.object.meta().uid.as_deref();
+        let uid = self.object.meta().uid.as_deref();
         meta.owner_references.iter().flatten().any(|owner| Some(owner.uid.as_str()) == uid)
     }
 }

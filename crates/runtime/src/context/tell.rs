@@ -6,13 +6,12 @@
 //! keep the event, what happens after the lease is lost, and what the reconciler warned of in its own words.
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Resource;
 
 use crate::declared::Deed;
 use crate::engine::Engine;
 use crate::events::{Note, Severity};
 use crate::fault::Fault;
-use crate::kind::{Kind, key_of};
+use crate::object::Object;
 
 /// From this failure in a row on people are told: a blip is not.
 const FAILURES_TOLD: u32 = 3;
@@ -38,27 +37,27 @@ pub(super) fn name(fault: &Fault, failures: u32) -> Option<Name> {
     }
 }
 
-impl<K: Kind> Engine<K> {
+impl Engine {
     /// Is the status of the kind ours to say something in that its reconciler did not ask for? Only if it is a kind of
     /// somebody's own that has one.
     pub(crate) fn tells_in_status(&self) -> bool {
-        self.is_custom && self.may_write_status()
+        self.cache.info().is_custom && self.may_write_status()
     }
 
     /// Has the controller declared, or does its kind mean, that the status is written?
     pub(super) fn may_write_status(&self) -> bool {
-        self.ground.declared.has::<K>(Deed::PatchStatus)
+        self.ground.declared.has(self.cache.info(), Deed::PatchStatus)
     }
 
     /// Leaves an event about a fault on its object, if it is one to be told after so many failures in a row. Repeats are
     /// counted on the first event. A fault that a reconcile returns is told by the engine itself.
-    pub(crate) fn tell(&self, object: &K, failures: u32, fault: &Fault) {
+    pub(crate) fn tell(&self, object: &Object, failures: u32, fault: &Fault) {
         if let Some(name) = name(fault, failures)
             && !fault.is_told()
             && !fault.is_cut_off()
-            && self.is_admitted(&key_of(object))
+            && self.is_admitted(&self.cache.info().key_of(object.meta()))
         {
-            self.warn_of(Resource::object_ref(object, &()), name.event, fault.chain());
+            self.warn_of(self.cache.info().object_reference(object.meta()), name.event, fault.chain());
         }
     }
 

@@ -19,14 +19,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::essence::{Fingerprint, essence_of};
 use super::plan::Plan;
-use super::turn::{Turn, Which};
+use super::turn::{TurnState, Which};
 use super::verdict;
-use crate::context::Context;
+use crate::context::Run;
 use crate::engine::{Engine, Test, words_of};
 use crate::fault::{Fault, Result};
 use crate::fence::{Admission, Permit};
 use crate::inbox::Inbox;
-use crate::kind::{Kind, key_of};
 use crate::queue::{Backoff, Outcome, Urgency};
 
 /// How long a daemon may take to end when told to stop: a request under way, not a long poll.
@@ -36,16 +35,16 @@ pub(super) const GRACE: Duration = Duration::from_secs(5);
 const WELL_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// A declared daemon.
-pub(super) struct Daemon<K: Kind> {
+pub(super) struct Daemon {
     pub(super) id: String,
-    pub(super) filters: Vec<Test<K>>,
+    pub(super) filters: Vec<Test>,
     pub(super) backoff: Backoff,
     pub(super) grace: Duration,
-    pub(super) call: DaemonCall<K>,
+    pub(super) call: DaemonCall,
 }
 
 /// A daemon's function.
-pub(super) type DaemonCall<K> = Arc<dyn Fn(Arc<K>, Turn<K>) -> BoxFuture<'static, Result<()>> + Send + Sync>;
+pub(super) type DaemonCall = Arc<dyn Fn(Arc<TurnState>) -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
 /// A daemon of an object: the place in the program of the one, the key of the other.
 type Post = (Key, usize);
@@ -94,14 +93,13 @@ enum Ended {
 impl Nursery {
     /// These daemons, and no others, should run for the object in this state. `is_alive` is asked under our lock: a
     /// deletion is told after the cache has it, so either we see it here, or it dismisses what we want.
-    pub(super) fn want<K: Kind>(
+    pub(super) fn want(
         &self,
-        object: &K,
+        (key, uid): (&Key, Option<&String>),
         state: Fingerprint,
         daemons: &[usize],
         is_alive: impl FnOnce() -> bool,
     ) {
-        let (key, uid) = (&key_of(object), object.meta().uid.as_ref());
         let mut roster = self.roster();
         if !is_alive() {
             return;
@@ -170,12 +168,7 @@ impl Nursery {
     }
 
     /// Runs who should run until `stop`, then ends them all.
-    pub(super) async fn supervise<K: Kind>(
-        &self,
-        plan: Arc<Plan<K>>,
-        engine: Arc<Engine<K>>,
-        stop: CancellationToken,
-    ) {
+    pub(super) async fn supervise(&self, plan: Arc<Plan>, engine: Arc<Engine>, stop: CancellationToken) {
         let mut tasks = JoinSet::new();
         let mut rights = engine.ground.fence.subscribe();
         while !stop.is_cancelled() {
@@ -196,11 +189,11 @@ impl Nursery {
     }
 
     /// Starts or stops a daemon as it should be.
-    fn attend<K: Kind>(
+    fn attend(
         &self,
         post: &Post,
-        plan: &Arc<Plan<K>>,
-        engine: &Arc<Engine<K>>,
+        plan: &Arc<Plan>,
+        engine: &Arc<Engine>,
         tasks: &mut JoinSet<(Post, Ended)>,
     ) {
         let mut roster = self.roster();
@@ -216,7 +209,7 @@ impl Nursery {
                 let stop = CancellationToken::new();
                 roster.running.insert(post.clone(), stop.clone());
                 let claim = permit.claim().clone();
-                let context = Context::detached(engine.clone(), object, post.0.clone(), claim);
+                let context = Run::detached(engine.clone(), object, post.0.clone(), claim);
                 let spare = engine.ground.fence.spare();
                 let life = tend(post.clone(), plan.clone(), context, stop.clone());
                 tasks.spawn(tend_while_permitted(post.clone(), life, stop, (permit, spare)));
@@ -295,12 +288,7 @@ async fn tend_while_permitted(
 }
 
 /// Runs a daemon, again when it fails, until it is through or told to stop.
-async fn tend<K: Kind>(
-    post: Post,
-    plan: Arc<Plan<K>>,
-    context: Context<K>,
-    stop: CancellationToken,
-) -> (Post, Ended) {
+async fn tend(post: Post, plan: Arc<Plan>, context: Arc<Run>, stop: CancellationToken) -> (Post, Ended) {
     let daemon = &plan.daemons[post.1];
     let mut failures = 0;
     loop {
@@ -310,7 +298,7 @@ async fn tend<K: Kind>(
         let state = Fingerprint::of(&essence_of(&*object));
         let attempt = failures + 1;
         let which = Which { id: daemon.id.clone(), attempt, since: context.now() };
-        let turn = Turn::new(context.renew(object), which, stop.clone(), plan.lookups.clone());
+        let turn = TurnState::new(context.renew(object), which, stop.clone(), plan.lookups.clone());
         let Some(result) = live_once(daemon, turn).await else { return (post, Ended::Stopped) };
         let took = clock.since(began);
         failures = if took >= WELL_AFTER { 1 } else { failures + 1 };
@@ -331,12 +319,10 @@ async fn tend<K: Kind>(
 }
 
 /// One life of a daemon; none when it was stopped, in its grace or after.
-async fn live_once<K: Kind>(daemon: &Daemon<K>, turn: Turn<K>) -> Option<Result<()>> {
+async fn live_once(daemon: &Daemon, turn: Arc<TurnState>) -> Option<Result<()>> {
     let stop = turn.stop().clone();
     let life = async {
-        let life = AssertUnwindSafe(async { (daemon.call)(turn.object().clone(), turn.clone()).await })
-            .catch_unwind()
-            .await;
+        let life = AssertUnwindSafe(async { (daemon.call)(turn.clone()).await }).catch_unwind().await;
         let result = life.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic))));
         let written = turn.save_status().await;
         result?;
@@ -355,8 +341,8 @@ async fn live_once<K: Kind>(daemon: &Daemon<K>, turn: Turn<K>) -> Option<Result<
     }
 }
 
-fn note<K: Kind>(
-    context: &Context<K>,
+fn note(
+    context: &Run,
     (id, attempt): (&str, u32),
     error: Option<&str>,
     delay: Option<Duration>,

@@ -23,11 +23,15 @@ use super::plan::{Call, Entry, Lens, Occasion, Plan};
 use super::policy::Policy;
 use super::timer::Schedule;
 use super::turn::{Turn, value_of};
-use crate::controller::{Control, Controller};
+use crate::assemble::{Control, Description};
+use crate::controller::Controller;
+use crate::engine::{self, Cleanup};
 use crate::fault::Result;
-use crate::kind::Kind;
+use crate::kind::{Kind, KindInfo};
+use crate::object::{Object, typed};
 use crate::queue::Backoff;
-use crate::rule::Rule;
+use crate::relations::{Relation, indexes};
+use crate::rule::{READ, Rule};
 
 /// The handlers of a kind. Each has an id, which names its progress in the objects: change the id, and it is a new
 /// handler, which runs once for every object there is.
@@ -35,13 +39,11 @@ use crate::rule::Rule;
 /// `L` is what was declared last: options such as [`retries`](Handlers::retries) are for that.
 #[must_use = "handlers do nothing until they complete a controller"]
 pub struct Handlers<K: Kind, L = Nothing> {
-    pub(super) plan: Plan<K>,
+    pub(super) plan: Plan,
     /// What the controller must watch for them.
-    wires: Vec<Wire<K>>,
-    last: PhantomData<fn() -> L>,
+    wires: Vec<(Relation, Rule)>,
+    last: PhantomData<fn() -> (K, L)>,
 }
-
-type Wire<K> = Box<dyn FnOnce(Controller<K>) -> Controller<K> + Send>;
 
 impl<K: Kind> Handlers<K> {
     /// No handlers yet.
@@ -72,8 +74,8 @@ impl<K: Kind, L> Handlers<K, L> {
         Fut: Future<Output = Result<R>> + Send + 'static,
         R: Serialize + 'static,
     {
-        let call: Call<K> = Arc::new(move |occasion, turn| {
-            let running = handler(difference(occasion), turn);
+        let call: Call = Arc::new(move |occasion, turn| {
+            let running = handler(difference(occasion, turn.info()), Turn::of(turn));
             Box::pin(async move { value_of(&running.await?) })
         });
         self.handler(id, Role::Update, None, call)
@@ -95,10 +97,12 @@ impl<K: Kind, L> Handlers<K, L> {
     {
         let field = Arc::new(field);
         let read = field.clone();
-        let lens: Lens<K> = Arc::new(move |object| serde_json::to_value(read(object)).unwrap_or_default());
-        let call: Call<K> = Arc::new(move |Occasion { object, before }, turn| {
+        let lens: Lens =
+            Arc::new(move |object| serde_json::to_value(read(object.as_type())).unwrap_or_default());
+        let call: Call = Arc::new(move |Occasion { object, before }, turn| {
+            let object = typed::<K>(object);
             let old = before.and_then(|value| serde_json::from_value(value).ok());
-            let running = handler(Field { old, new: field(&object) }, object, turn);
+            let running = handler(Field { old, new: field(&object) }, object, Turn::of(turn));
             Box::pin(async move { value_of(&running.await?) })
         });
         self.handler(id, Role::Field, Some(lens), call)
@@ -145,7 +149,10 @@ impl<K: Kind, L> Handlers<K, L> {
         F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
-        let call: DaemonCall<K> = Arc::new(move |object, turn| Box::pin(daemon(object, turn)));
+        let call: DaemonCall = Arc::new(move |turn| {
+            let turn = Turn::<K>::of(turn);
+            Box::pin(daemon(turn.object().clone(), turn))
+        });
         let (filters, backoff) = (Vec::new(), Backoff::default());
         self.plan.daemons.push(Daemon { id: id.into(), filters, backoff, grace: GRACE, call });
         self.now()
@@ -158,7 +165,10 @@ impl<K: Kind, L> Handlers<K, L> {
         F: Fn(RawEvent<K>, Turn<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
-        let call: ListenerCall<K> = Arc::new(move |event, turn| Box::pin(listener(event, turn)));
+        let call: ListenerCall = Arc::new(move |event, turn| {
+            let event = RawEvent { change: event.change, object: typed(event.object) };
+            Box::pin(listener(event, Turn::of(turn)))
+        });
         self.plan.listeners.push(Listener { id: id.into(), filters: Vec::new(), call });
         self.now()
     }
@@ -174,12 +184,9 @@ impl<K: Kind, L> Handlers<K, L> {
         let values = Arc::new(values);
         let keys = values.clone();
         self.plan.lookups.insert::<T, Q, R>(Arc::new(move |object| values(object).into_iter().collect()));
-        let wire = move |controller: Controller<K>| {
-            controller.index::<T, Q, _>(move |object| {
-                keys(object).into_iter().map(|(key, _)| key).collect::<Vec<_>>()
-            })
-        };
-        self.wires.push(Box::new(wire));
+        let index =
+            indexes(move |object: &T| keys(object).into_iter().map(|(key, _)| key).collect::<Vec<Q>>());
+        self.wires.push((index, Rule::on::<T>("", READ)));
         self
     }
 
@@ -187,8 +194,8 @@ impl<K: Kind, L> Handlers<K, L> {
         mut self,
         id: impl Into<String>,
         role: Role,
-        lens: Option<Lens<K>>,
-        call: Call<K>,
+        lens: Option<Lens>,
+        call: Call,
     ) -> Handlers<K, Handler> {
         let entry = Entry { id: id.into(), role, filters: Vec::new(), policy: Policy::default(), lens, call };
         self.plan.entries.push(entry);
@@ -202,34 +209,40 @@ impl<K: Kind, L> Handlers<K, L> {
 
     /// The controller that runs them.
     pub(crate) fn complete(self, controller: Controller<K>) -> Control {
-        self.plan.verify();
-        let desk = Arc::new(Desk::new(self.plan));
-        let controller = self.wires.into_iter().fold(controller, |controller, wire| wire(controller));
-        let controller = controller.relate(desk.attend());
-        let controller = if desk.plan.keeps_records() {
-            controller.writing_metadata().allow(Rule::on::<Secret>("", SECRET_VERBS))
-        } else {
-            controller
-        };
-        let controller = desk.companions().into_iter().fold(controller, Controller::accompany);
-        let controller = if desk.plan.has_deletions() { clean_up(controller, &desk) } else { controller };
-        let controller = if desk.plan.only_listens() { controller.listening() } else { controller };
-        controller.reconcile(move |object, cx| {
-            let desk = desk.clone();
-            async move { desk.handle(object, cx).await }
-        })
+        complete(self.plan, self.wires, controller.describe())
     }
 }
 
-fn clean_up<K: Kind>(controller: Controller<K>, desk: &Arc<Desk<K>>) -> Controller<K> {
-    let (holding, cleaning) = (desk.clone(), desk.clone());
-    controller.cleanup_if(
-        move |object| holding.plan.must_hold(object),
-        move |object, cx| {
-            let desk = cleaning.clone();
-            async move { desk.handle(object, cx).await }
-        },
-    )
+fn complete(plan: Plan, wires: Vec<(Relation, Rule)>, mut controller: Description) -> Control {
+    plan.verify(&controller.info.kind);
+    let desk = Arc::new(Desk::new(plan));
+    for (relation, rule) in wires {
+        controller.relate(relation);
+        controller.allow(rule);
+    }
+    controller.relate(desk.attend());
+    if desk.plan.keeps_records() {
+        controller.write_metadata();
+        controller.allow(Rule::on::<Secret>("", SECRET_VERBS));
+    }
+    desk.companions().into_iter().for_each(|companion| controller.accompany(companion));
+    if desk.plan.has_deletions() {
+        let holding = desk.clone();
+        let is_needed = Arc::new(move |object: &Object| holding.plan.must_hold(object));
+        controller.clean_up(Cleanup { call: at_desk(desk.clone()), is_needed });
+    }
+    if desk.plan.only_listens() {
+        controller.only_listen();
+    }
+    controller.complete(at_desk(desk))
+}
+
+/// The handlers as a reconcile or cleanup function.
+fn at_desk(desk: Arc<Desk>) -> engine::Handler {
+    Arc::new(move |run| {
+        let desk = desk.clone();
+        Box::pin(async move { desk.handle(run).await })
+    })
 }
 
 impl<K: Kind, L> From<Handlers<K, L>> for Control {
@@ -238,7 +251,7 @@ impl<K: Kind, L> From<Handlers<K, L>> for Control {
     }
 }
 
-fn simple<K, F, Fut, R>(handler: F) -> Call<K>
+fn simple<K, F, Fut, R>(handler: F) -> Call
 where
     K: Kind,
     F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
@@ -246,15 +259,15 @@ where
     R: Serialize + 'static,
 {
     Arc::new(move |occasion, turn| {
-        let running = handler(occasion.object, turn);
+        let running = handler(typed(occasion.object), Turn::of(turn));
         Box::pin(async move { value_of(&running.await?) })
     })
 }
 
-fn difference<K: Kind>(occasion: Occasion<K>) -> Diff<K> {
+fn difference<K: Kind>(occasion: Occasion, info: &KindInfo) -> Diff<K> {
     let Occasion { object, before } = occasion;
     let nothing = json!({});
     let changes = changes(before.as_ref().unwrap_or(&nothing), &essence_of(&*object));
-    let old = before.as_ref().and_then(|essence: &Value| revive(essence, &*object)).map(Arc::new);
-    Diff { old, new: object, changes }
+    let old = before.as_ref().and_then(|essence: &Value| revive(info, essence, &*object)).map(typed);
+    Diff { old, new: typed(object), changes }
 }

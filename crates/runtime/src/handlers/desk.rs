@@ -19,11 +19,11 @@ use super::record::Record;
 use super::sitting::Sitting;
 use super::verdict::{Told, Trouble};
 use crate::action::Action;
-use crate::cache::Delta;
-use crate::context::Context;
-use crate::controller::Companion;
+use crate::assemble::Companion;
+use crate::cache::ObjectDelta;
+use crate::context::Run;
 use crate::fault::Result;
-use crate::kind::{Kind, key_of};
+use crate::object::Object;
 use crate::relations::Relation;
 
 /// Handlers called in one go. Handlers that edit their own object would otherwise keep a worker for ever.
@@ -33,11 +33,11 @@ const STEPS_MAX: usize = 100;
 const MEMORIES_SPARE: usize = 1024;
 
 /// The handlers of a kind at work.
-pub(super) struct Desk<K: Kind> {
-    pub(super) plan: Arc<Plan<K>>,
+pub(super) struct Desk {
+    pub(super) plan: Arc<Plan>,
     memories: Mutex<HashMap<Key, Memory>>,
     nursery: Arc<Nursery>,
-    mailbox: Arc<Mailbox<K>>,
+    mailbox: Arc<Mailbox>,
 }
 
 /// What this process knows of an object beyond what the object says.
@@ -58,15 +58,15 @@ pub(super) struct Memory {
     pub(super) kept: Option<Kept>,
 }
 
-impl<K: Kind> Desk<K> {
-    pub(super) fn new(plan: Plan<K>) -> Self {
+impl Desk {
+    pub(super) fn new(plan: Plan) -> Self {
         let mailbox = Arc::new(Mailbox::new());
         Self { plan: Arc::new(plan), memories: Mutex::default(), nursery: Arc::default(), mailbox }
     }
 
     /// The tasks beside the workers: one for all daemons, one for all listeners, where there are any.
-    pub(super) fn companions(&self) -> Vec<Companion<K>> {
-        let mut companions: Vec<Companion<K>> = Vec::new();
+    pub(super) fn companions(&self) -> Vec<Companion> {
+        let mut companions: Vec<Companion> = Vec::new();
         if !self.plan.daemons.is_empty() {
             let (nursery, plan) = (self.nursery.clone(), self.plan.clone());
             companions.push(Box::new(move |engine, stop| {
@@ -83,7 +83,7 @@ impl<K: Kind> Desk<K> {
     }
 
     /// Follows the main kind: which objects were there before us, and which are gone.
-    pub(super) fn attend(self: &Arc<Self>) -> Relation<K> {
+    pub(super) fn attend(self: &Arc<Self>) -> Relation {
         let desk = self.clone();
         Box::new(move |wire| {
             desk.nursery.report_to(wire.inbox.clone());
@@ -95,7 +95,7 @@ impl<K: Kind> Desk<K> {
         })
     }
 
-    fn observe(&self, delta: &Delta<K>) {
+    fn observe(&self, delta: &ObjectDelta) {
         if !self.plan.listeners.is_empty() {
             self.mailbox.post(delta);
         }
@@ -119,8 +119,9 @@ impl<K: Kind> Desk<K> {
     }
 
     /// Runs every handler that is due and says when to look again.
-    pub(super) async fn handle(&self, object: Arc<K>, cx: Context<K>) -> Result<Action> {
-        let memory = self.recall(&object, cx.key());
+    pub(super) async fn handle(&self, cx: Arc<Run>) -> Result<Action> {
+        let object = cx.object().clone();
+        let memory = self.recall(&*object, cx.key());
         let is_dying = object.meta().deletion_timestamp.is_some();
         if is_dying {
             // A daemon must not make anew what a deletion removes.
@@ -134,7 +135,7 @@ impl<K: Kind> Desk<K> {
             let cache = &cx.engine().cache;
             let newest = || cache.get(cx.key());
             let is_alive = || newest().is_some_and(|object| object.meta().deletion_timestamp.is_none());
-            self.nursery.want(object, state, &daemons, is_alive);
+            self.nursery.want((cx.key(), object.meta().uid.as_ref()), state, &daemons, is_alive);
         }
         self.remember(&cx, sitting.into_memory());
         let now = cx.now();
@@ -145,15 +146,15 @@ impl<K: Kind> Desk<K> {
         })
     }
 
-    async fn work(&self, sitting: &mut Sitting<'_, K>) -> Result<Rest> {
+    async fn work(&self, sitting: &mut Sitting<'_>) -> Result<Rest> {
         sitting.open().await?;
         for _ in 0..STEPS_MAX {
             match sitting.next() {
                 Step::Run(index) => sitting.run(index).await?,
                 Step::Adopt => sitting.adopt(),
                 Step::Rest(at) => {
-                    let (object, state) = sitting.object();
-                    let daemons = self.nursery.given_up(&key_of(object), state);
+                    let (_, state) = sitting.object();
+                    let daemons = self.nursery.given_up(sitting.key(), state);
                     let daemons = daemons.into_iter().map(|(daemon, error)| Trouble {
                         id: self.plan.daemons[daemon].id.clone(),
                         error,
@@ -168,13 +169,13 @@ impl<K: Kind> Desk<K> {
         Ok(Rest::Tired)
     }
 
-    fn recall(&self, object: &K, key: &Key) -> Memory {
+    fn recall(&self, object: &Object, key: &Key) -> Memory {
         let uid = object.meta().uid.clone();
         let memory = self.memories().remove(key).filter(|memory| memory.uid == uid);
         memory.unwrap_or_else(|| Memory { uid, ..Memory::default() })
     }
 
-    fn remember(&self, cx: &Context<K>, memory: Memory) {
+    fn remember(&self, cx: &Run, memory: Memory) {
         let mut memories = self.memories();
         // Looked up under the lock: the deletion is told after the cache has it, and then finds ours to remove.
         let cache = &cx.engine().cache;

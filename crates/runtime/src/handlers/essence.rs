@@ -5,6 +5,7 @@
 //! copies of the object (ours and kubectl's) are left out, or each record would be a change to be recorded.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -12,7 +13,8 @@ use serde_json::{Map, Value, json};
 
 use crate::contrast::without_nulls;
 use crate::fence::stable_hash;
-use crate::kind::Kind;
+use crate::kind::KindInfo;
+use crate::object::Object;
 
 /// Ends the name of every annotation that holds a record of handlers, of any operator: two operators that handle the
 /// same object must not take each other's records for edits.
@@ -56,9 +58,9 @@ impl<'de> Deserialize<'de> for Fingerprint {
     }
 }
 
-/// The essence of a typed object.
-pub(super) fn essence_of<K: Kind>(object: &K) -> Value {
-    essence(serde_json::to_value(object).unwrap_or_default())
+/// The essence of an object.
+pub(super) fn essence_of(object: &Object) -> Value {
+    essence(object.to_json().unwrap_or_default())
 }
 
 /// The essence of an object in JSON.
@@ -84,24 +86,24 @@ fn trim(metadata: Option<Value>) -> Map<String, Value> {
     metadata
 }
 
-/// A typed object from a stored essence, with the identity of `like`; none when the type no longer fits.
-pub(super) fn revive<K: Kind>(essence: &Value, like: &K) -> Option<K> {
+/// An object of this kind from a stored essence, with the identity of `like`; none when the type no longer fits.
+pub(super) fn revive(info: &KindInfo, essence: &Value, like: &Object) -> Option<Arc<Object>> {
     let mut object = essence.clone();
     let fields = object.as_object_mut()?;
-    fields.insert("apiVersion".to_owned(), json!(K::api_version(&())));
-    fields.insert("kind".to_owned(), json!(K::kind(&())));
+    fields.insert("apiVersion".to_owned(), json!(info.api_version));
+    fields.insert("kind".to_owned(), json!(info.kind));
     let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
     metadata["name"] = json!(like.meta().name);
     if let Some(namespace) = &like.meta().namespace {
         metadata["namespace"] = json!(namespace);
     }
     metadata["uid"] = json!(like.meta().uid);
-    serde_json::from_value(object).ok()
+    (info.decode)(&object.to_string()).ok()
 }
 
 /// The essence as today's type writes it: a field added to the type, with its default, is no edit of the object.
-pub(super) fn renew<K: Kind>(essence: &Value, like: &K) -> Option<Value> {
-    revive(essence, like).map(|object| essence_of(&object))
+pub(super) fn renew(info: &KindInfo, essence: &Value, like: &Object) -> Option<Value> {
+    revive(info, essence, like).map(|object| essence_of(&*object))
 }
 
 #[cfg(test)]
@@ -109,6 +111,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
+    use crate::kind::info;
 
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
@@ -145,8 +148,9 @@ mod tests {
         let map: ConfigMap =
             serde_json::from_value(json!({"metadata": {"name": "m", "namespace": "n"}, "data": {"a": "b"}}))
                 .unwrap();
-        let back: ConfigMap = revive(&essence_of(&map), &map).unwrap();
+        let back = revive(info::<ConfigMap>(), &essence_of(&map), &map).unwrap();
+        let back: &ConfigMap = back.as_type();
         assert_eq!((back.metadata.name.as_deref(), &back.data), (Some("m"), &map.data));
-        assert!(revive(&json!({"data": 3}), &map).is_none());
+        assert!(revive(info::<ConfigMap>(), &json!({"data": 3}), &map).is_none());
     }
 }

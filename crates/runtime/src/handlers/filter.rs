@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::engine::Test;
-use crate::kind::Kind;
 
 /// What a label or annotation must be. A text means exactly this value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,11 +48,11 @@ impl From<String> for Is {
     }
 }
 
-pub(super) fn label<K: Kind>(name: String, is: Is) -> Test<K> {
+pub(super) fn label(name: String, is: Is) -> Test {
     Arc::new(move |object| is.admits(get(object.meta().labels.as_ref(), &name)))
 }
 
-pub(super) fn annotation<K: Kind>(name: String, is: Is) -> Test<K> {
+pub(super) fn annotation(name: String, is: Is) -> Test {
     Arc::new(move |object| is.admits(get(object.meta().annotations.as_ref(), &name)))
 }
 

@@ -6,7 +6,7 @@
 
 use homeostat_core::journal::Verb;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Resource;
+use kube::Resource as _;
 use kube::api::{GetParams, Patch, PatchParams};
 use kube::core::Request as Path;
 use serde_json::{Value, json};
@@ -14,11 +14,12 @@ use serde_json::{Value, json};
 use super::codec::{ANNOTATION_BYTES_MAX, Stored, decode, encode, pointer};
 use super::essence::{Fingerprint, RECORD_SUFFIX};
 use super::record::Record;
-use crate::context::{Annotation, Context};
+use crate::context::{Annotation, Run};
 use crate::error::Error;
 use crate::events::Severity;
 use crate::fault::{Result, terminal};
-use crate::kind::{Kind, key};
+use crate::kind::key;
+use crate::object::Object;
 use crate::talk::{Attempt, call};
 
 /// What is done to the Secrets beside.
@@ -37,17 +38,17 @@ pub(super) struct Kept {
 }
 
 /// The name of the annotation.
-fn annotation<K: Kind>(cx: &Context<K>) -> String {
+fn annotation(cx: &Run) -> String {
     format!("{}{RECORD_SUFFIX}", cx.engine().finalizer)
 }
 
 /// What the annotation of the object says.
-pub(super) fn text_of<K: Kind>(cx: &Context<K>, object: &K) -> Option<String> {
+pub(super) fn text_of(cx: &Run, object: &Object) -> Option<String> {
     object.meta().annotations.as_ref()?.get(&annotation(cx)).cloned()
 }
 
 /// Reads the record of the object.
-pub(super) async fn load<K: Kind>(cx: &Context<K>, text: Option<String>) -> Result<Kept> {
+pub(super) async fn load(cx: &Run, text: Option<String>) -> Result<Kept> {
     let record = match text.as_deref().map(decode) {
         None => Record::default(),
         Some(Ok(Stored::Here(record))) => record,
@@ -59,7 +60,7 @@ pub(super) async fn load<K: Kind>(cx: &Context<K>, text: Option<String>) -> Resu
     Ok(Kept { record, text, is_aside: false, is_unsaved: false })
 }
 
-async fn load_aside<K: Kind>(cx: &Context<K>, text: Option<String>) -> Result<Kept> {
+async fn load_aside(cx: &Run, text: Option<String>) -> Result<Kept> {
     let name = secret_name(cx);
     let request = secrets(cx).get(&name, &GetParams::default());
     let secret: Secret = match call(cx.client(), Attempt { verb: "get secret", target: &name }, request).await
@@ -78,7 +79,7 @@ async fn load_aside<K: Kind>(cx: &Context<K>, text: Option<String>) -> Result<Ke
 
 /// A person must look at an object whose record is spoilt, or it would be handled as if it were new. Not so one that is
 /// being deleted: its delete handlers are called (again), for nothing else would ever let it go.
-fn unreadable<K: Kind>(cx: &Context<K>, problem: &str) -> Result<Record> {
+fn unreadable(cx: &Run, problem: &str) -> Result<Record> {
     if cx.object().meta().deletion_timestamp.is_some() {
         tracing::warn!(object = %cx.key(), problem, "deleting as if nothing had been done yet");
         return Ok(Record::default());
@@ -89,7 +90,7 @@ fn unreadable<K: Kind>(cx: &Context<K>, problem: &str) -> Result<Record> {
 }
 
 /// Writes the record of the object, if it changed.
-pub(super) async fn save<K: Kind>(cx: &Context<K>, kept: &mut Kept) -> Result<(), Error> {
+pub(super) async fn save(cx: &Run, kept: &mut Kept) -> Result<(), Error> {
     if !kept.is_unsaved {
         return Ok(());
     }
@@ -108,10 +109,10 @@ pub(super) async fn save<K: Kind>(cx: &Context<K>, kept: &mut Kept) -> Result<()
     Ok(())
 }
 
-async fn save_aside<K: Kind>(cx: &Context<K>, text: &str) -> Result<(), Error> {
+async fn save_aside(cx: &Run, text: &str) -> Result<(), Error> {
     let name = secret_name(cx);
     cx.admitted(Verb::Apply, &key::<Secret>(cx.key().namespace(), &name))?;
-    let owner = cx.object().owner_ref(&());
+    let owner = cx.info().owner_reference(cx.object().meta());
     let body = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "homeostat.dev/handled",
         "metadata": {"name": name, "ownerReferences": [owner]},
@@ -122,13 +123,13 @@ async fn save_aside<K: Kind>(cx: &Context<K>, text: &str) -> Result<(), Error> {
     call::<Value>(cx.client(), Attempt { verb: "apply secret", target: &name }, request).await.map(|_| ())
 }
 
-fn secrets<K: Kind>(cx: &Context<K>) -> Path {
+fn secrets(cx: &Run) -> Path {
     let namespace = Some(cx.key().namespace()).filter(|namespace| !namespace.is_empty());
     Path::new(Secret::url_path(&(), Some(namespace.unwrap_or(cx.client().default_namespace()))))
 }
 
 /// By the object, the operator and the controller, and short enough whatever their names.
-fn secret_name<K: Kind>(cx: &Context<K>) -> String {
+fn secret_name(cx: &Run) -> String {
     let uid = cx.object().meta().uid.as_deref().unwrap_or_default();
     let whose = Fingerprint::of(&cx.engine().finalizer.as_str().into());
     format!("handled-{uid}-{whose}")

@@ -11,6 +11,7 @@ use super::policy::Policy;
 use super::timer::Schedule;
 use crate::engine::Test;
 use crate::kind::Kind;
+use crate::object::Object;
 use crate::queue::Backoff;
 
 /// Nothing was declared yet.
@@ -92,10 +93,10 @@ impl<K: Kind, L: Filtered> Handlers<K, L> {
 
     /// Only objects that pass this test.
     pub fn when(self, test: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
-        self.filter(Arc::new(test))
+        self.filter(Arc::new(move |object: &Object| test(object.as_type())))
     }
 
-    fn filter(mut self, test: Test<K>) -> Self {
+    fn filter(mut self, test: Test) -> Self {
         self.plan.filters_of_last(L::SORT).push(test);
         self
     }

@@ -21,15 +21,15 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::plan::{Plan, admits};
-use super::turn::{Turn, Which};
+use super::turn::{TurnState, Which};
 use super::verdict::brief;
-use crate::cache::{Cache, Delta, Reader};
-use crate::context::Context;
+use crate::cache::{ObjectCache, ObjectDelta, Reader};
+use crate::context::Run;
 use crate::engine::{Engine, Test, words_of};
 use crate::events::Severity;
 use crate::fault::{Fault, Result};
 use crate::fence::{Admission, Permit};
-use crate::kind::Kind;
+use crate::object::Object;
 
 /// Events waiting for listeners: more than the first list of a large cluster, less than memory.
 const WAITING_MAX: usize = 200_000;
@@ -49,49 +49,56 @@ pub struct RawEvent<K> {
     pub object: Arc<K>,
 }
 
+/// One change that the watch showed, without the type of the object.
+#[derive(Clone, Debug)]
+pub(super) struct ObjectEvent {
+    pub(super) change: Change,
+    pub(super) object: Arc<Object>,
+}
+
 /// A declared listener.
-pub(super) struct Listener<K: Kind> {
+pub(super) struct Listener {
     pub(super) id: String,
-    pub(super) filters: Vec<Test<K>>,
-    pub(super) call: ListenerCall<K>,
+    pub(super) filters: Vec<Test>,
+    pub(super) call: ListenerCall,
 }
 
 /// A listener's function.
-pub(super) type ListenerCall<K> =
-    Arc<dyn Fn(RawEvent<K>, Turn<K>) -> BoxFuture<'static, Result<()>> + Send + Sync>;
+pub(super) type ListenerCall =
+    Arc<dyn Fn(ObjectEvent, Arc<TurnState>) -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
 /// Events on their way to the listeners.
-pub(super) struct Mailbox<K> {
-    mail: Mutex<Mail<K>>,
+pub(super) struct Mailbox {
+    mail: Mutex<Mail>,
     arrived: Notify,
     /// There is room again for a watch that waits.
     freed: Notify,
 }
 
-struct Mail<K> {
+struct Mail {
     /// By object. An object that is being told about is here, if only with nothing more to tell.
-    waiting: HashMap<Key, VecDeque<RawEvent<K>>>,
+    waiting: HashMap<Key, VecDeque<ObjectEvent>>,
     /// Objects with something to tell that nobody is telling.
     ready: VecDeque<Key>,
     count: usize,
 }
 
-impl<K: Kind> Mailbox<K> {
+impl Mailbox {
     pub(super) fn new() -> Self {
         let mail = Mail { waiting: HashMap::new(), ready: VecDeque::new(), count: 0 };
         Self { mail: Mutex::new(mail), arrived: Notify::new(), freed: Notify::new() }
     }
 
     /// Takes in a change, in the watch's task.
-    pub(super) fn post(&self, delta: &Delta<K>) {
+    pub(super) fn post(&self, delta: &ObjectDelta) {
         self.add(&delta.key, delta.change, || delta.new.clone().or_else(|| delta.old.clone()));
     }
 
     /// The object is asked for when nobody else can add an event, so that none overtakes it.
-    fn add(&self, key: &Key, change: Change, object: impl FnOnce() -> Option<Arc<K>>) {
+    fn add(&self, key: &Key, change: Change, object: impl FnOnce() -> Option<Arc<Object>>) {
         let mut mail = self.mail();
         let Some(object) = object() else { return };
-        let event = RawEvent { change, object };
+        let event = ObjectEvent { change, object };
         if mail.count >= WAITING_MAX {
             tracing::warn!(object = %key, "event dropped: {WAITING_MAX} are waiting for their listeners");
             return;
@@ -108,7 +115,7 @@ impl<K: Kind> Mailbox<K> {
     }
 
     /// Tells the listeners until `stop`; what is being told then is dropped where it waits.
-    pub(super) async fn deliver(&self, plan: Arc<Plan<K>>, engine: Arc<Engine<K>>, stop: CancellationToken) {
+    pub(super) async fn deliver(&self, plan: Arc<Plan>, engine: Arc<Engine>, stop: CancellationToken) {
         let mut tasks = JoinSet::new();
         let fence = &engine.ground.fence;
         let (mut rights, mut gain) = (fence.subscribe(), fence.gain());
@@ -134,7 +141,7 @@ impl<K: Kind> Mailbox<K> {
     }
 
     /// Shows what is there, to a replica that may act on it from now on.
-    fn show_again(&self, cache: &Cache<K>) {
+    fn show_again(&self, cache: &ObjectCache) {
         if !cache.is_kept() {
             cache.want_relist();
             return;
@@ -145,7 +152,7 @@ impl<K: Kind> Mailbox<K> {
     }
 
     /// The next event of an object that nobody is telling about.
-    fn next(&self) -> Option<(Key, RawEvent<K>)> {
+    fn next(&self) -> Option<(Key, ObjectEvent)> {
         let mut mail = self.mail();
         let key = mail.ready.pop_front()?;
         let event = mail.waiting.get_mut(&key)?.pop_front()?;
@@ -167,12 +174,12 @@ impl<K: Kind> Mailbox<K> {
         }
     }
 
-    fn mail(&self) -> MutexGuard<'_, Mail<K>> {
+    fn mail(&self) -> MutexGuard<'_, Mail> {
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<K: Kind> Reader for Mailbox<K> {
+impl Reader for Mailbox {
     fn is_full(&self) -> bool {
         self.mail().count >= ROOM
     }
@@ -192,24 +199,18 @@ impl<K: Kind> Reader for Mailbox<K> {
     }
 }
 
-async fn tell<K: Kind>(plan: Arc<Plan<K>>, engine: Arc<Engine<K>>, key: Key, event: RawEvent<K>) -> Key {
+async fn tell(plan: Arc<Plan>, engine: Arc<Engine>, key: Key, event: ObjectEvent) -> Key {
     let Admission::Granted(permit) = engine.ground.fence.enter(&key) else { return key };
     permit.run(tell_all(&plan, &engine, &key, &event, &permit)).await;
     key
 }
 
-async fn tell_all<K: Kind>(
-    plan: &Arc<Plan<K>>,
-    engine: &Arc<Engine<K>>,
-    key: &Key,
-    event: &RawEvent<K>,
-    permit: &Permit,
-) {
+async fn tell_all(plan: &Arc<Plan>, engine: &Arc<Engine>, key: &Key, event: &ObjectEvent, permit: &Permit) {
     for listener in &plan.listeners {
         let claim = permit.claim().clone();
-        let context = Context::detached(engine.clone(), event.object.clone(), key.clone(), claim);
+        let context = Run::detached(engine.clone(), event.object.clone(), key.clone(), claim);
         let which = Which { id: listener.id.clone(), attempt: 1, since: context.now() };
-        let turn = Turn::new(context, which, CancellationToken::new(), plan.lookups.clone());
+        let turn = TurnState::new(context, which, CancellationToken::new(), plan.lookups.clone());
         let event = event.clone();
         let heard = AssertUnwindSafe(async {
             if admits(&listener.filters, &*event.object) {
@@ -237,11 +238,11 @@ mod tests {
 
     #[test]
     fn what_waits_is_limited_and_the_newest_is_dropped() {
-        let mailbox = Mailbox::<ConfigMap>::new();
-        let delta = |name: &str| Delta {
+        let mailbox = Mailbox::new();
+        let delta = |name: &str| ObjectDelta {
             key: Key::new("", "configmaps", "a", name),
             old: None,
-            new: Some(Arc::default()),
+            new: Some(Arc::new(ConfigMap::default())),
             change: Change::Added,
             revision: Revision::new(1),
             writer: None,
@@ -250,7 +251,7 @@ mod tests {
         let (first, dropped) = (delta("first"), delta("dropped"));
         (0..WAITING_MAX).for_each(|_| mailbox.post(&first));
         mailbox.post(&dropped);
-        let mail = |mailbox: &Mailbox<ConfigMap>| {
+        let mail = |mailbox: &Mailbox| {
             let mail = mailbox.mail();
             (mail.count, mail.waiting.len())
         };

@@ -14,56 +14,56 @@ use super::last::Sort;
 use super::listen::Listener;
 use super::lookup::Lookups;
 use super::policy::Policy;
-use super::turn::Turn;
+use super::turn::TurnState;
 use crate::engine::Test;
 use crate::fault::Result;
-use crate::kind::Kind;
+use crate::object::Object;
 
 /// What a handler is called with.
-pub(super) struct Occasion<K> {
-    pub(super) object: Arc<K>,
+pub(super) struct Occasion {
+    pub(super) object: Arc<Object>,
     /// What it was through with last: a state for updates, a value for fields.
     pub(super) before: Option<Value>,
 }
 
 /// A handler's function; null means that there is no result to store.
-pub(super) type Call<K> =
-    Arc<dyn Fn(Occasion<K>, Turn<K>) -> BoxFuture<'static, Result<Value>> + Send + Sync>;
+pub(super) type Call =
+    Arc<dyn Fn(Occasion, Arc<TurnState>) -> BoxFuture<'static, Result<Value>> + Send + Sync>;
 
 /// Reads a field.
-pub(super) type Lens<K> = Arc<dyn Fn(&K) -> Value + Send + Sync>;
+pub(super) type Lens = Arc<dyn Fn(&Object) -> Value + Send + Sync>;
 
 /// A handler that the agenda calls.
-pub(super) struct Entry<K: Kind> {
+pub(super) struct Entry {
     pub(super) id: String,
     pub(super) role: Role,
-    pub(super) filters: Vec<Test<K>>,
+    pub(super) filters: Vec<Test>,
     pub(super) policy: Policy,
     /// The field it follows, if it follows one.
-    pub(super) lens: Option<Lens<K>>,
-    pub(super) call: Call<K>,
+    pub(super) lens: Option<Lens>,
+    pub(super) call: Call,
 }
 
 /// Everything a program declared for a kind.
-pub(super) struct Plan<K: Kind> {
-    pub(super) entries: Vec<Entry<K>>,
-    pub(super) daemons: Vec<Daemon<K>>,
-    pub(super) listeners: Vec<Listener<K>>,
+pub(super) struct Plan {
+    pub(super) entries: Vec<Entry>,
+    pub(super) daemons: Vec<Daemon>,
+    pub(super) listeners: Vec<Listener>,
     pub(super) lookups: Lookups,
 }
 
-impl<K: Kind> Plan<K> {
+impl Plan {
     pub(super) fn new() -> Self {
         Self { entries: Vec::new(), daemons: Vec::new(), listeners: Vec::new(), lookups: Lookups::default() }
     }
 
     /// The handler declared last.
-    pub(super) fn last_entry(&mut self) -> &mut Entry<K> {
+    pub(super) fn last_entry(&mut self) -> &mut Entry {
         self.entries.last_mut().expect("the type of the builder says that one was declared")
     }
 
     /// The filters of what was declared last.
-    pub(super) fn filters_of_last(&mut self, sort: Sort) -> &mut Vec<Test<K>> {
+    pub(super) fn filters_of_last(&mut self, sort: Sort) -> &mut Vec<Test> {
         match sort {
             Sort::Entry => &mut self.last_entry().filters,
             Sort::Daemon => &mut self.last_daemon().filters,
@@ -75,25 +75,25 @@ impl<K: Kind> Plan<K> {
     }
 
     /// The daemon declared last.
-    pub(super) fn last_daemon(&mut self) -> &mut Daemon<K> {
+    pub(super) fn last_daemon(&mut self) -> &mut Daemon {
         self.daemons.last_mut().expect("the type of the builder says that one was declared")
     }
 
     /// The daemons that should run for the object, by their places.
-    pub(super) fn daemons_of(&self, object: &K) -> Vec<usize> {
+    pub(super) fn daemons_of(&self, object: &Object) -> Vec<usize> {
         let daemons = self.daemons.iter().enumerate();
         daemons.filter(|(_, daemon)| admits(&daemon.filters, object)).map(|(index, _)| index).collect()
     }
 
     /// The handlers whose filters match the object in this state.
-    pub(super) fn candidates<'a>(&'a self, object: &K, at: Fingerprint) -> Vec<Candidate<'a>> {
+    pub(super) fn candidates<'a>(&'a self, object: &Object, at: Fingerprint) -> Vec<Candidate<'a>> {
         let entries = self.entries.iter().enumerate();
         let matching = entries.filter(|(_, entry)| admits(&entry.filters, object));
         matching.map(|(index, entry)| candidate(index, entry, object, at)).collect()
     }
 
     /// Must the object not go before a handler has said so?
-    pub(super) fn must_hold(&self, object: &K) -> bool {
+    pub(super) fn must_hold(&self, object: &Object) -> bool {
         self.entries.iter().any(|entry| entry.role == Role::Delete && admits(&entry.filters, object))
     }
 
@@ -124,13 +124,13 @@ impl<K: Kind> Plan<K> {
     }
 
     /// Ids name durable marks: two of the same would take each other's work for their own.
-    pub(super) fn verify(&self) {
+    pub(super) fn verify(&self, kind: &str) {
         let mut ids = BTreeSet::new();
         let entries = self.entries.iter().map(|entry| entry.id.as_str());
         let daemons = self.daemons.iter().map(|daemon| daemon.id.as_str());
         let listeners = self.listeners.iter().map(|listener| listener.id.as_str());
         for id in entries.chain(daemons).chain(listeners) {
-            assert!(ids.insert(id), "two handlers of {} have the id {id}: give each its own", K::kind(&()));
+            assert!(ids.insert(id), "two handlers of {kind} have the id {id}: give each its own");
             assert!(
                 !id.is_empty() && !id.contains('/'),
                 "{id:?} is not an id: a slash separates sub-handlers"
@@ -139,13 +139,13 @@ impl<K: Kind> Plan<K> {
     }
 }
 
-fn candidate<'a, K: Kind>(index: usize, entry: &'a Entry<K>, object: &K, at: Fingerprint) -> Candidate<'a> {
+fn candidate<'a>(index: usize, entry: &'a Entry, object: &Object, at: Fingerprint) -> Candidate<'a> {
     let value = entry.lens.as_ref().map(|lens| lens(object));
     let at = value.as_ref().map_or(at, Fingerprint::of);
     Candidate { index, id: &entry.id, role: entry.role, at, value }
 }
 
 /// Do all filters match?
-pub(super) fn admits<K>(filters: &[Test<K>], object: &K) -> bool {
+pub(super) fn admits(filters: &[Test], object: &Object) -> bool {
     filters.iter().all(|filter| filter(object))
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use homeostat_core::Key;
 use homeostat_core::journal::{Entry as JournalEntry, HandlerOutcome};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -21,19 +22,19 @@ use super::keep::{self, Kept};
 use super::plan::{Occasion, Plan};
 use super::policy::{Failure, Policy, until};
 use super::record::{Record, Seen, Trial};
-use super::turn::{Part, Turn, Which};
+use super::turn::{Part, TurnState, Which};
 use super::verdict::{self, Told, Trouble, Word};
-use crate::context::Context;
+use crate::context::Run;
 use crate::engine::words_of;
 use crate::error::Error;
 use crate::fault::{Fault, Result};
-use crate::kind::{Kind, revision_of};
+use crate::object::Object;
 
 /// One go at one object.
-pub(super) struct Sitting<'a, K: Kind> {
-    plan: &'a Plan<K>,
-    cx: Context<K>,
-    object: Arc<K>,
+pub(super) struct Sitting<'a> {
+    plan: &'a Plan,
+    cx: Arc<Run>,
+    object: Arc<Object>,
     is_dying: bool,
     essence: Value,
     state: Fingerprint,
@@ -53,15 +54,15 @@ struct Call<'a> {
 }
 
 /// How a call ended.
-enum Ended<K: Kind> {
+enum Ended {
     /// Well, with these sub-handlers.
-    Well(Vec<Part<K>>),
+    Well(Vec<Part>),
     /// In an error, which is noted.
     Failed,
 }
 
-impl<'a, K: Kind> Sitting<'a, K> {
-    pub(super) fn new(plan: &'a Plan<K>, cx: Context<K>, object: Arc<K>, mut memory: Memory) -> Self {
+impl<'a> Sitting<'a> {
+    pub(super) fn new(plan: &'a Plan, cx: Arc<Run>, object: Arc<Object>, mut memory: Memory) -> Self {
         let essence = essence_of(&*object);
         let state = Fingerprint::of(&essence);
         let kept = memory.kept.take().unwrap_or_default();
@@ -72,16 +73,16 @@ impl<'a, K: Kind> Sitting<'a, K> {
     /// Reads the record, or first writes what could not be written last time. A record that somebody else wrote
     /// meanwhile, after we had lost the right to, is the newer one.
     pub(super) async fn open(&mut self) -> Result<()> {
-        let text = keep::text_of(&self.cx, &self.object);
+        let text = keep::text_of(&self.cx, &*self.object);
         if self.kept.text == text {
             self.save().await?;
         } else {
             self.kept = keep::load(&self.cx, text).await?;
-            let object = &*self.object;
-            self.kept.record.renew(|essence| renew(essence, object));
+            let (info, object) = (self.cx.info(), &*self.object);
+            self.kept.record.renew(|essence| renew(info, essence, object));
         }
         self.date();
-        let candidates = self.plan.candidates(&self.object, self.state);
+        let candidates = self.plan.candidates(&*self.object, self.state);
         let (record, is_inherited) = (&self.kept.record, self.memory.is_inherited);
         self.memory
             .is_resuming
@@ -92,7 +93,7 @@ impl<'a, K: Kind> Sitting<'a, K> {
     /// What to do now.
     pub(super) fn next(&mut self) -> Step {
         if self.refresh() {
-            let candidates = self.plan.candidates(&self.object, self.state);
+            let candidates = self.plan.candidates(&*self.object, self.state);
             return agenda::next(&candidates, self.known(), &self.view());
         }
         // It began to go, or is another: that is another go, and the queue knows of it.
@@ -104,7 +105,7 @@ impl<'a, K: Kind> Sitting<'a, K> {
         self.save().await?;
         let plan = self.plan;
         let entry = &plan.entries[index];
-        let mut candidates = plan.candidates(&self.object, self.state);
+        let mut candidates = plan.candidates(&*self.object, self.state);
         candidates.retain(|candidate| candidate.index == index);
         let Some(candidate) = candidates.pop() else { return Ok(()) };
         let call = Call {
@@ -152,7 +153,7 @@ impl<'a, K: Kind> Sitting<'a, K> {
         if !self.cx.engine().tells_in_status() {
             return;
         }
-        let candidates = self.plan.candidates(&self.object, self.state);
+        let candidates = self.plan.candidates(&*self.object, self.state);
         let mut troubles = verdict::troubles(&candidates, self.known());
         troubles.extend(daemons);
         let told = self.told().clone();
@@ -176,7 +177,7 @@ impl<'a, K: Kind> Sitting<'a, K> {
             |candidate: &Candidate<'_>| candidate.role.is_durable() && candidate.role != Role::Delete;
         let may_say = told.is_trouble()
             || (candidates.iter().any(is_handled)
-                && (told.word.is_some() || verdict::keeps_conditions(&*self.object)));
+                && (told.word.is_some() || verdict::keeps_conditions(self.cx.info(), &*self.object)));
         may_say && !self.is_dying && !agenda::is_pending(candidates, self.known(), &self.view())
     }
 
@@ -187,7 +188,7 @@ impl<'a, K: Kind> Sitting<'a, K> {
 
     /// Where the status is written anyway at the end of the last handler, it says in the same request that all are
     /// through.
-    fn foretell(&mut self, call: &Call<'_>, turn: &Turn<K>) {
+    fn foretell(&mut self, call: &Call<'_>, turn: &TurnState) {
         let is_worth_it =
             !call.is_part && call.role.is_durable() && self.cx.engine().tells_in_status() && turn.has_draft();
         if !is_worth_it || self.is_dying || self.told().is_trouble() {
@@ -195,11 +196,11 @@ impl<'a, K: Kind> Sitting<'a, K> {
         }
         let mut record = self.kept.record.clone();
         through(&mut record, call, self.plan.updates(), self.state);
-        let candidates = self.plan.candidates(&self.object, self.state);
+        let candidates = self.plan.candidates(&*self.object, self.state);
         let known = Known { record: &record, passing: &self.memory.passing };
         let is_well = verdict::troubles(&candidates, known).is_empty()
             && !agenda::is_pending(&candidates, known, &self.view())
-            && verdict::keeps_conditions(&*self.object);
+            && verdict::keeps_conditions(self.cx.info(), &*self.object);
         let news = Told::new(Word::Well, &*self.object);
         if is_well && *self.told() != news {
             turn.condition(Word::Well.condition());
@@ -215,8 +216,12 @@ impl<'a, K: Kind> Sitting<'a, K> {
     }
 
     /// The object as it was last looked at, and the name of its state.
-    pub(super) fn object(&self) -> (&K, Fingerprint) {
-        (&self.object, self.state)
+    pub(super) fn object(&self) -> (&Object, Fingerprint) {
+        (&*self.object, self.state)
+    }
+
+    pub(super) fn key(&self) -> &Key {
+        self.cx.key()
     }
 
     /// What to remember until the next go.
@@ -229,14 +234,14 @@ impl<'a, K: Kind> Sitting<'a, K> {
     async fn attempt(
         &mut self,
         call: &Call<'_>,
-        function: impl FnOnce(Turn<K>) -> BoxFuture<'static, Result<Value>> + Send,
-    ) -> Ended<K> {
+        function: impl FnOnce(Arc<TurnState>) -> BoxFuture<'static, Result<Value>> + Send,
+    ) -> Ended {
         let began = self.cx.now();
         let trial = self.trial(call);
         let since = trial.map_or(began, |trial| trial.since);
         let attempt = trial.map_or(0, |trial| trial.attempts).saturating_add(1);
         let which = Which { id: call.id.to_owned(), attempt, since };
-        let turn = Turn::new(
+        let turn = TurnState::new(
             self.cx.renew(self.object.clone()),
             which,
             CancellationToken::new(),
@@ -310,7 +315,7 @@ impl<'a, K: Kind> Sitting<'a, K> {
     }
 
     /// Runs the sub-handlers that are due. Returns when to look again, if some are not through.
-    async fn run_parts(&mut self, parent: &Call<'_>, parts: Vec<Part<K>>) -> Result<Option<Timestamp>> {
+    async fn run_parts(&mut self, parent: &Call<'_>, parts: Vec<Part>) -> Result<Option<Timestamp>> {
         let mut wake: Option<Timestamp> = None;
         for Part { id, call: function } in parts {
             let part = Call { id: &id, is_part: true, ..*parent };
@@ -426,7 +431,7 @@ impl<'a, K: Kind> Sitting<'a, K> {
         if old.uid != new.uid || self.is_dying != new.deletion_timestamp.is_some() {
             return false;
         }
-        if revision_of(&*newest) != revision_of(&*self.object) {
+        if newest.revision() != self.object.revision() {
             self.essence = essence_of(&*newest);
             self.state = Fingerprint::of(&self.essence);
             self.object = newest;
@@ -468,7 +473,7 @@ fn through<'a>(
 }
 
 /// Writes the status the handler asked for, also when it failed.
-async fn finish<K: Kind>(turn: &Turn<K>, result: Result<Value>) -> Result<()> {
+async fn finish(turn: &TurnState, result: Result<Value>) -> Result<()> {
     let written = turn.write_status(None).await;
     result?;
     Ok(written?)

@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -12,18 +12,23 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::lookup::Lookups;
-use crate::context::Context;
+use crate::context::{Context, Run};
 use crate::error::Error;
 use crate::fault::Result;
 use crate::kind::Kind;
+use crate::object::typed;
 
 /// One call of a handler. It is a [`Context`] with more; cheap to clone.
-pub struct Turn<K: Kind>(Arc<Inner<K>>);
-
-struct Inner<K: Kind> {
+pub struct Turn<K: Kind> {
     context: Context<K>,
+    state: Arc<TurnState>,
+}
+
+/// One call of a handler, without the type of its object: what a [`Turn`] covers.
+pub(super) struct TurnState {
+    run: Arc<Run>,
     which: Which,
-    parts: Mutex<Vec<Part<K>>>,
+    parts: Mutex<Vec<Part>>,
     stop: CancellationToken,
     lookups: Lookups,
 }
@@ -38,14 +43,53 @@ pub(super) struct Which {
 }
 
 /// A sub-handler, registered by its parent.
-pub(super) struct Part<K: Kind> {
+pub(super) struct Part {
     pub(super) id: String,
-    pub(super) call: Box<dyn FnOnce(Turn<K>) -> BoxFuture<'static, Result<Value>> + Send>,
+    pub(super) call: PartCall,
+}
+
+/// The function of a sub-handler.
+pub(super) type PartCall = Box<dyn FnOnce(Arc<TurnState>) -> BoxFuture<'static, Result<Value>> + Send>;
+
+impl TurnState {
+    pub(super) fn new(run: Arc<Run>, which: Which, stop: CancellationToken, lookups: Lookups) -> Arc<Self> {
+        Arc::new(Self { run, which, parts: Mutex::default(), stop, lookups })
+    }
+
+    /// Writes the status collected so far. Boxed, so that it is compiled here and not in every operator.
+    pub(super) fn save_status(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.run.write_status(None))
+    }
+
+    pub(super) fn stop(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    pub(super) fn take_parts(&self) -> Vec<Part> {
+        std::mem::take(&mut *self.parts())
+    }
+
+    fn add_part(&self, id: &str, call: PartCall) {
+        let id = format!("{}/{id}", self.which.id);
+        self.parts().push(Part { id, call });
+    }
+
+    fn parts(&self) -> MutexGuard<'_, Vec<Part>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Deref for TurnState {
+    type Target = Run;
+
+    fn deref(&self) -> &Run {
+        &self.run
+    }
 }
 
 impl<K: Kind> Clone for Turn<K> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self { context: self.context.clone(), state: self.state.clone() }
     }
 }
 
@@ -53,28 +97,29 @@ impl<K: Kind> Deref for Turn<K> {
     type Target = Context<K>;
 
     fn deref(&self) -> &Context<K> {
-        &self.0.context
+        &self.context
     }
 }
 
 impl<K: Kind> Turn<K> {
-    pub(super) fn new(context: Context<K>, which: Which, stop: CancellationToken, lookups: Lookups) -> Self {
-        Self(Arc::new(Inner { context, which, parts: Mutex::default(), stop, lookups }))
+    /// The cover of a call for an object of this very kind.
+    pub(super) fn of(state: Arc<TurnState>) -> Self {
+        Self { context: Context::of(state.run.clone()), state }
     }
 
     /// The id of the handler; of a sub-handler `parent/id`.
     pub fn id(&self) -> &str {
-        &self.0.which.id
+        &self.state.which.id
     }
 
     /// Which attempt at the present state this is; 1 is the first, also when it is the first after a restart.
     pub fn attempt(&self) -> u32 {
-        self.0.which.attempt
+        self.state.which.attempt
     }
 
     /// When the first attempt at the present state was made.
     pub fn since(&self) -> Timestamp {
-        self.0.which.since
+        self.state.which.since
     }
 
     /// Registers a sub-handler. It runs after this handler has returned well, with progress, retries and a result of
@@ -86,46 +131,37 @@ impl<K: Kind> Turn<K> {
         Fut: Future<Output = Result<R>> + Send + 'static,
         R: Serialize + 'static,
     {
-        let id = format!("{}/{}", self.0.which.id, id.as_ref());
-        let call = Box::new(move |turn| -> BoxFuture<'static, Result<Value>> {
-            let running = handler(turn);
+        let call: PartCall = Box::new(move |turn| {
+            let running = handler(Self::of(turn));
             Box::pin(async move { value_of(&running.await?) })
         });
-        self.parts().push(Part { id, call });
+        self.state.add_part(id.as_ref(), call);
     }
 
     /// The object as it is now; none when it is gone. For handlers that run long. An event handler of a kind whose objects
     /// nobody keeps gets the object of its event.
     pub fn live(&self) -> Option<Arc<K>> {
-        let cache = &self.engine().cache;
-        if cache.is_kept() { cache.get(self.key()) } else { Some(self.object().clone()) }
+        let cache = &self.run().engine().cache;
+        if cache.is_kept() { cache.get(self.key()).map(typed) } else { Some(self.object().clone()) }
     }
 
     /// Writes the status collected so far instead of waiting for the end of the handler. For handlers that run long.
     pub async fn save_status(&self) -> Result<(), Error> {
-        self.write_status(None).await
+        self.state.save_status().await
     }
 
     /// Cancelled when the handler shall end: the object goes, its filters no longer match, or the operator stops.
     pub fn stop(&self) -> &CancellationToken {
-        &self.0.stop
+        &self.state.stop
     }
 
     /// Waits for the future, but not past the word to stop: then none.
     pub async fn unless_stopped<F: Future>(&self, future: F) -> Option<F::Output> {
-        self.0.stop.run_until_cancelled(future).await
+        self.state.stop.run_until_cancelled(future).await
     }
 
     pub(super) fn lookups(&self) -> &Lookups {
-        &self.0.lookups
-    }
-
-    pub(super) fn take_parts(&self) -> Vec<Part<K>> {
-        std::mem::take(&mut *self.parts())
-    }
-
-    fn parts(&self) -> std::sync::MutexGuard<'_, Vec<Part<K>>> {
-        self.0.parts.lock().unwrap_or_else(PoisonError::into_inner)
+        &self.state.lookups
     }
 }
 

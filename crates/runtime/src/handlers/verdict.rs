@@ -13,9 +13,10 @@ use serde_json::json;
 
 use super::agenda::{Candidate, Known};
 use super::record::Trial;
-use crate::context::{Context, condition};
+use crate::context::{Run, condition};
 use crate::events::Severity;
-use crate::kind::Kind;
+use crate::kind::KindInfo;
+use crate::object::Object;
 
 const HANDLED: &str = "Handled";
 
@@ -81,13 +82,13 @@ pub(super) struct Told {
 }
 
 impl Told {
-    pub(super) fn new<K: Kind>(word: Word, object: &K) -> Self {
+    pub(super) fn new(word: Word, object: &Object) -> Self {
         Self { word: Some(word), generation: object.meta().generation }
     }
 
     /// As the object has it.
-    pub(super) fn read<K: Kind>(object: &K) -> Self {
-        let object = serde_json::to_value(object).unwrap_or_default();
+    pub(super) fn read(object: &Object) -> Self {
+        let object = object.to_json().unwrap_or_default();
         let all = object["status"]["conditions"].as_array();
         let Some(told) = all.and_then(|all| all.iter().find(|one| one["type"] == HANDLED)) else {
             return Self::default();
@@ -105,10 +106,10 @@ impl Told {
 
 /// Does the type of this object's status keep conditions? If it cannot even be tried, because the status lacks what the
 /// type requires, the server would refuse it as well.
-pub(super) fn keeps_conditions<K: Kind>(object: &K) -> bool {
-    let Ok(mut value) = serde_json::to_value(object) else { return false };
+pub(super) fn keeps_conditions(info: &KindInfo, object: &Object) -> bool {
+    let Ok(mut value) = object.to_json() else { return false };
     value["status"]["conditions"] = json!([Word::Well.condition()]);
-    let tried = serde_json::from_value::<K>(value).and_then(serde_json::to_value);
+    let tried = (info.decode)(&value.to_string()).and_then(|object| object.to_json());
     tried.is_ok_and(|tried| tried["status"]["conditions"].as_array().is_some_and(|all| !all.is_empty()))
 }
 
@@ -132,7 +133,7 @@ impl Word {
 }
 
 /// Leaves an event on the object when this attempt of a handler failed.
-pub(super) fn warn<K: Kind>(context: &Context<K>, id: &str, attempt: u32, outcome: &HandlerOutcome) {
+pub(super) fn warn(context: &Run, id: &str, attempt: u32, outcome: &HandlerOutcome) {
     let (reason, error, next) = match outcome {
         HandlerOutcome::Done => return,
         HandlerOutcome::Retry { after, error } => {

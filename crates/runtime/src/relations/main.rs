@@ -9,13 +9,12 @@
 use homeostat_core::journal::{Cause, Change, Source};
 
 use super::admits;
-use crate::cache::{Cache, Delta};
+use crate::cache::{ObjectCache, ObjectDelta};
 use crate::inbox::Inbox;
-use crate::kind::Kind;
-use crate::predicate::Predicate;
+use crate::predicate::ChangeTest;
 use crate::queue::Urgency;
 
-pub(crate) fn follow<K: Kind>(cache: &Cache<K>, inbox: &Inbox, predicate: Option<Predicate<K>>) {
+pub(crate) fn follow(cache: &ObjectCache, inbox: &Inbox, predicate: Option<ChangeTest>) {
     let of_poison = inbox.clone();
     cache.subscribe_poison(move |key, is_list| {
         let (cause, urgency) =
@@ -31,7 +30,7 @@ pub(crate) fn follow<K: Kind>(cache: &Cache<K>, inbox: &Inbox, predicate: Option
     });
 }
 
-fn classify<K: Kind>(delta: &Delta<K>, source: &Source) -> (Cause, Urgency) {
+fn classify(delta: &ObjectDelta, source: &Source) -> (Cause, Urgency) {
     match delta.change {
         Change::Listed => (Cause::Listed, Urgency::Background),
         Change::Added => (Cause::Created, Urgency::Edit),
@@ -43,7 +42,7 @@ fn classify<K: Kind>(delta: &Delta<K>, source: &Source) -> (Cause, Urgency) {
     }
 }
 
-fn is_edit<K: Kind>(delta: &Delta<K>) -> bool {
+fn is_edit(delta: &ObjectDelta) -> bool {
     let (Some(old), Some(new)) = (&delta.old, &delta.new) else { return true };
     let (old, new) = (old.meta(), new.meta());
     // Kinds without generations do not tell status from spec; any foreign change may be an edit.

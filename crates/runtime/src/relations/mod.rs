@@ -22,31 +22,50 @@ pub(crate) mod watches;
 
 pub use selects::Selector;
 
-use crate::cache::{Cache, Delta, Freshness};
+use crate::cache::{Cache, Freshness, ObjectCache, ObjectDelta};
 use crate::caches::Caches;
 use crate::context::Memo;
 use crate::inbox::Inbox;
-use crate::kind::Kind;
+use crate::kind::{Kind, KindInfo, Target, info};
+use crate::object::Object;
 use crate::panics::contain;
-use crate::predicate::Predicate;
+use crate::predicate::{self, ChangeTest};
 use crate::queue::Urgency;
 use crate::watch::Scope;
 
 /// What a relation is wired to.
-pub(crate) struct Wire<'a, K: Kind> {
+pub(crate) struct Wire<'a> {
     pub(crate) caches: &'a Caches,
     /// Where the other kind is watched.
     pub(crate) scope: &'a Scope,
-    pub(crate) main: &'a Cache<K>,
+    pub(crate) main: &'a ObjectCache,
     pub(crate) inbox: &'a Inbox,
     pub(crate) memo: &'a Arc<Memo>,
 }
 
-/// Connects another kind to a controller of `K`; returns how fresh the other kind's cache is.
-pub(crate) type Relation<K> = Box<dyn FnOnce(&Wire<'_, K>) -> watch::Receiver<Freshness> + Send>;
+impl Wire<'_> {
+    /// The cache of another kind.
+    fn declare(&self, info: &'static KindInfo) -> ObjectCache {
+        self.caches.declare(info, self.scope)
+    }
+}
+
+/// Connects another kind to a controller; returns how fresh the other kind's cache is.
+pub(crate) type Relation = Box<dyn FnOnce(&Wire<'_>) -> watch::Receiver<Freshness> + Send>;
+
+/// The objects that one names, or that a change of it concerns.
+pub(crate) type Targets = Box<dyn Fn(&Object) -> Vec<Target> + Send + Sync>;
+
+/// A function of the user's that names objects, without its type.
+pub(crate) fn targets<T: Kind, I>(names: impl Fn(&T) -> I + Send + Sync + 'static) -> Targets
+where
+    I: IntoIterator<Item: Into<Target>>,
+{
+    Box::new(move |object| names(object.as_type()).into_iter().map(Into::into).collect())
+}
 
 /// How pressing a change of another object is to ours.
-fn urgency<T>(delta: &Delta<T>, inbox: &Inbox, ours: &Key) -> Urgency {
+fn urgency(delta: &ObjectDelta, inbox: &Inbox, ours: &Key) -> Urgency {
     match delta.change {
         Change::Listed => Urgency::Background,
         _ if delta.is_echo_for(inbox.source(), ours) => Urgency::Echo,
@@ -55,9 +74,9 @@ fn urgency<T>(delta: &Delta<T>, inbox: &Inbox, ours: &Key) -> Urgency {
 }
 
 /// Does the change matter? One over which the predicate panics does: a run too many repairs more than one too few.
-fn admits<T: Kind>(predicate: Option<&Predicate<T>>, delta: &Delta<T>, inbox: &Inbox) -> bool {
-    let Some(predicate) = predicate else { return true };
-    let test = || predicate.admits(delta.old.as_deref(), delta.new.as_deref());
+fn admits(test: Option<&ChangeTest>, delta: &ObjectDelta, inbox: &Inbox) -> bool {
+    let Some(test) = test else { return true };
+    let test = || predicate::admits(test, delta.old.as_deref(), delta.new.as_deref());
     guarded("a predicate", &delta.key, inbox, test).unwrap_or(true)
 }
 
@@ -73,19 +92,19 @@ fn guarded<T>(function: &'static str, object: &Key, inbox: &Inbox, call: impl Fn
 }
 
 /// The kind is read through an index: nothing is triggered by it.
-pub(crate) fn indexes<K: Kind, T: Kind, V, I>(values: impl Fn(&T) -> I + Send + Sync + 'static) -> Relation<K>
+pub(crate) fn indexes<T: Kind, V, I>(values: impl Fn(&T) -> I + Send + Sync + 'static) -> Relation
 where
     V: std::hash::Hash + Eq + Send + Sync + 'static,
     I: IntoIterator<Item = V>,
 {
     Box::new(move |wire| {
-        let cache = wire.caches.declare::<T>(wire.scope);
+        let cache = Cache::<T>::of(wire.declare(info::<T>()));
         wire.caches.keep_index(wire.scope, cache.index(values));
         cache.watch_freshness()
     })
 }
 
 /// The kind is only read: nothing is triggered by it.
-pub(crate) fn reads<K: Kind, T: Kind>() -> Relation<K> {
-    Box::new(|wire| wire.caches.declare::<T>(wire.scope).watch_freshness())
+pub(crate) fn reads(info: &'static KindInfo) -> Relation {
+    Box::new(move |wire| wire.declare(info).watch_freshness())
 }

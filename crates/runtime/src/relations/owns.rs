@@ -7,18 +7,19 @@ use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 
 use super::{Relation, admits, urgency};
-use crate::kind::{Kind, is_namespaced, key};
-use crate::predicate::Predicate;
+use crate::kind::KindInfo;
+use crate::object::Object;
+use crate::predicate::ChangeTest;
 
-pub(crate) fn owns<K: Kind, T: Kind>(predicate: Option<Predicate<T>>) -> Relation<K> {
+pub(crate) fn owns(child: &'static KindInfo, predicate: Option<ChangeTest>) -> Relation {
     Box::new(move |wire| {
-        let cache = wire.caches.declare::<T>(wire.scope);
+        let (cache, owner) = (wire.declare(child), wire.main.info());
         let (inbox, memo) = (wire.inbox.clone(), wire.memo.clone());
         cache.subscribe(move |delta| {
             if delta.new.is_none() {
                 memo.forget(&delta.key);
             }
-            let [old, new] = [&delta.old, &delta.new].map(|state| owners_in::<K, T>(state.as_deref()));
+            let [old, new] = [&delta.old, &delta.new].map(|state| owners_in(owner, state.as_deref()));
             if old == new && !admits(predicate.as_ref(), delta, &inbox) {
                 return;
             }
@@ -31,20 +32,20 @@ pub(crate) fn owns<K: Kind, T: Kind>(predicate: Option<Predicate<T>>) -> Relatio
     })
 }
 
-fn owners_in<K: Kind, T: Kind>(child: Option<&T>) -> BTreeSet<Key> {
-    child.into_iter().flat_map(owners_of::<K, T>).collect()
+fn owners_in(owner: &KindInfo, child: Option<&Object>) -> BTreeSet<Key> {
+    child.into_iter().flat_map(|child| owners_of(owner, child)).collect()
 }
 
-/// The objects of kind `K` that own `child`.
-fn owners_of<K: Kind, T: Kind>(child: &T) -> impl Iterator<Item = Key> {
+/// The objects of this kind that own `child`.
+fn owners_of(owner: &KindInfo, child: &Object) -> impl Iterator<Item = Key> {
     let namespace =
-        if is_namespaced::<K>() { child.meta().namespace.as_deref().unwrap_or_default() } else { "" };
+        if owner.is_namespaced { child.meta().namespace.as_deref().unwrap_or_default() } else { "" };
     let references = child.meta().owner_references.as_deref().unwrap_or_default();
     references
         .iter()
         .filter(|reference| {
             let group = reference.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-            reference.kind == K::kind(&()) && group == K::group(&())
+            reference.kind == owner.kind && group == owner.group
         })
-        .map(move |reference| key::<K>(namespace, &reference.name))
+        .map(move |reference| owner.key(namespace, &reference.name))
 }

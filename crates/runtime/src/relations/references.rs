@@ -4,21 +4,19 @@
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 
-use super::{Relation, urgency};
-use crate::kind::{Kind, Target};
+use super::{Relation, Targets, urgency};
+use crate::cache::ObjectIndex;
+use crate::kind::KindInfo;
+use crate::object::Object;
 
-pub(crate) fn references<K: Kind, T: Kind, I>(names: impl Fn(&K) -> I + Send + Sync + 'static) -> Relation<K>
-where
-    I: IntoIterator<Item: Into<Target>>,
-{
+pub(crate) fn references(other: &'static KindInfo, names: Targets) -> Relation {
     Box::new(move |wire| {
-        let referrers = wire.main.index(move |object: &K| {
-            let namespace = object.meta().namespace.clone().unwrap_or_default();
-            let targets = names(object).into_iter();
-            targets.map(|target| target.into().key::<T>(&namespace)).collect::<Vec<Key>>()
-        });
-        let cache = wire.caches.declare::<T>(wire.scope);
-        let inbox = wire.inbox.clone();
+        let keys = move |object: &Object| -> Vec<Key> {
+            let namespace = object.meta().namespace.as_deref().unwrap_or_default();
+            names(object).iter().map(|target| other.target_key(target, namespace)).collect()
+        };
+        let referrers = ObjectIndex::new(wire.main, Box::new(keys));
+        let (cache, inbox) = (wire.declare(other), wire.inbox.clone());
         cache.subscribe(move |delta| {
             for ours in referrers.keys(&delta.key) {
                 let cause = Cause::Referenced { other: delta.key.clone(), change: delta.change };

@@ -4,6 +4,7 @@
 //! Each of our objects is indexed under one label its selector demands, so a change asks only the few that may match.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
@@ -12,8 +13,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, ObjectMeta};
 use serde_json::json;
 
 use super::{Relation, guarded, urgency};
-use crate::cache::{Cache, Index};
-use crate::kind::{Kind, is_namespaced};
+use crate::cache::{ObjectCache, ObjectIndex};
+use crate::kind::KindInfo;
+use crate::object::Object;
 
 /// A label selector in one of the types it is written in.
 pub trait Selector {
@@ -36,20 +38,25 @@ impl Selector for meta::LabelSelector {
 /// A namespace, and a label that must be there; none for a selector that demands no single label.
 type Anchor = (String, Option<(String, String)>);
 
-pub(crate) fn selects<K: Kind, T: Kind>(
-    selector: impl Fn(&K) -> Option<LabelSelector> + Clone + Send + Sync + 'static,
-) -> Relation<K> {
+/// Reads the selector of an object of ours.
+pub(crate) type SelectorOf = Arc<dyn Fn(&Object) -> Option<LabelSelector> + Send + Sync>;
+
+pub(crate) fn selects(other: &'static KindInfo, selector: SelectorOf) -> Relation {
     Box::new(move |wire| {
         let anchoring = selector.clone();
-        let anchors = wire.main.index(move |object: &K| {
-            anchoring(object).map(|selector| anchor(place::<K, T>(object.meta()), &selector))
-        });
-        let cache = wire.caches.declare::<T>(wire.scope);
+        let has_place = wire.main.info().is_namespaced && other.is_namespaced;
+        let anchor_of = move |object: &Object| -> Vec<Anchor> {
+            let selector = anchoring(object);
+            selector.map(|selector| anchor(place(has_place, object.meta()), &selector)).into_iter().collect()
+        };
+        let anchors = ObjectIndex::new(wire.main, Box::new(anchor_of));
+        let cache = wire.declare(other);
         let (main, inbox) = (wire.main.clone(), wire.inbox.clone());
         cache.subscribe(move |delta| {
             let mut concerned = BTreeSet::new();
             for state in [&delta.old, &delta.new].into_iter().flatten() {
-                let found = || selectors_of(&main, &anchors, &selector, &**state);
+                let place = place(has_place, state.meta());
+                let found = || selectors_of(&main, &anchors, &selector, (place, state.meta()));
                 concerned.extend(guarded("a selector", &delta.key, &inbox, found).unwrap_or_default());
             }
             for ours in concerned {
@@ -62,9 +69,8 @@ pub(crate) fn selects<K: Kind, T: Kind>(
 }
 
 /// The namespace both must be in; none if it does not matter.
-fn place<K: Kind, T: Kind>(meta: &ObjectMeta) -> String {
-    let matters = is_namespaced::<K>() && is_namespaced::<T>();
-    meta.namespace.clone().filter(|_| matters).unwrap_or_default()
+fn place(has_place: bool, meta: &ObjectMeta) -> String {
+    meta.namespace.clone().filter(|_| has_place).unwrap_or_default()
 }
 
 fn anchor(namespace: String, selector: &LabelSelector) -> Anchor {
@@ -75,21 +81,20 @@ fn anchor(namespace: String, selector: &LabelSelector) -> Anchor {
     (namespace, demanded)
 }
 
-/// Those of ours whose selector matches `object`.
-fn selectors_of<K: Kind, T: Kind>(
-    main: &Cache<K>,
-    anchors: &Index<K, Anchor>,
-    selector: &impl Fn(&K) -> Option<LabelSelector>,
-    object: &T,
+/// Those of ours whose selector matches an object with this metadata.
+fn selectors_of(
+    main: &ObjectCache,
+    anchors: &ObjectIndex<Anchor>,
+    selector: &SelectorOf,
+    (namespace, meta): (String, &ObjectMeta),
 ) -> Vec<Key> {
-    let namespace = place::<K, T>(object.meta());
-    let labels = object.meta().labels.as_ref();
+    let labels = meta.labels.as_ref();
     let demands = labels.into_iter().flatten().map(|(key, value)| Some((key.clone(), value.clone())));
     let candidates = demands.chain([None]).flat_map(|demand| anchors.keys(&(namespace.clone(), demand)));
     let lookup = |key: &str| labels.and_then(|labels| labels.get(key)).map(String::as_str);
     let is_match = |key: &Key| {
         let ours = main.get(key)?;
-        selector(&ours).filter(|selector| selector.matches(lookup))
+        selector(&*ours).filter(|selector| selector.matches(lookup))
     };
     candidates.filter(|key| is_match(key).is_some()).collect()
 }

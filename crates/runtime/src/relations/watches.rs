@@ -5,20 +5,13 @@ use std::collections::BTreeSet;
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 
-use super::{Relation, admits, guarded, urgency};
-use crate::kind::{Kind, Target};
-use crate::predicate::Predicate;
+use super::{Relation, Targets, admits, guarded, urgency};
+use crate::kind::KindInfo;
+use crate::predicate::ChangeTest;
 
-pub(crate) fn watches<K: Kind, T: Kind, I>(
-    predicate: Option<Predicate<T>>,
-    map: impl Fn(&T) -> I + Send + Sync + 'static,
-) -> Relation<K>
-where
-    I: IntoIterator<Item: Into<Target>>,
-{
+pub(crate) fn watches(other: &'static KindInfo, predicate: Option<ChangeTest>, map: Targets) -> Relation {
     Box::new(move |wire| {
-        let cache = wire.caches.declare::<T>(wire.scope);
-        let inbox = wire.inbox.clone();
+        let (cache, main, inbox) = (wire.declare(other), wire.main.info(), wire.inbox.clone());
         cache.subscribe(move |delta| {
             if !admits(predicate.as_ref(), delta, &inbox) {
                 return;
@@ -26,8 +19,8 @@ where
             let mut concerned = BTreeSet::new();
             for state in [&delta.old, &delta.new].into_iter().flatten() {
                 let keys = || -> Vec<Key> {
-                    let targets = map(state).into_iter();
-                    targets.map(|target| target.into().key::<K>(delta.key.namespace())).collect()
+                    let targets = map(&**state);
+                    targets.iter().map(|target| main.target_key(target, delta.key.namespace())).collect()
                 };
                 concerned.extend(guarded("a mapping", &delta.key, &inbox, keys).unwrap_or_default());
             }

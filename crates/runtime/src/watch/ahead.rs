@@ -21,7 +21,7 @@ use tracing::Instrument as _;
 use super::lines::Lines;
 use super::machine::Signal;
 use super::wire::{self, Line};
-use crate::kind::Kind;
+use crate::kind::KindInfo;
 
 /// How the line of an object begins.
 const ADDED: &[u8] = br#"{"type":"ADDED""#;
@@ -69,23 +69,23 @@ impl Reading {
 }
 
 /// Lines that any core decodes; the one who waits for them gets them in their order.
-type Batch<K> = AbortOnDropHandle<Vec<Line<K>>>;
+type Batch = AbortOnDropHandle<Vec<Line>>;
 
 /// A list under way.
-pub(super) struct List<K> {
-    batches: mpsc::Receiver<Batch<K>>,
+pub(super) struct List {
+    batches: mpsc::Receiver<Batch>,
     reader: AbortOnDropHandle<Result<Reading, Signal>>,
 }
 
-impl<K: Kind> List<K> {
-    pub(super) fn read(reading: Reading) -> Self {
+impl List {
+    pub(super) fn read(info: &'static KindInfo, reading: Reading) -> Self {
         let (sender, batches) = mpsc::channel(AHEAD_BATCHES);
-        let reader = tokio::spawn(hand_out(reading, sender).in_current_span());
+        let reader = tokio::spawn(hand_out(info, reading, sender).in_current_span());
         Self { batches, reader: AbortOnDropHandle::new(reader) }
     }
 
     /// The next lines; none when the list is complete or broken off.
-    pub(super) async fn next(&mut self) -> Option<Vec<Line<K>>> {
+    pub(super) async fn next(&mut self) -> Option<Vec<Line>> {
         finished(self.batches.recv().await?.await)
     }
 
@@ -102,20 +102,24 @@ fn finished<T>(outcome: Result<T, JoinError>) -> Option<T> {
 }
 
 /// Reads to the end of the list and hands out what is to be decoded.
-async fn hand_out<K: Kind>(mut reading: Reading, batches: mpsc::Sender<Batch<K>>) -> Result<Reading, Signal> {
+async fn hand_out(
+    info: &'static KindInfo,
+    mut reading: Reading,
+    batches: mpsc::Sender<Batch>,
+) -> Result<Reading, Signal> {
     loop {
         let mut texts = Vec::with_capacity(BATCH_LINES);
         let mut ended = Ok(false);
         while texts.len() < BATCH_LINES && ended == Ok(false) {
             match reading.line(STREAM_STALL_MAX).await {
                 Ok(text) => {
-                    ended = Ok(ends_list::<K>(&text));
+                    ended = Ok(ends_list(info, &text));
                     texts.push(text);
                 }
                 Err(signal) => ended = Err(signal),
             }
         }
-        let decoding = async move { texts.iter().map(wire::line).collect() };
+        let decoding = async move { texts.iter().map(|text| wire::line(info, text)).collect() };
         let batch = AbortOnDropHandle::new(tokio::spawn(decoding.in_current_span()));
         // Nobody takes it when the watch was given up.
         batches.send(batch).await.map_err(|_| Signal::Ended)?;
@@ -126,8 +130,8 @@ async fn hand_out<K: Kind>(mut reading: Reading, batches: mpsc::Sender<Batch<K>>
 }
 
 /// Is this the bookmark after the last object? Objects are known by how their lines begin, and are not decoded for it.
-fn ends_list<K: Kind>(text: &Bytes) -> bool {
-    !text.starts_with(ADDED) && matches!(wire::line::<K>(text), Line::Bookmark { ends_initial: true, .. })
+fn ends_list(info: &KindInfo, text: &Bytes) -> bool {
+    !text.starts_with(ADDED) && matches!(wire::line(info, text), Line::Bookmark { ends_initial: true, .. })
 }
 
 fn broken(error: String) -> Signal {
@@ -139,6 +143,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
+    use crate::kind::info;
 
     const END: &str = "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"9\",\
         \"annotations\":{\"k8s.io/initial-events-end\":\"true\"}}}}\n";
@@ -154,7 +159,7 @@ mod tests {
 
     /// The names in the order they came, and the end.
     async fn read(text: String) -> (Vec<String>, Result<Reading, Signal>) {
-        let mut list = List::<ConfigMap>::read(Reading::new(Body::from(text.into_bytes())));
+        let mut list = List::read(info::<ConfigMap>(), Reading::new(Body::from(text.into_bytes())));
         let mut names = Vec::new();
         while let Some(batch) = list.next().await {
             assert!(batch.len() <= BATCH_LINES);
@@ -185,7 +190,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_list_given_up_ends_its_reader() {
-        let mut list = List::<ConfigMap>::read(Reading::new(Body::from(objects(100_000).into_bytes())));
+        let mut list =
+            List::read(info::<ConfigMap>(), Reading::new(Body::from(objects(100_000).into_bytes())));
         assert!(list.next().await.is_some());
         let reader = list.reader.abort_handle();
         drop(list);

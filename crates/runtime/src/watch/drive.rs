@@ -22,9 +22,9 @@ use super::ahead::{List, Reading};
 use super::machine::{Effect, Machine, Request, Signal};
 use super::outage::Outage;
 use super::wire::{self, Item, Line};
-use crate::cache::{Cache, Delta};
+use crate::cache::{ObjectCache, ObjectDelta};
 use crate::journal::Journal;
-use crate::kind::{Kind, is_namespaced, resource_of};
+use crate::kind::KindInfo;
 
 /// Objects per page: what client-go asks for, and what servers are tuned to.
 const PAGE_OBJECTS: u32 = 500;
@@ -57,9 +57,9 @@ pub(crate) struct Scope {
 }
 
 /// Everything one watch needs.
-pub(crate) struct Feed<K: Kind> {
+pub(crate) struct Feed {
     pub(crate) client: Client,
-    pub(crate) cache: Cache<K>,
+    pub(crate) cache: ObjectCache,
     pub(crate) scope: Scope,
     pub(crate) journal: Journal,
     pub(crate) source: Source,
@@ -68,7 +68,7 @@ pub(crate) struct Feed<K: Kind> {
 }
 
 /// Keeps the cache in step with the server for as long as it is polled.
-pub(crate) async fn drive<K: Kind>(feed: Feed<K>) {
+pub(crate) async fn drive(feed: Feed) {
     let is_kept = feed.cache.is_kept();
     loop {
         let entropy = feed.entropy.clone();
@@ -84,7 +84,11 @@ pub(crate) async fn drive<K: Kind>(feed: Feed<K>) {
 /// A failed exchange, as far as the machine cares.
 struct Trouble(Signal);
 
-impl<K: Kind> Feed<K> {
+impl Feed {
+    fn info(&self) -> &'static KindInfo {
+        self.cache.info()
+    }
+
     async fn follow_machine(&self, mut machine: Machine) -> Infallible {
         loop {
             self.step(&mut machine).await;
@@ -135,7 +139,7 @@ impl<K: Kind> Feed<K> {
         self.obey(machine.on(Instant::now(), signal));
     }
 
-    async fn read_page(&self, limit: u32, continue_token: Option<String>) -> Result<wire::Page<K>, Trouble> {
+    async fn read_page(&self, limit: u32, continue_token: Option<String>) -> Result<wire::Page, Trouble> {
         let params = ListParams {
             limit: Some(limit),
             continue_token,
@@ -143,13 +147,15 @@ impl<K: Kind> Feed<K> {
             ..ListParams::default()
         };
         let path = self.path();
-        let request = if K::metadata_api() { path.list_metadata(&params) } else { path.list(&params) };
+        let request =
+            if self.info().is_metadata_only { path.list_metadata(&params) } else { path.list(&params) };
         let body = self.send(request).await?;
         let body = timeout(ANSWER_MAX, body.collect())
             .await
             .map_err(|_| failed("the list was not sent in time"))?
             .map_err(|error| failed(format!("the list broke off: {error}")))?;
-        wire::page(&body.to_bytes()).map_err(|error| failed(format!("the list is not readable: {error}")))
+        wire::page(self.info(), &body.to_bytes())
+            .map_err(|error| failed(format!("the list is not readable: {error}")))
     }
 
     async fn watch(&self, machine: &mut Machine, revision: &str, is_list: bool) {
@@ -160,7 +166,7 @@ impl<K: Kind> Feed<K> {
             ..WatchParams::default()
         };
         let path = self.path();
-        let request = if K::metadata_api() {
+        let request = if self.info().is_metadata_only {
             path.watch_metadata(&params, revision)
         } else {
             path.watch(&params, revision)
@@ -184,7 +190,7 @@ impl<K: Kind> Feed<K> {
             }
             loop {
                 let text = reading.line(SILENCE_MAX).await.map_err(Trouble)?;
-                self.heed(machine, wire::line(&text), false)?;
+                self.heed(machine, wire::line(self.info(), &text), false)?;
                 self.wait_for_readers().await;
             }
         };
@@ -194,7 +200,7 @@ impl<K: Kind> Feed<K> {
     }
 
     async fn follow_list(&self, machine: &mut Machine, reading: Reading) -> Result<Reading, Trouble> {
-        let mut list = List::read(reading);
+        let mut list = List::read(self.info(), reading);
         while let Some(batch) = list.next().await {
             for line in batch {
                 self.heed(machine, line, true)?;
@@ -203,7 +209,7 @@ impl<K: Kind> Feed<K> {
         list.end().await.map_err(Trouble)
     }
 
-    fn heed(&self, machine: &mut Machine, line: Line<K>, is_list: bool) -> Result<(), Trouble> {
+    fn heed(&self, machine: &mut Machine, line: Line, is_list: bool) -> Result<(), Trouble> {
         let signal = self.read_line(line, is_list)?;
         if machine.is_behind(&signal) {
             return Err(failed("the server sent an older revision than before"));
@@ -212,7 +218,7 @@ impl<K: Kind> Feed<K> {
         Ok(())
     }
 
-    fn read_line(&self, line: Line<K>, is_list: bool) -> Result<Signal, Trouble> {
+    fn read_line(&self, line: Line, is_list: bool) -> Result<Signal, Trouble> {
         match line {
             Line::Applied { item, .. } if is_list => {
                 self.take(item, Change::Listed);
@@ -228,7 +234,7 @@ impl<K: Kind> Feed<K> {
                 if self.cache.is_kept() {
                     let observe = || self.cache.observe_deleted(key.clone(), wire::revision(&revision));
                     self.note(spanned(&key, observe));
-                } else if let Ok(item) = wire::decode(&last) {
+                } else if let Ok(item) = wire::decode(self.info(), &last) {
                     self.take(item, Change::Deleted);
                 }
                 Ok(Signal::Event { revision })
@@ -244,7 +250,7 @@ impl<K: Kind> Feed<K> {
 
     /// Takes in an object as it was shown. A cache says itself what sort of change that is; without one it is what the
     /// server says.
-    fn take(&self, item: Item<K>, change: Change) {
+    fn take(&self, item: Item, change: Change) {
         match item {
             Item::Good { key, object } if self.cache.is_kept() => {
                 let is_list = change == Change::Listed;
@@ -264,8 +270,8 @@ impl<K: Kind> Feed<K> {
         }
     }
 
-    fn note(&self, delta: Option<Delta<K>>) {
-        if let Some(Delta { key: object, revision, change, .. }) = delta {
+    fn note(&self, delta: Option<ObjectDelta>) {
+        if let Some(ObjectDelta { key: object, revision, change, .. }) = delta {
             self.journal.record(&self.source, Entry::Observed { object, revision, change });
         }
     }
@@ -282,11 +288,11 @@ impl<K: Kind> Feed<K> {
                 self.note_state(WatchState::Fresh);
             }
             Effect::StreamFailed { error } => {
-                let resource = resource_of::<K>();
+                let resource = &self.info().resource;
                 tracing::debug!(%resource, %error, "the streaming list failed; listing in pages instead");
             }
             Effect::Rewound { known, newest } => {
-                let resource = resource_of::<K>();
+                let resource = &self.info().resource;
                 tracing::warn!(
                     %resource, %known, %newest,
                     "the server went back in time (restored from a backup?); what it has now is read again"
@@ -298,7 +304,7 @@ impl<K: Kind> Feed<K> {
                 self.note_state(WatchState::Fresh);
             }
             Effect::Failing { error, retry, is_break } => {
-                let error = format!("cannot watch {}: {error}", resource_of::<K>());
+                let error = format!("cannot watch {}: {error}", self.info().resource);
                 if self.outage().fails(&error, is_break) {
                     tracing::warn!(%error, ?retry, "watch is cut off; trying again, at the latest every half a minute");
                 } else {
@@ -317,17 +323,16 @@ impl<K: Kind> Feed<K> {
 
     fn tell_return(&self) {
         if self.outage().ends() {
-            tracing::info!(resource = resource_of::<K>(), "watch is in step again");
+            tracing::info!(resource = self.info().resource, "watch is in step again");
         }
     }
 
     fn note_state(&self, state: WatchState) {
-        self.journal.record(&self.source, Entry::Watched { resource: resource_of::<K>(), state });
+        self.journal.record(&self.source, Entry::Watched { resource: self.info().resource.clone(), state });
     }
 
     fn path(&self) -> Path {
-        let namespace = self.scope.namespace.as_deref().filter(|_| is_namespaced::<K>());
-        Path::new(K::url_path(&(), namespace))
+        self.info().path(self.scope.namespace.as_deref().filter(|_| self.info().is_namespaced))
     }
 
     /// Sends a request; anything but success becomes trouble.

@@ -1,163 +1,104 @@
 //! Why an object does not decode, with the field: ``spec.content: invalid type: integer `7`, expected a string``. The
 //! decoder's own words name a line and a column of a text that nobody has seen.
 //!
-//! The object is decoded a second time, through an adapter that notes the way to each value. That is slow, and only done
-//! after the quick decode has failed; whether an object decodes is never decided here. Below an enum the way is not
-//! followed: its name is where it ends.
+//! The way to the field is found in the text, from the place that the decoder names, so that no type is decoded by a second
+//! decoder. Whether an object decodes is never decided here.
 
-use std::cell::RefCell;
-use std::fmt;
+use std::ops::Range;
 
-use serde::de::{
-    Deserialize, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
-};
-use serde::forward_to_deserialize_any;
-use serde_json::{Error, Map, Value};
+use serde_json::Error;
 
-use super::decode::Trimmed;
-use crate::kind::Kind;
+use super::scan::{Field, fields, first, items};
+use crate::kind::KindInfo;
+use crate::panics::contain;
 
-/// The words for people about an object that does not decode as `K`; `error` is what the quick decode said.
-pub(super) fn explain<K: Kind>(value: &Value, error: &Error) -> String {
-    let trail = Trail::default();
-    match Trimmed::<K>::deserialize(Place { value, trail: &trail }) {
-        Ok(_) => error.to_string(),
-        Err(error) => trail.before(&error),
+/// The words for people about an object that does not decode as this kind; `error` is what its decoder said.
+pub(super) fn explain(info: &KindInfo, text: &str, error: &Error) -> String {
+    let words = words_of(error);
+    let mut way = way_to(text, offset(text, error));
+    // An error that a type makes of a value it has read is only noticed where the object around it ends.
+    if !words.starts_with("missing field")
+        && let Some(last) = way.object.clone().and_then(|object| fields(text, object.start).last())
+        && way.is_at_end
+        && is_blamed(info, text, &last, &words)
+    {
+        way.steps.push(step(&text[last.name]));
+    }
+    match way.steps.concat().trim_start_matches('.') {
+        "" => words,
+        way => format!("{way}: {words}"),
     }
 }
 
-/// The way to the value that failed, innermost step first: it is noted on the way out.
+/// What the decoder says, without the place.
+fn words_of(error: &Error) -> String {
+    let (words, place) = (error.to_string(), format!(" at line {} column {}", error.line(), error.column()));
+    words.strip_suffix(&place).map(str::to_owned).unwrap_or(words)
+}
+
+/// How much of the text had been read.
+fn offset(text: &str, error: &Error) -> usize {
+    let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
+    lines.map(str::len).sum::<usize>() + error.column()
+}
+
+/// The way to a place in the text.
 #[derive(Default)]
-struct Trail(RefCell<Vec<String>>);
+struct Way {
+    steps: Vec<String>,
+    /// The innermost object around the place, if the place is in one and in no value of it.
+    object: Option<Range<usize>>,
+    /// The place is where that object ends.
+    is_at_end: bool,
+}
 
-impl Trail {
-    /// Passes on what came of a value below this step.
-    fn note<T>(&self, decoded: Result<T, Error>, step: impl FnOnce() -> String) -> Result<T, Error> {
-        match &decoded {
-            // Whoever failed below was forgiven by a type that tries several ways.
-            Ok(_) => self.0.borrow_mut().clear(),
-            Err(_) => self.0.borrow_mut().push(step()),
-        }
-        decoded
-    }
-
-    fn before(&self, error: &Error) -> String {
-        let way: String = self.0.borrow().iter().rev().map(String::as_str).collect();
-        match way.trim_start_matches('.') {
-            "" => error.to_string(),
-            way => format!("{way}: {error}"),
+fn way_to(text: &str, offset: usize) -> Way {
+    let mut way = Way::default();
+    let mut value = first(text)..text.trim_end().len();
+    let holds = |range: &Range<usize>| range.start <= offset && offset <= range.end;
+    loop {
+        // Of a value that is refused at its first letter nothing had been read.
+        let is_inside = offset > value.start;
+        let field = fields(text, value.start).find(|field| is_inside && offset <= field.value.end);
+        let item = items(text, value.start).enumerate().find(|(_, item)| holds(item));
+        match (field, item) {
+            (Some(Field { name, value: inner }), _) => {
+                let is_value = holds(&inner);
+                way.steps.push(step(&text[name]));
+                if !is_value {
+                    return way;
+                }
+                value = inner;
+            }
+            (None, Some((index, item))) => {
+                way.steps.push(format!("[{index}]"));
+                value = item;
+            }
+            (None, None) => {
+                way.is_at_end = offset == value.end;
+                way.object = Some(value);
+                return way;
+            }
         }
     }
 }
 
-/// A field as one step of the way.
-fn step(field: &str) -> String {
+/// Would the decoder say something else without this field?
+fn is_blamed(info: &KindInfo, text: &str, field: &Field, words: &str) -> bool {
+    let comma = text[..field.name.start].trim_end().strip_suffix(',');
+    let before = comma.unwrap_or(&text[..field.name.start]);
+    let without = [before, &text[field.value.end..]].concat();
+    match contain(|| (info.decode)(&without)) {
+        Ok(Err(error)) => words_of(&error) != words,
+        Ok(Ok(_)) | Err(_) => true,
+    }
+}
+
+/// A field as one step of the way; it comes with its quotes.
+fn step(name: &str) -> String {
+    let field = serde_json::from_str::<String>(name).unwrap_or_else(|_| name.to_owned());
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '$');
     if field.chars().all(is_plain) { format!(".{field}") } else { format!("[{field:?}]") }
-}
-
-/// A value that knows where it notes its way.
-#[derive(Clone, Copy)]
-struct Place<'a> {
-    value: &'a Value,
-    trail: &'a Trail,
-}
-
-impl<'de> Deserializer<'de> for Place<'de> {
-    type Error = Error;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let trail = self.trail;
-        match self.value {
-            Value::Array(items) => visitor.visit_seq(Items { rest: items, index: 0, trail }),
-            Value::Object(fields) => visitor.visit_map(Fields { rest: fields.iter(), value: None, trail }),
-            plain => plain.deserialize_any(visitor),
-        }
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        if self.value.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        _name: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        visitor.visit_newtype_struct(self)
-    }
-
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        variants: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        self.value.deserialize_enum(name, variants, visitor)
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct identifier ignored_any
-    }
-}
-
-struct Items<'a> {
-    rest: &'a [Value],
-    index: usize,
-    trail: &'a Trail,
-}
-
-impl<'de> SeqAccess<'de> for Items<'de> {
-    type Error = Error;
-
-    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
-        let Some((value, rest)) = self.rest.split_first() else { return Ok(None) };
-        let index = self.index;
-        (self.rest, self.index) = (rest, index + 1);
-        let decoded = seed.deserialize(Place { value, trail: self.trail });
-        self.trail.note(decoded, || format!("[{index}]")).map(Some)
-    }
-}
-
-struct Fields<'a> {
-    rest: serde_json::map::Iter<'a>,
-    value: Option<(&'a str, &'a Value)>,
-    trail: &'a Trail,
-}
-
-impl<'de> MapAccess<'de> for Fields<'de> {
-    type Error = Error;
-
-    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
-        let Some((field, value)) = self.rest.next() else { return Ok(None) };
-        self.value = Some((field, value));
-        let alone = Value::Object(Map::from_iter([(field.clone(), Value::Null)]));
-        self.trail.note(alone.deserialize_any(FieldName(seed)), || step(field)).map(Some)
-    }
-
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
-        let (field, value) = self.value.take().ok_or_else(|| Error::custom("a value before its key"))?;
-        let decoded = seed.deserialize(Place { value, trail: self.trail });
-        self.trail.note(decoded, || step(field))
-    }
-}
-
-/// Reads the only key of an object by the rules of JSON, which know keys that are numbers.
-struct FieldName<S>(S);
-
-impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for FieldName<S> {
-    type Value = S::Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a field")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<S::Value, A::Error> {
-        let name = map.next_key_seed(self.0)?.ok_or_else(|| A::Error::custom("no field"))?;
-        map.next_value::<IgnoredAny>()?;
-        Ok(name)
-    }
 }
 
 #[cfg(test)]
@@ -167,9 +108,11 @@ mod tests {
     use kube::CustomResource;
     use schemars::JsonSchema;
     use serde::{Deserialize, Serialize};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::kind::info;
+    use crate::watch::trim::without_managed_fields;
 
     #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
     #[kube(group = "test.dev", version = "v1", kind = "Odd", namespaced)]
@@ -183,6 +126,7 @@ mod tests {
         #[serde(default)]
         by_name: BTreeMap<String, bool>,
         choice: Option<Choice>,
+        even: Option<Even>,
     }
 
     #[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
@@ -196,11 +140,26 @@ mod tests {
         Two(u8),
     }
 
+    #[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+    #[serde(try_from = "u8")]
+    struct Even(u8);
+
+    impl TryFrom<u8> for Even {
+        type Error = String;
+
+        fn try_from(number: u8) -> Result<Self, String> {
+            if number.is_multiple_of(2) { Ok(Self(number)) } else { Err(format!("{number} is odd")) }
+        }
+    }
+
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
     fn check(object: Value, expected: &str) {
-        let error = serde_json::from_value::<Odd>(object.clone()).expect_err("it does not decode");
-        assert_eq!(explain::<Odd>(&object, &error), expected);
+        for text in [object.to_string(), format!("{object:#}\n")] {
+            let text = without_managed_fields(&text);
+            let error = (info::<Odd>().decode)(&text).expect_err("it does not decode");
+            assert_eq!(explain(info::<Odd>(), &text, &error), expected);
+        }
     }
 
     /// With this beside a spec that is right.
@@ -213,6 +172,8 @@ mod tests {
     #[test]
     fn the_field_is_named() {
         check(with("content", json!(7)), "spec.content: invalid type: integer `7`, expected a string");
+        check(with("content", json!([7])), "spec.content: invalid type: sequence, expected a string");
+        check(with("content", json!({"a": 7})), "spec.content: invalid type: map, expected a string");
         check(with("parts", json!([{"size": 1}, {}])), "spec.parts[1]: missing field `size`");
         check(
             with("parts", json!([{"size": 256}])),
@@ -231,6 +192,7 @@ mod tests {
             "spec.choice: unknown variant `Three`, expected `One` or `Two`",
         );
         check(json!({"metadata": {}}), "missing field `spec`");
+        check(json!({"metadata": {}, "spec": {}}), "spec: missing field `content`");
         check(
             json!({"metadata": {"labels": {"a": 1}}, "spec": {"content": "x"}}),
             "metadata.labels.a: invalid type: integer `1`, expected a string",
@@ -238,9 +200,10 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_quick_decode_refuses_keeps_its_words() {
-        let good = with("choice", json!({"Two": 2}));
-        let error = Error::custom("odd");
-        assert_eq!(explain::<Odd>(&good, &error), "odd");
+    fn a_value_that_its_type_refuses_is_named_wherever_it_is() {
+        check(with("even", json!(7)), "spec.even: 7 is odd");
+        let mut first = with("even", json!(7));
+        first["spec"]["parts"] = json!([]);
+        check(first, "spec.even: 7 is odd");
     }
 }

@@ -1,8 +1,6 @@
 //! What the server sends, decoded once: list pages and watch lines. An object that does not decode becomes an
-//! [`Item::Poison`] with its name and the decoder's words; the objects around it are unharmed.
-//!
-//! The usual case costs one pass over the bytes. Only a page that holds a poison object is taken apart item by item. A type
-//! that panics over an object does not decode it, either.
+//! [`Item::Poison`] with its name and the decoder's words; the objects around it are unharmed. A type that panics over an
+//! object does not decode it, either.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,32 +9,35 @@ use bytes::Bytes;
 use homeostat_core::{Key, Revision};
 use kube::core::Status;
 use serde::Deserialize;
-use serde_json::Value;
+use serde::de::{Error as _, IgnoredAny};
+use serde_json::{Error, Value};
 
-use super::decode::Trimmed;
 use super::locate::explain;
-use crate::kind::{Kind, key, key_of, parse_revision};
+use super::scan::{fields, first, items};
+use super::trim::without_managed_fields;
+use crate::kind::{KindInfo, parse_revision};
+use crate::object::Object;
 use crate::panics::contain;
 
 /// The annotation on the bookmark that ends a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// One object as it came. Handing it on moves two pointers, however large the object.
+/// One object as it came.
 #[derive(Debug)]
-pub(crate) enum Item<K> {
+pub(crate) enum Item {
     /// Decoded.
-    Good { key: Key, object: Arc<K> },
-    /// Not decodable as `K`.
+    Good { key: Key, object: Arc<Object> },
+    /// Not decodable as its kind.
     Poison { key: Key, error: String, revision: String },
 }
 
-impl<K: Kind> Item<K> {
-    fn good(object: K) -> Self {
-        Self::Good { key: key_of(&object), object: Arc::new(object) }
+impl Item {
+    fn good(info: &KindInfo, object: Arc<Object>) -> Self {
+        Self::Good { key: info.key_of(object.meta()), object }
     }
 
-    fn poison(identity: IdentityMeta, error: String) -> Self {
-        let key = key_from::<K>(&identity);
+    fn poison(info: &KindInfo, identity: IdentityMeta, error: String) -> Self {
+        let key = key_from(info, &identity);
         Self::Poison { key, error, revision: identity.resource_version }
     }
 
@@ -51,17 +52,17 @@ impl<K: Kind> Item<K> {
 
 /// One page of a list.
 #[derive(Debug)]
-pub(crate) struct Page<K> {
-    pub(crate) items: Vec<Item<K>>,
+pub(crate) struct Page {
+    pub(crate) items: Vec<Item>,
     pub(crate) revision: String,
     pub(crate) continue_token: Option<String>,
 }
 
 /// One line of a watch.
 #[derive(Debug)]
-pub(crate) enum Line<K> {
+pub(crate) enum Line {
     /// `ADDED` or `MODIFIED`. Where a cache knows what was there before, it goes by that.
-    Applied { item: Item<K>, is_added: bool },
+    Applied { item: Item, is_added: bool },
     /// `DELETED`. The last state is not decoded: a cache has the one before it, and whoever has none asks for it.
     Deleted { key: Key, revision: String, last: Bytes },
     /// `BOOKMARK`.
@@ -72,10 +73,12 @@ pub(crate) enum Line<K> {
     Garbage(String),
 }
 
+/// A list whose items are looked at one by one.
 #[derive(Deserialize)]
-struct List<T> {
+struct List {
     metadata: ListMeta,
-    items: Option<Vec<T>>,
+    #[serde(rename = "items")]
+    _items: Option<Vec<IgnoredAny>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -104,57 +107,50 @@ struct IdentityMeta {
 }
 
 /// Decodes a list page.
-pub(crate) fn page<K: Kind>(body: &[u8]) -> Result<Page<K>, serde_json::Error> {
-    if let Ok(Ok(list)) = contain(|| serde_json::from_slice::<List<Trimmed<K>>>(body)) {
-        let items =
-            list.items.unwrap_or_default().into_iter().map(|Trimmed(object)| Item::good(object)).collect();
-        return Ok(finish(list.metadata, items));
-    }
-    let list: List<Value> = serde_json::from_slice(body)?;
-    Ok(finish(list.metadata, list.items.unwrap_or_default().iter().map(item).collect()))
+pub(crate) fn page(info: &KindInfo, body: &[u8]) -> Result<Page, Error> {
+    let text = text_of(body)?;
+    let List { metadata, .. } = serde_json::from_str(text)?;
+    let list = fields(text, first(text)).find(|field| text[field.name.clone()] == *"\"items\"");
+    let texts = list.into_iter().flat_map(|list| items(text, list.value.start));
+    let items = texts.map(|item| decode_listed(info, &text[item])).collect();
+    let continue_token = Some(metadata.r#continue).filter(|token| !token.is_empty());
+    Ok(Page { items, revision: metadata.resource_version, continue_token })
 }
 
-fn finish<K>(meta: ListMeta, items: Vec<Item<K>>) -> Page<K> {
-    let continue_token = Some(meta.r#continue).filter(|token| !token.is_empty());
-    Page { items, revision: meta.resource_version, continue_token }
+/// Decodes one item of a list, also one without a name.
+fn decode_listed(info: &KindInfo, text: &str) -> Item {
+    let nameless = |error: Error| Item::poison(info, IdentityMeta::default(), error.to_string());
+    decode_text(info, text).unwrap_or_else(nameless)
 }
 
-fn item<K: Kind>(value: &Value) -> Item<K> {
-    let identity = Identity::deserialize(value).unwrap_or_default().metadata;
-    match contain(|| Trimmed::deserialize(value)) {
-        Ok(Ok(Trimmed(object))) => Item::good(object),
-        Ok(Err(error)) => Item::poison(identity, explained::<K>(value, &error)),
-        Err(message) => Item::poison(identity, panicked(&message)),
-    }
-}
-
-/// Why an object does not decode. Finding the field decodes it again.
-fn explained<K: Kind>(value: &Value, error: &serde_json::Error) -> String {
-    contain(|| explain::<K>(value, error)).unwrap_or_else(|_| error.to_string())
+fn text_of(bytes: &[u8]) -> Result<&str, Error> {
+    std::str::from_utf8(bytes).map_err(Error::custom)
 }
 
 fn panicked(message: &str) -> String {
     format!("its type panicked while it was decoded: {message}")
 }
 
-fn key_from<K: Kind>(identity: &IdentityMeta) -> Key {
-    key::<K>(&identity.namespace.replace('/', "_"), &identity.name.replace('/', "_"))
+fn key_from(info: &KindInfo, identity: &IdentityMeta) -> Key {
+    info.key(&identity.namespace.replace('/', "_"), &identity.name.replace('/', "_"))
 }
 
 /// Decodes a watch line.
-pub(crate) fn line<K: Kind>(text: &Bytes) -> Line<K> {
+pub(crate) fn line(info: &KindInfo, text: &Bytes) -> Line {
     match split(text) {
-        Ok((kind, object)) => event(&kind, object).unwrap_or_else(|error| Line::Garbage(error.to_string())),
+        Ok((kind, object)) => {
+            event(info, &kind, object).unwrap_or_else(|error| Line::Garbage(error.to_string()))
+        }
         Err(error) => Line::Garbage(error.to_string()),
     }
 }
 
-fn event<K: Kind>(kind: &str, object: Bytes) -> Result<Line<K>, serde_json::Error> {
+fn event(info: &KindInfo, kind: &str, object: Bytes) -> Result<Line, Error> {
     match kind {
-        "ADDED" | "MODIFIED" => Ok(Line::Applied { item: decode(&object)?, is_added: kind == "ADDED" }),
+        "ADDED" | "MODIFIED" => Ok(Line::Applied { item: decode(info, &object)?, is_added: kind == "ADDED" }),
         "DELETED" => {
             let identity = serde_json::from_slice::<Identity>(&object)?.metadata;
-            let (key, revision) = (key_from::<K>(&identity), identity.resource_version);
+            let (key, revision) = (key_from(info, &identity), identity.resource_version);
             Ok(Line::Deleted { key, revision, last: object })
         }
         "BOOKMARK" => {
@@ -167,24 +163,20 @@ fn event<K: Kind>(kind: &str, object: Bytes) -> Result<Line<K>, serde_json::Erro
     }
 }
 
-/// Decodes one object as `K`, or says why that fails. The error is of an object that is not even JSON.
-pub(crate) fn decode<K: Kind>(object: &[u8]) -> Result<Item<K>, serde_json::Error> {
-    let error = match contain(|| trimmed(object)) {
-        Ok(Ok(object)) => return Ok(Item::good(object)),
-        Ok(Err(error)) => explained::<K>(&serde_json::from_slice(object)?, &error),
-        Err(message) => panicked(&message),
-    };
-    let identity = serde_json::from_slice::<Identity>(object)?.metadata;
-    Ok(Item::poison(identity, error))
+/// Decodes one object as this kind, or says why that fails. The error is of an object that is not even JSON.
+pub(crate) fn decode(info: &KindInfo, object: &[u8]) -> Result<Item, Error> {
+    decode_text(info, text_of(object)?)
 }
 
-/// Decodes one object. To see once that all of it is text costs less than to ask of each string.
-fn trimmed<K: Kind>(object: &[u8]) -> Result<K, serde_json::Error> {
-    let decoded = match std::str::from_utf8(object) {
-        Ok(text) => serde_json::from_str::<Trimmed<K>>(text),
-        Err(_) => serde_json::from_slice::<Trimmed<K>>(object),
+fn decode_text(info: &KindInfo, text: &str) -> Result<Item, Error> {
+    let text = without_managed_fields(text);
+    let error = match contain(|| (info.decode)(&text)) {
+        Ok(Ok(object)) => return Ok(Item::good(info, object)),
+        Ok(Err(error)) => explain(info, &text, &error),
+        Err(message) => panicked(&message),
     };
-    decoded.map(|Trimmed(object)| object)
+    let identity = serde_json::from_str::<Identity>(&text)?.metadata;
+    Ok(Item::poison(info, identity, error))
 }
 
 /// A watch line in an order of fields no server uses.
@@ -195,7 +187,7 @@ struct Event {
 }
 
 /// Type and object of a watch line. Servers write the type first, so the object is found without parsing.
-fn split(text: &Bytes) -> Result<(Cow<'_, str>, Bytes), serde_json::Error> {
+fn split(text: &Bytes) -> Result<(Cow<'_, str>, Bytes), Error> {
     const HEAD: &[u8] = br#"{"type":""#;
     const MIDDLE: &[u8] = br#"","object":"#;
     if let Some(rest) = text.strip_prefix(HEAD)
@@ -220,6 +212,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::kind::info;
 
     #[test]
     fn a_poison_object_does_not_spoil_its_page() {
@@ -227,7 +220,7 @@ mod tests {
             {"metadata": {"name": "good", "namespace": "a"}, "data": {"k": "v"}},
             {"metadata": {"name": "bad", "namespace": "a"}, "data": 7},
         ]});
-        let page: Page<ConfigMap> = page(body.to_string().as_bytes()).expect("a page");
+        let page = page(info::<ConfigMap>(), body.to_string().as_bytes()).expect("a page");
         assert_eq!((page.revision.as_str(), page.continue_token.as_deref()), ("9", Some("next")));
         assert!(matches!(&page.items[0], Item::Good { key, .. } if key.as_str() == "/configmaps/a/good"));
         assert!(matches!(&page.items[1], Item::Poison { key, error, .. }
@@ -236,17 +229,17 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let line: Line<ConfigMap> = line(&Bytes::copy_from_slice(text.as_bytes()));
+        let line = line(info::<ConfigMap>(), &Bytes::copy_from_slice(text.as_bytes()));
         let shown = match line {
             Line::Applied { item: Item::Good { key, object }, is_added } => {
-                let revision = object.metadata.resource_version.as_deref().unwrap_or_default();
+                let revision = object.meta().resource_version.as_deref().unwrap_or_default();
                 format!("{} {key} at {revision}", if is_added { "added" } else { "modified" })
             }
             Line::Applied { item: Item::Poison { key, error, revision }, .. } => {
                 format!("poison {key} at {revision}: {error}")
             }
             Line::Deleted { key, revision, last } => {
-                let last = decode::<ConfigMap>(&last).expect("it is JSON");
+                let last = decode(info::<ConfigMap>(), &last).expect("it is JSON");
                 assert_eq!(last.revision(), revision);
                 format!("deleted {key} at {revision}")
             }

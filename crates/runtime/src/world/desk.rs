@@ -29,7 +29,7 @@ use crate::engine::words_of;
 use crate::error::Error;
 use crate::fault::{Fault, Result};
 use crate::ground::Ground;
-use crate::kind::{key, key_of};
+use crate::kind::{info, key, key_of};
 
 /// One world and all that is known about it.
 pub(super) struct Desk<W: World> {
@@ -51,7 +51,7 @@ pub(super) struct Desk<W: World> {
 impl<W: World> Desk<W> {
     pub(super) fn new(world: W, policy: Policy<W::Have>, name: &str, ground: &Arc<Ground>) -> Self {
         let world = Arc::new(world);
-        let cache = ground.caches.declare::<W::Kind>(&ground.scope);
+        let cache = Cache::of(ground.caches.declare(info::<W::Kind>(), &ground.scope));
         let manager = policy.identity.clone().unwrap_or_else(|| ground.name.to_string());
         let records = (policy.ownership == Ownership::Records)
             .then(|| Records::declare(&ground.caches, &ground.scope, &manager, W::NAME));

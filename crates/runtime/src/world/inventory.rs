@@ -22,8 +22,8 @@ use super::desk::Desk;
 use super::record::{OutsideRecord, OutsideRecordSpec, Records};
 use crate::cache::Writer;
 use crate::error::Error;
-use crate::kind::{key, key_of, revision_of};
-use crate::talk::{Attempt, call};
+use crate::kind::{info, key, key_of, revision_of};
+use crate::talk::{Attempt, call, call_object};
 
 /// Was the name in the inventory already?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl<W: World> Desk<W> {
         let attempt = Attempt { verb: "delete", target: key.as_str() };
         match call::<Value>(&self.ground.client, attempt, request).await {
             Err(error) if !error.is_not_found() => return Err(error),
-            _ => records.cache.deleted(&key, record.metadata.uid.as_deref()),
+            _ => records.cache.erased().deleted(&key, record.metadata.uid.as_deref()),
         }
         self.wrote(&owner.key, Verb::Delete, key, None);
         Ok(())
@@ -220,9 +220,10 @@ impl<W: World> Desk<W> {
         let url = Path::new(W::Kind::url_path(&(), meta.namespace.as_deref()));
         let request = url.patch(key.name(), &self.patching(), &Patch::Merge(patch));
         let attempt = Attempt { verb: "write the inventory of", target: key.as_str() };
-        let written: W::Kind = call(&self.ground.client, attempt, request).await?;
-        self.wrote(&key, Verb::Patch, key.clone(), Some(revision_of(&written)));
-        self.cache.wrote(written, self.writer(key));
+        let info = info::<W::Kind>();
+        let written = call_object(&self.ground.client, attempt, info, request).await?;
+        self.wrote(&key, Verb::Patch, key.clone(), Some(written.revision()));
+        self.cache.erased().wrote(written, self.writer(key));
         Ok(())
     }
 

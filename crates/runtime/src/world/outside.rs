@@ -16,8 +16,10 @@ use super::push::listen;
 use super::reconcile::Hand;
 use super::record::OutsideRecord;
 use super::tally::SYNCED;
-use crate::controller::{Assembled, Control, Controller, Part};
+use crate::assemble::{Assembled, Control, Part};
+use crate::controller::Controller;
 use crate::ground::Ground;
+use crate::kind::info;
 use crate::rule::{KEEP, MainWrites, Rule};
 
 /// A world outside Kubernetes, and how it is treated. [`control`](Self::control) completes it.
@@ -102,7 +104,7 @@ impl<W: World> Outside<W> {
     /// Completes the controller.
     pub fn control(self) -> Control {
         let writes = MainWrites { metadata: true, status: true, owns: false };
-        let mut rules = Rule::main::<W::Kind>(writes);
+        let mut rules = Rule::main(info::<W::Kind>(), writes);
         let mut definitions = Vec::new();
         if self.policy.ownership == Ownership::Records {
             rules.push(Rule::on::<OutsideRecord>("", KEEP));
@@ -154,7 +156,7 @@ impl<W: World> Part for Complete<W> {
 /// Objects that vanish without a cleanup (somebody took the finalizer off) leave the books too.
 fn forget_gone<W: World>(desk: &Arc<Desk<W>>) {
     let books = Arc::downgrade(desk);
-    desk.cache.subscribe(move |delta| {
+    desk.cache.erased().subscribe(move |delta| {
         if delta.new.is_none()
             && let Some(desk) = books.upgrade()
         {

@@ -3,15 +3,14 @@
 //! **Invariant:** that an object is gone is never concluded from the cache, because one that does not decode, or has not
 //! arrived yet, is in no cache: the server is asked before its things are given to another or deleted.
 
-use kube::Resource;
 use kube::api::GetParams;
-use kube::core::Request as Path;
+use serde_json::Value;
 
 use super::contract::World;
 use super::decide::Owner;
 use super::desk::{Desk, is_owner};
 use crate::error::Error;
-use crate::kind::{Metadata, key, key_of};
+use crate::kind::{info, key, key_of};
 use crate::talk::{Attempt, call};
 
 impl<W: World> Desk<W> {
@@ -20,12 +19,10 @@ impl<W: World> Desk<W> {
         if !self.is_missing(owner) || !self.is_in_scope(&owner.key) {
             return Ok(true);
         }
-        let namespace = Some(owner.key.namespace()).filter(|namespace| !namespace.is_empty());
-        let path = Path::new(W::Kind::url_path(&(), namespace));
-        let request = path.get(owner.key.name(), &GetParams::default());
+        let request = info::<W::Kind>().path_beside(&owner.key).get(owner.key.name(), &GetParams::default());
         let attempt = Attempt { verb: "get", target: owner.key.as_str() };
-        match call::<Metadata<W::Kind>>(&self.ground.client, attempt, request).await {
-            Ok(found) => Ok(found.metadata.uid.as_deref() == Some(owner.uid.as_str())),
+        match call::<Value>(&self.ground.client, attempt, request).await {
+            Ok(found) => Ok(found["metadata"]["uid"].as_str() == Some(owner.uid.as_str())),
             Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),
         }

@@ -29,7 +29,8 @@ use crate::context::Context;
 use crate::engine::words_of;
 use crate::events::Severity;
 use crate::fault::{Fault, Result};
-use crate::kind::{Kind, key_of, revision_of};
+use crate::kind::{key_of, revision_of};
+use crate::object::Object;
 
 /// How long a parked object waits at most: the end of the outage brings it back long before.
 const PARKED_MAX: Duration = Duration::from_secs(3600);
@@ -163,7 +164,7 @@ impl<W: World> Hand<W> {
     /// Waits until the outside answers. If it does since we were turned away, nobody would bring us back. That we were
     /// is no success, and must not take a former failure back.
     fn park(&self) -> Action {
-        self.cx.withhold_verdict();
+        self.cx.run().withhold_verdict();
         self.desk.ledger.park(self.key.clone());
         Action::requeue(if self.desk.gate.is_closed() { Duration::ZERO } else { PARKED_MAX })
     }
@@ -232,16 +233,16 @@ impl<W: World> Hand<W> {
 
 /// Does the status say that this generation was in sync, or drifted from it? Then a difference is drift, also after a
 /// restart.
-fn says_synced<K: Kind>(object: &K) -> bool {
+fn says_synced(object: &Object) -> bool {
     let is_so =
         |said: Condition| said.status == "True" || [DRIFTED, CONTESTED].contains(&said.reason.as_str());
     synced_of(object).is_some_and(is_so)
 }
 
 /// What the status says about this generation.
-pub(super) fn synced_of<K: Kind>(object: &K) -> Option<Condition> {
+pub(super) fn synced_of(object: &Object) -> Option<Condition> {
     let generation = object.meta().generation?;
-    let mut object = serde_json::to_value(object).ok()?;
+    let mut object = object.to_json().ok()?;
     let conditions: Vec<Condition> = serde_json::from_value(object["status"]["conditions"].take()).ok()?;
     let mut conditions = conditions.into_iter();
     conditions.find(|one| one.type_ == SYNCED && one.observed_generation == Some(generation))

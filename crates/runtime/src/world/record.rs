@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::cache::{Cache, Index};
 use crate::caches::Caches;
 use crate::fence::stable_hash;
+use crate::kind::info;
 use crate::watch::Scope;
 
 /// A thing outside that is ours.
@@ -98,7 +99,7 @@ pub(super) struct Records {
 impl Records {
     /// Declares them.
     pub(super) fn declare(caches: &Caches, scope: &Scope, manager: &str, world: &'static str) -> Self {
-        let cache = caches.declare::<OutsideRecord>(scope);
+        let cache = Cache::of(caches.declare(info::<OutsideRecord>(), scope));
         let index = |field: fn(&OutsideRecordSpec) -> &String| {
             let manager = manager.to_owned();
             cache.index(move |record: &OutsideRecord| {

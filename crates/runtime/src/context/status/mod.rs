@@ -5,7 +5,7 @@
 //! `write` sends it. A terminal fault, a panic and a failure that lasts are written as the condition `Reconciled`, and
 //! taken back by the next success.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use homeostat_core::journal::{Verb, WriteOutcome};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -24,12 +24,13 @@ pub(super) use write::Written;
 
 use super::condition::condition;
 use super::memo::{Applied, status_key};
-use super::{Context, tell};
+use super::{Context, Run, tell};
 use crate::contrast::without_nulls;
 use crate::declared::Deed;
 use crate::error::Error;
 use crate::fault::Fault;
-use crate::kind::{Kind, revision_of};
+use crate::kind::Kind;
+use crate::object::Object;
 
 /// The condition the runtime itself keeps.
 pub(super) const RECONCILED: &str = "Reconciled";
@@ -66,8 +67,9 @@ impl<K: Kind> Context<K> {
         K: HasStatus,
         K::Status: Serialize + DeserializeOwned + Default,
     {
-        let mut draft = self.0.draft.lock().unwrap_or_else(PoisonError::into_inner);
-        let edited = draft.status.take().unwrap_or_else(|| self.unedited(K::Status::default()));
+        let mut draft = self.run.draft();
+        let edited = draft.status.take();
+        let edited = edited.unwrap_or_else(|| self.run.unedited(|| json_of(&K::Status::default())));
         let mut status: K::Status = serde_json::from_value(edited.now).unwrap_or_default();
         change(&mut status);
         draft.is_unobserved = !observes_generation::<K::Status>();
@@ -77,36 +79,51 @@ impl<K: Kind> Context<K> {
     /// Replaces the status, for types that do not name theirs (k8s-openapi's). Written like [`status`](Self::status): of the
     /// status that the reconciler was called with, what the new one leaves out goes; what others have added since stays.
     pub fn replace_status<S: Serialize + DeserializeOwned>(&self, status: &S) {
-        let mut draft = self.0.draft.lock().unwrap_or_else(PoisonError::into_inner);
-        let edited = draft.status.take().unwrap_or_else(|| {
-            let base = status_of(&*self.handled());
-            Edited { base, defaults: Value::Null, now: Value::Null }
-        });
-        draft.is_unobserved = !observes_generation::<S>();
-        draft.status = Some(Edited { now: json_of(status), ..edited });
+        self.run.replace_status(json_of(status), observes_generation::<S>());
     }
 
     /// Sets a condition in the status: `cx.condition(condition("Ready", true, "Up", "all replicas are up"))`.
     pub fn condition(&self, condition: Condition) {
-        let mut draft = self.0.draft.lock().unwrap_or_else(PoisonError::into_inner);
+        self.run.condition(condition);
+    }
+}
+
+impl Run {
+    fn draft(&self) -> MutexGuard<'_, Draft> {
+        self.draft.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn replace_status(&self, now: Value, is_observed: bool) {
+        let mut draft = self.draft();
+        let edited = draft.status.take().unwrap_or_else(|| {
+            let base = status_of(&*self.handled());
+            Edited { base, defaults: Value::Null, now: Value::Null }
+        });
+        draft.is_unobserved = !is_observed;
+        draft.status = Some(Edited { now, ..edited });
+    }
+
+    /// Sets a condition in the status.
+    pub(crate) fn condition(&self, condition: Condition) {
+        let mut draft = self.draft();
         draft.conditions.retain(|other| other.type_ != condition.type_);
         draft.conditions.push(condition);
     }
 
     /// This run neither failed nor succeeded: what the status says about former ones stays.
     pub(crate) fn withhold_verdict(&self) {
-        self.0.draft.lock().unwrap_or_else(PoisonError::into_inner).is_inconclusive = true;
+        self.draft().is_inconclusive = true;
     }
 
     /// Is there something to be written?
     pub(crate) fn has_draft(&self) -> bool {
-        !self.0.draft.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.draft().is_empty()
     }
 
     /// Sets one field of the status, whatever its type knows of it.
     pub(crate) fn set_status_field(&self, name: &str, value: Value) {
-        let mut draft = self.0.draft.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut edited = draft.status.take().unwrap_or_else(|| self.unedited(Value::Null));
+        let mut draft = self.draft();
+        let mut edited = draft.status.take().unwrap_or_else(|| self.unedited(|| Value::Null));
         if !edited.now.is_object() {
             edited.now = json!({});
         }
@@ -115,24 +132,24 @@ impl<K: Kind> Context<K> {
     }
 
     /// The status as it is known now.
-    fn unedited(&self, defaults: impl Serialize) -> Edited {
+    fn unedited(&self, defaults: impl FnOnce() -> Value) -> Edited {
         let base = status_of(&*self.newest());
-        let defaults = if base.is_null() { json_of(&defaults) } else { Value::Null };
+        let defaults = if base.is_null() { defaults() } else { Value::Null };
         Edited { now: base.clone(), defaults, base }
     }
 
     /// The object as the reconciler has it: as it was called with it, or as its own last write of the status left it.
-    fn handled(&self) -> Arc<K> {
-        let written = self.0.written.lock().unwrap_or_else(PoisonError::into_inner);
-        written.clone().unwrap_or_else(|| self.0.object.clone())
+    fn handled(&self) -> Arc<Object> {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.clone().unwrap_or_else(|| self.object.clone())
     }
 
     /// The newest state of the object that is known here: a context may outlive many.
-    pub(super) fn newest(&self) -> Arc<K> {
-        let newest = self.0.engine.cache.get(&self.0.key);
+    pub(super) fn newest(&self) -> Arc<Object> {
+        let newest = self.engine.cache.get(&self.key);
         newest
-            .filter(|newest| newest.meta().uid == self.0.object.meta().uid)
-            .unwrap_or_else(|| self.0.object.clone())
+            .filter(|newest| newest.meta().uid == self.object.meta().uid)
+            .unwrap_or_else(|| self.object.clone())
     }
 
     /// Writes what was collected, and what the fault adds to it.
@@ -146,31 +163,31 @@ impl<K: Kind> Context<K> {
     /// Writes a change of the status, unless it was the last one written and the object is as that left it: a kind may
     /// have no place for what we say.
     pub(crate) async fn put_status(&self, change: &StatusChange) -> Result<(), Error> {
-        let (engine, newest) = (&self.0.engine, self.newest());
-        let memo_key = status_key(&self.0.key);
+        let (engine, newest) = (&self.engine, self.newest());
+        let memo_key = status_key(&self.key);
         let words = json!(change);
-        if engine.memo.is(&memo_key, Applied::new(&words, revision_of(&*newest))) {
+        if engine.memo.is(&memo_key, Applied::new(&words, newest.revision())) {
             return Ok(());
         }
-        engine.ground.declared.expect::<K>(Deed::PatchStatus);
-        let object: K =
-            match engine.change_status(&self.0.key, &self.0.claim, change, snapshot(&*newest)).await? {
-                Written::Done(object) => object,
-                Written::Already | Written::Gone => return Ok(()),
-            };
-        let revision = revision_of(&object);
-        self.note(Verb::Status, &self.0.key, WriteOutcome::Done { revision: Some(revision) });
+        engine.ground.declared.expect(self.info(), Deed::PatchStatus);
+        let (known, decode) = (snapshot(&*newest), self.info().decode);
+        let object = match engine.change_status(&self.key, &self.claim, change, known, decode).await? {
+            Written::Done(object) => object,
+            Written::Already | Written::Gone => return Ok(()),
+        };
+        let revision = object.revision();
+        self.note(Verb::Status, &self.key, WriteOutcome::Done { revision: Some(revision) });
         engine.memo.set(memo_key, Applied::new(&words, revision), None);
-        let object = engine.cache.wrote(object, self.writer());
-        *self.0.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(object);
+        engine.cache.wrote(object.clone(), self.writer());
+        *self.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(object);
         Ok(())
     }
 
     /// What was collected and what the fault adds to it, as a change of the status; none when the status says so already.
     pub(crate) fn status_change(&self, fault: Option<&Fault>) -> Option<StatusChange> {
-        let mut draft = std::mem::take(&mut *self.0.draft.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut draft = std::mem::take(&mut *self.draft());
         let word = fault.and_then(|fault| self.word(fault));
-        if draft.is_empty() && word.is_none() && !self.0.may_be_condemned {
+        if draft.is_empty() && word.is_none() && !self.may_be_condemned {
             return None;
         }
         let known = snapshot(&*self.newest());
@@ -184,7 +201,7 @@ impl<K: Kind> Context<K> {
             Some(Edited { base, defaults, now }) => StatusChange::between(base, now, defaults),
             None => StatusChange::default(),
         };
-        let generation = self.0.object.meta().generation;
+        let generation = self.object.meta().generation;
         for condition in draft.conditions {
             change.set_condition(&Condition { observed_generation: generation, ..condition });
         }
@@ -197,20 +214,20 @@ impl<K: Kind> Context<K> {
     /// The reason under which the status tells of a fault, if it does: of Kubernetes' own kinds only the
     /// terminal ones, and those only where the controller has declared that it writes the status.
     fn word(&self, fault: &Fault) -> Option<&'static str> {
-        let engine = &self.0.engine;
-        let is_ours_to_say = (fault.is_terminal() || engine.is_custom) && engine.may_write_status();
-        tell::name(fault, self.0.failures).filter(|_| is_ours_to_say).map(|name| name.condition)
+        let engine = &self.engine;
+        let is_ours_to_say = (fault.is_terminal() || self.info().is_custom) && engine.may_write_status();
+        tell::name(fault, self.failures).filter(|_| is_ours_to_say).map(|name| name.condition)
     }
 }
 
 /// The status of an object as its type has it; null when there is none.
-fn status_of<K: Kind>(object: &K) -> Value {
-    let mut object = serde_json::to_value(object).unwrap_or_default();
+fn status_of(object: &Object) -> Value {
+    let mut object = object.to_json().unwrap_or_default();
     without_nulls(object.get_mut("status").map(Value::take).unwrap_or_default())
 }
 
 /// An object as the cache has it.
-fn snapshot<K: Kind>(object: &K) -> Snapshot {
+fn snapshot(object: &Object) -> Snapshot {
     let meta = object.meta();
     let (uid, resource_version) = (meta.uid.clone(), meta.resource_version.clone());
     Snapshot { uid, resource_version, status: status_of(object), is_whole: false }
@@ -223,7 +240,7 @@ fn json_of(status: &impl Serialize) -> Value {
 
 /// Does this type of status keep an `observedGeneration`?
 fn observes_generation<S: Serialize + DeserializeOwned>() -> bool {
-    let status = serde_json::from_value::<S>(json!({"observedGeneration": 1}));
+    let status = serde_json::from_str::<S>(r#"{"observedGeneration":1}"#);
     // A type with required fields of its own is a custom kind's: it says with `StatusBase` what it keeps.
     status.map_or(true, |status| json!(status)["observedGeneration"] == 1)
 }

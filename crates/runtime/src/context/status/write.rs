@@ -10,7 +10,6 @@
 
 use homeostat_core::Key;
 use homeostat_core::journal::Verb;
-use serde::de::DeserializeOwned;
 
 use super::change::StatusChange;
 use super::operations::Snapshot;
@@ -19,7 +18,7 @@ use crate::context::raw::{JsonPatch, is_stale};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::fence::Claim;
-use crate::kind::Kind;
+use crate::talk::Decode;
 
 /// Requests for one change: whoever loses this often against other writers loses against a loop, and the reconcile's own
 /// backoff is the better pause.
@@ -35,14 +34,15 @@ pub(crate) enum Written<T> {
     Gone,
 }
 
-impl<K: Kind> Engine<K> {
+impl Engine {
     /// Makes a change to the status of the object that the snapshot shows, and notes what came of it.
-    pub(crate) async fn change_status<T: DeserializeOwned>(
+    pub(crate) async fn change_status<T>(
         &self,
         key: &Key,
         claim: &Claim,
         change: &StatusChange,
         mut snapshot: Snapshot,
+        decode: Decode<T>,
     ) -> Result<Written<T>, Error> {
         let writer = Writer { source: self.source.clone(), object: key.clone() };
         let _writing = self.cache.writing(key, writer);
@@ -53,7 +53,7 @@ impl<K: Kind> Engine<K> {
             }
             self.admit(claim, key, Verb::Status, key)?;
             let patch = JsonPatch { verb: "write the status of", subresource: Some("status"), operations };
-            let refusal = match self.send_patch(key, patch).await {
+            let refusal = match self.send_patch(key, patch, decode).await {
                 Ok(object) => return Ok(Written::Done(object)),
                 Err(error) if error.is_not_found() => return Ok(Written::Gone),
                 Err(error) if is_stale(&error) && tries < TRIES_MAX => error,

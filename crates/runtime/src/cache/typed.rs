@@ -1,0 +1,110 @@
+//! The cache of one kind as users see it: a cover of [`ObjectCache`] that gives the objects their type back.
+//!
+//! **Invariant:** whatever is in the cache under it was decoded or written as a `K`.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use homeostat_core::{Key, Revision};
+use tokio::sync::watch;
+
+use super::{Delta, Freshness, Index, ObjectCache, Writer};
+use crate::kind::Kind;
+use crate::object::{all_typed, typed};
+
+/// A handle on the cache of one kind. Cheap to clone; all clones see the same objects.
+pub struct Cache<K: Kind> {
+    inner: ObjectCache,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Kind> Clone for Cache<K> {
+    fn clone(&self) -> Self {
+        Self::of(self.inner.clone())
+    }
+}
+
+impl<K: Kind> Cache<K> {
+    /// The cover of a cache of this very kind.
+    pub(crate) fn of(inner: ObjectCache) -> Self {
+        Self { inner, kind: PhantomData }
+    }
+
+    pub(crate) fn erased(&self) -> &ObjectCache {
+        &self.inner
+    }
+
+    /// The object with this key, our own writes included.
+    pub fn get(&self, key: &Key) -> Option<Arc<K>> {
+        self.inner.get(key).map(typed)
+    }
+
+    /// Every object, in order of their keys.
+    pub fn list(&self) -> Vec<Arc<K>> {
+        all_typed(self.inner.list())
+    }
+
+    /// Every object and its key, in no order: sorting a hundred thousand costs more than most uses of them.
+    pub(crate) fn entries(&self) -> Vec<(Key, Arc<K>)> {
+        self.inner.entries().into_iter().map(|(key, object)| (key, typed(object))).collect()
+    }
+
+    /// The objects that name this uid among their owners, in order of their keys.
+    pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
+        all_typed(self.inner.owned_by(uid))
+    }
+
+    /// Builds an index of the objects by the values `values` finds in each.
+    pub fn index<V, I>(&self, values: impl Fn(&K) -> I + Send + Sync + 'static) -> Index<K, V>
+    where
+        V: std::hash::Hash + Eq + Send + Sync + 'static,
+        I: IntoIterator<Item = V>,
+    {
+        Index::new(self, values)
+    }
+
+    /// How many objects it holds.
+    pub fn len(&self) -> usize {
+        self.inner.len()
+    }
+
+    /// Does it hold none?
+    pub fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+
+    /// The newest revision this cache is known to include.
+    pub fn revision(&self) -> Revision {
+        self.inner.revision()
+    }
+
+    /// The objects that do not decode, and why.
+    pub fn quarantined(&self) -> Vec<(Key, String)> {
+        self.inner.quarantined()
+    }
+
+    /// How far it can be trusted now.
+    pub fn freshness(&self) -> Freshness {
+        self.inner.freshness()
+    }
+
+    /// `group/resource`.
+    pub fn resource(&self) -> String {
+        self.inner.info().resource.clone()
+    }
+
+    /// Calls `subscriber` with every change from now on, in order, from the watch's task.
+    pub fn subscribe(&self, subscriber: impl Fn(&Delta<K>) + Send + Sync + 'static) {
+        self.inner.subscribe(move |delta| subscriber(&Delta::of(delta)));
+    }
+
+    /// Tells when freshness changes.
+    pub(crate) fn watch_freshness(&self) -> watch::Receiver<Freshness> {
+        self.inner.watch_freshness()
+    }
+
+    /// This run wrote this state: readers see it from now on.
+    pub(crate) fn wrote(&self, object: K, writer: Writer) {
+        self.inner.wrote(Arc::new(object), writer);
+    }
+}
