@@ -90,6 +90,8 @@ pub struct Custom {
     pub raw_schema: serde_json::Value,
     /// `additionalPrinterColumns` as written.
     pub columns: Vec<serde_json::Value>,
+    /// … and compiled, once a table is asked for: all tables share them.
+    pub(crate) compiled_columns: OnceLock<Arc<crate::table::CustomColumns>>,
     /// `selectableFields` paths without the leading dot.
     pub selectable_fields: Vec<Box<str>>,
     /// Has it a status subresource?

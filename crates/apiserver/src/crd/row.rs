@@ -1,7 +1,7 @@
 //! A definition as rows of the registry: one per served version, once its names are accepted.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use homeostat_core::Revision;
 use serde_json::Value;
@@ -119,6 +119,7 @@ fn custom(definition: &Value, version: &Value, storage: &str) -> Custom {
         schemas: Arc::default(),
         cel: schema::Cel::compile(&raw_schema),
         columns,
+        compiled_columns: OnceLock::new(),
         selectable_fields: fields
             .map(|field| text(field, "jsonPath").trim_start_matches('.').into())
             .collect(),

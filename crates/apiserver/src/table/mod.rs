@@ -7,6 +7,7 @@
 mod age;
 pub(crate) mod cells;
 mod custom;
+mod evaluate;
 mod jsonpath;
 mod partial;
 mod read;
@@ -18,6 +19,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
+pub(crate) use self::custom::Columns as CustomColumns;
 use crate::kinds::declaration::Kind;
 use crate::kinds::printing::{Cells, Column, Conditions};
 use crate::negotiate::{Form, Forms, Include, MetaVersion};
@@ -44,7 +46,7 @@ pub struct ListMeta<'a> {
 
 /// Which forms a resource or subresource can be given in.
 pub fn forms(row: &Resource, subresource: Option<&str>) -> Forms {
-    if Printer::new(row, subresource).is_some() { Forms::All } else { Forms::Metadata }
+    if has_table(row, subresource) { Forms::All } else { Forms::Metadata }
 }
 
 /// Renders objects in another form than their own. Made once per request or watch.
@@ -66,7 +68,7 @@ enum Shape {
 enum Printer {
     BuiltIn { columns: &'static [Column], cells: Cells, conditions: Option<Conditions> },
     Fallback,
-    Custom(custom::Columns),
+    Custom(Arc<CustomColumns>),
 }
 
 impl View {
@@ -136,32 +138,46 @@ impl View {
         Ok((head, Self::LIST_END.to_owned()))
     }
 
-    /// Writes an object as an item of a list.
-    pub fn item_into(&self, out: &mut Vec<u8>, object: &Value, now: Timestamp) {
+    /// Writes an object as an item of a list, and tells how many steps of evaluation it took.
+    pub fn item_into(&self, out: &mut Vec<u8>, object: &Value, now: Timestamp) -> usize {
         match &self.shape {
             Shape::Table { printer, version, include } => printer.row(out, object, now, (*include, *version)),
-            Shape::Partial(version) | Shape::PartialList(version) => partial::object(out, object, *version),
+            Shape::Partial(version) | Shape::PartialList(version) => {
+                partial::object(out, object, *version);
+                0
+            }
         }
     }
 }
 
+/// Can it be listed, or is it shown as something that can?
+fn has_table(row: &Resource, subresource: Option<&str>) -> bool {
+    let is_scale = subresource == Some("scale");
+    if let Some(subresource) = subresource
+        && !is_scale
+        && row.subresource(subresource).is_none_or(|sub| sub.kind != row.kind || !sub.version.is_empty())
+    {
+        return false;
+    }
+    is_scale || row.is_custom() || row.allows("list")
+}
+
 impl Printer {
     fn new(row: &Resource, subresource: Option<&str>) -> Option<Self> {
-        let is_scale = subresource == Some("scale");
-        if let Some(subresource) = subresource
-            && !is_scale
-            && row.subresource(subresource).is_none_or(|sub| sub.kind != row.kind || !sub.version.is_empty())
-        {
+        if !has_table(row, subresource) {
             return None;
         }
+        let is_scale = subresource == Some("scale");
         match row.custom() {
-            Some(_) if is_scale => Some(Self::Custom(custom::Columns::scale())),
-            Some(custom) => Some(Self::Custom(custom::Columns::new(custom))),
+            Some(_) if is_scale => Some(Self::Custom(Arc::new(CustomColumns::scale()))),
+            Some(custom) => {
+                let compiled = custom.compiled_columns.get_or_init(|| Arc::new(CustomColumns::new(custom)));
+                Some(Self::Custom(Arc::clone(compiled)))
+            }
             None if is_scale => {
                 let (columns, cells) = (&cells::autoscaling::SCALE_COLUMNS, cells::autoscaling::scale);
                 Some(Self::BuiltIn { columns, cells, conditions: None })
             }
-            None if !row.allows("list") => None,
             None => Some(row.declaration().and_then(Self::built_in).unwrap_or(Self::Fallback)),
         }
     }
@@ -179,17 +195,19 @@ impl Printer {
         }
     }
 
+    /// Writes a row, and tells how many steps of evaluation it took.
     fn row(
         &self,
         out: &mut Vec<u8>,
         object: &Value,
         now: Timestamp,
         (include, version): (Include, MetaVersion),
-    ) {
-        let cells = match self {
-            Self::BuiltIn { cells, .. } => cells(object, now),
+    ) -> usize {
+        let (cells, steps) = match self {
+            Self::BuiltIn { cells, .. } => (cells(object, now), 0),
             Self::Fallback => {
-                vec![read::name(object).into(), read::text(object, "metadata.creationTimestamp").into()]
+                let created = read::text(object, "metadata.creationTimestamp");
+                (vec![read::name(object).into(), created.into()], 0)
             }
             Self::Custom(custom) => custom.cells(object, now),
         };
@@ -208,6 +226,7 @@ impl Printer {
             Include::Object => write(out, object),
         }
         out.push(b'}');
+        steps
     }
 }
 
