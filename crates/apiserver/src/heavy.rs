@@ -64,6 +64,14 @@ struct Running {
     by_user: HashMap<Arc<str>, usize>,
 }
 
+/// A user's way to the heavy work of what is made while it is sent: pieces of lists, events of watches.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane {
+    heavy: Heavy,
+    user: Arc<str>,
+    is_administrator: bool,
+}
+
 #[derive(Clone, Debug)]
 struct Request {
     user: Arc<str>,
@@ -94,7 +102,7 @@ impl Heavy {
         if !weight.is_heavy() {
             return work.await;
         }
-        let _turn = self.turn(weight, who).await;
+        let _turn = self.lane(who).turn(weight).await;
         // On a runtime with one thread there is nobody to leave the thread to.
         match Handle::current().runtime_flavor() {
             RuntimeFlavor::CurrentThread => work.await,
@@ -102,16 +110,9 @@ impl Heavy {
         }
     }
 
-    async fn turn(&self, weight: Weight, who: &Identity) -> Turn {
-        let request = Request {
-            user: (*who.name).into(),
-            is_administrator: who.is_in(MASTERS),
-            memory: weight.memory.min(MEMORY_AT_ONCE_MAX),
-        };
-        let (start, started) = oneshot::channel();
-        self.lanes().waiting.push_back(Waiting { request, start });
-        self.start_next();
-        started.await.expect("whoever waits is started in the end")
+    /// Where this user's heavy work waits.
+    pub(crate) fn lane(&self, who: &Identity) -> Lane {
+        Lane { heavy: self.clone(), user: (*who.name).into(), is_administrator: who.is_in(MASTERS) }
     }
 
     /// Starts whoever may.
@@ -132,6 +133,32 @@ impl Heavy {
 
     fn lanes(&self) -> MutexGuard<'_, Lanes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lane {
+    /// Makes something of this weight. Must not be called by what has a turn already: it would wait for itself.
+    pub(crate) async fn make<T>(&self, weight: Weight, work: impl FnOnce() -> T) -> T {
+        if !weight.is_heavy() {
+            return work();
+        }
+        let _turn = self.turn(weight).await;
+        match Handle::current().runtime_flavor() {
+            RuntimeFlavor::CurrentThread => work(),
+            _ => tokio::task::block_in_place(work),
+        }
+    }
+
+    async fn turn(&self, weight: Weight) -> Turn {
+        let request = Request {
+            user: Arc::clone(&self.user),
+            is_administrator: self.is_administrator,
+            memory: weight.memory.min(MEMORY_AT_ONCE_MAX),
+        };
+        let (start, started) = oneshot::channel();
+        self.heavy.lanes().waiting.push_back(Waiting { request, start });
+        self.heavy.start_next();
+        started.await.expect("whoever waits is started in the end")
     }
 }
 
@@ -206,6 +233,12 @@ mod tests {
 
     fn user(name: &str) -> Identity {
         Identity { name: name.into(), ..Identity::default() }
+    }
+
+    impl Heavy {
+        async fn turn(&self, weight: Weight, who: &Identity) -> Turn {
+            self.lane(who).turn(weight).await
+        }
     }
 
     /// Four times the work that would stop two threads, and somebody who wants to be answered.

@@ -303,6 +303,7 @@ impl ApiServer {
             accepted,
             is_patch: parts.method == Method::PATCH,
             is_heavy: false,
+            lane: self.shared.heavy.lane(parts.extensions.get::<Identity>().unwrap_or(&self.identity)),
         })
     }
 

@@ -3,19 +3,22 @@
 //! Objects are shown as they are stored, by copying their bytes, or in another form (tables, bare metadata).
 //!
 //! **Invariant:** a list of any length costs one piece at a time: an object that is not shown as it is stored is parsed when its
-//! turn comes, and forgotten. A client that stops reading holds the stored objects and nothing else.
+//! turn comes, and forgotten. A client that stops reading holds the stored objects and nothing else. No piece takes the
+//! thread for more than some milliseconds: it ends after so much work ([`PIECE_WORK_MAX`]), others are let in before the
+//! next, and a large object that must be parsed is a piece of its own, made beside the threads that serve.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::stream;
+use futures::{StreamExt as _, stream};
 use homeostat_store::Entry;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::Call;
+use super::{Call, text_weight};
 use crate::body::{Body, PIECE_BYTES};
 use crate::convert;
+use crate::heavy::{HEAVY_BYTES, Lane};
 use crate::object::encode;
 use crate::resource::Resource;
 use crate::status::Status;
@@ -23,6 +26,11 @@ use crate::table::{ListMeta, View};
 
 /// By how much the last item of a piece usually exceeds it: saves the buffer's last growth.
 const EXCESS_BYTES: usize = 4096;
+/// The work after which a piece ends however short it is, in bytes that are parsed: some five milliseconds. Rows may be much
+/// shorter than their objects.
+pub(super) const PIECE_WORK_MAX: usize = 512 * 1024;
+/// Bytes that are parsed in about the time of a step of evaluation.
+const BYTES_PER_STEP: usize = 8;
 
 /// A list on its way out.
 pub(super) struct Items {
@@ -33,6 +41,9 @@ pub(super) struct Items {
     end: String,
     is_first: bool,
     is_done: bool,
+    /// The work of the last piece.
+    work: usize,
+    lane: Lane,
 }
 
 /// How an item is shown.
@@ -87,6 +98,8 @@ impl Items {
             end,
             is_first: true,
             is_done: false,
+            work: 0,
+            lane: call.lane.clone(),
         }
     }
 
@@ -96,20 +109,52 @@ impl Items {
         if self.is_done {
             return Body::Full(first);
         }
-        Body::stream(stream::iter(std::iter::once(first).chain(self)))
+        let rest = stream::unfold(self, |mut items| async move {
+            let piece = items.next().await?;
+            Some((piece, items))
+        });
+        Body::stream(stream::iter([first]).chain(rest))
     }
 
     /// The whole answer in one.
-    pub(super) fn into_bytes(self) -> Vec<u8> {
-        self.fold(Vec::new(), |mut whole, piece| {
-            whole.extend_from_slice(&piece);
-            whole
-        })
+    pub(super) fn into_bytes(mut self) -> Vec<u8> {
+        let mut whole = Vec::new();
+        while !self.is_done {
+            whole.extend_from_slice(&self.piece());
+        }
+        whole
+    }
+
+    /// The next piece while the answer is sent.
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.is_done {
+            return None;
+        }
+        if self.work > 0 {
+            tokio::task::yield_now().await;
+        }
+        match self.entries.as_slice().first().filter(|entry| self.is_large(entry)) {
+            Some(entry) => {
+                let (weight, lane) = (text_weight(&entry.bytes), self.lane.clone());
+                Some(lane.make(weight, || self.piece()).await)
+            }
+            None => Some(self.piece()),
+        }
+    }
+
+    /// Is parsing this object too much work for the threads that serve?
+    fn is_large(&self, entry: &Entry) -> bool {
+        entry.bytes.len() >= HEAVY_BYTES && self.shown.is_parsed(&self.resource, entry)
     }
 
     fn piece(&mut self) -> Bytes {
         let mut piece = std::mem::take(&mut self.pending);
-        while piece.len() < PIECE_BYTES {
+        self.work = 0;
+        while piece.len() < PIECE_BYTES && self.work < PIECE_WORK_MAX {
+            if !piece.is_empty() && self.entries.as_slice().first().is_some_and(|entry| self.is_large(entry))
+            {
+                break;
+            }
             let Some(entry) = self.entries.next() else {
                 piece.extend_from_slice(self.end.as_bytes());
                 self.is_done = true;
@@ -118,26 +163,37 @@ impl Items {
             if !std::mem::take(&mut self.is_first) {
                 piece.push(b',');
             }
-            self.shown.item_into(&mut piece, &self.resource, &entry);
+            self.work += self.shown.item_into(&mut piece, &self.resource, &entry);
         }
         self.pending = Vec::with_capacity(if self.is_done { 0 } else { PIECE_BYTES + EXCESS_BYTES });
         piece.into()
     }
 }
 
-impl Iterator for Items {
-    type Item = Bytes;
-
-    fn next(&mut self) -> Option<Bytes> {
-        (!self.is_done).then(|| self.piece())
-    }
-}
-
 impl Shown {
-    fn item_into(&self, piece: &mut Vec<u8>, resource: &Resource, entry: &Entry) {
+    /// Must the object be parsed?
+    fn is_parsed(&self, resource: &Resource, entry: &Entry) -> bool {
         match self {
-            Self::Stored { prefix } => encode::item_into(piece, &convert::bytes(resource, entry), prefix),
-            Self::View { view, now } => view.item_into(piece, &convert::decode(resource, entry), *now),
+            Self::Stored { .. } => !convert::is_current(resource, entry),
+            Self::View { .. } => true,
+        }
+    }
+
+    /// Writes an item, and tells how much work it was.
+    fn item_into(&self, piece: &mut Vec<u8>, resource: &Resource, entry: &Entry) -> usize {
+        match self {
+            Self::Stored { prefix } if convert::is_current(resource, entry) => {
+                encode::item_into(piece, &entry.bytes, prefix);
+                0
+            }
+            Self::Stored { prefix } => {
+                encode::item_into(piece, &convert::bytes(resource, entry), prefix);
+                entry.bytes.len()
+            }
+            Self::View { view, now } => {
+                let steps = view.item_into(piece, &convert::decode(resource, entry), *now);
+                entry.bytes.len() + steps * BYTES_PER_STEP
+            }
         }
     }
 }

@@ -37,7 +37,8 @@ pub(crate) use write::stamp_new;
 
 use crate::auth::Identity;
 use crate::backend::{Backend, key_of};
-use crate::heavy::{HEAVY_BYTES, Weight};
+use crate::convert;
+use crate::heavy::{HEAVY_BYTES, Lane, Weight};
 use crate::kinds::declaration::Post;
 use crate::kinds::strategy::{Strategy, strategy};
 use crate::negotiate::{Media, Representation};
@@ -48,6 +49,8 @@ use crate::status::Status;
 
 /// Texts smaller than this take no more memory than is worth finding out: a hundred times themselves at worst.
 const SMALL_BYTES: usize = 4 * 1024;
+/// No list is weighed beyond this: it has to wait until it is alone.
+const LIST_MEMORY_MAX: usize = 64 * 1024 * 1024;
 /// Lists longer than this are heavy if each object is looked into: some milliseconds' work.
 const LIST_LENGTH_HEAVY: usize = 1000;
 
@@ -64,6 +67,8 @@ pub(crate) struct Call {
     pub(crate) is_patch: bool,
     /// Is each attempt much work? Then there are few.
     pub(crate) is_heavy: bool,
+    /// Where what is made while it is sent waits, if it is much work.
+    pub(crate) lane: Lane,
 }
 
 impl Call {
@@ -89,7 +94,11 @@ impl Call {
     /// How much there is to think about: the body, and the object it is a change of; or the objects of a list.
     pub(crate) fn weight(&self, method: &Method, body: &Bytes) -> Weight {
         if *method == Method::GET {
-            return self.list_weight(method);
+            return match verb(method, &self.path, &self.query) {
+                "get" => self.get_weight(),
+                "list" => self.list_weight(),
+                _ => Weight::default(),
+            };
         }
         let own = text_weight(body);
         let is_change = !self.path.name.is_empty() && matches!(*method, Method::PATCH | Method::PUT);
@@ -98,17 +107,45 @@ impl Call {
         Weight { bytes: own.bytes.max(stored.bytes), memory: own.memory + stored.memory }
     }
 
-    /// Lists whose objects are looked into, or that are made whole before they are sent.
-    fn list_weight(&self, method: &Method) -> Weight {
-        let is_list = verb(method, &self.path, &self.query) == "list";
-        let is_whole = self.accepted.media != Media::Json || self.accepted.pretty;
-        let is_selected = self.query.has("labelSelector") || self.query.has("fieldSelector");
-        if !is_list || !(is_whole || is_selected) {
+    /// An object that is not sent as it is stored.
+    fn get_weight(&self) -> Weight {
+        let snapshot = self.backend.store.snapshot();
+        let Some(entry) = snapshot.get(&self.key()).filter(|entry| entry.bytes.len() >= SMALL_BYTES) else {
+            return Weight::default();
+        };
+        let is_stored = self.wants_bytes() && self.path.subresource.is_empty();
+        if is_stored && convert::is_current(&self.resource, entry) {
             return Weight::default();
         }
+        text_weight(&entry.bytes)
+    }
+
+    /// Lists whose objects are looked into, or that are made whole before they are sent.
+    fn list_weight(&self) -> Weight {
+        let is_whole = self.accepted.media != Media::Json || self.accepted.pretty;
+        let is_selected = self.query.has("labelSelector") || self.query.has("fieldSelector");
+        if !(is_whole || is_selected) {
+            return Weight::default();
+        }
+        // Labels are kept beside the objects; everything else is in them, and they are parsed.
+        let are_parsed = is_whole || select::looks_into_objects(self.query.get("fieldSelector"));
         let snapshot = self.backend.store.snapshot();
-        let is_long = snapshot.range(&self.prefix(), "").nth(LIST_LENGTH_HEAVY).is_some();
-        Weight { bytes: if is_long { HEAVY_BYTES } else { 0 }, memory: 0 }
+        let (mut count, mut bytes) = (0, 0);
+        for entry in snapshot.range(&self.prefix(), "") {
+            count += 1;
+            bytes += entry.bytes.len();
+            if bytes >= LIST_MEMORY_MAX || !are_parsed && count > LIST_LENGTH_HEAVY {
+                break;
+            }
+        }
+        match (are_parsed, count > LIST_LENGTH_HEAVY) {
+            (true, is_long) => {
+                let least = if is_long { HEAVY_BYTES } else { 0 };
+                Weight { bytes: bytes.max(least), memory: if is_whole { bytes } else { 0 } }
+            }
+            (false, true) => Weight { bytes: HEAVY_BYTES, memory: 0 },
+            (false, false) => Weight::default(),
+        }
     }
 
     /// Is this a server-side apply? Its objects carry their managed fields already.
@@ -152,6 +189,7 @@ impl Call {
     }
 }
 
+/// How much there is to think about in a text.
 fn text_weight(text: &[u8]) -> Weight {
     let memory = if text.len() < SMALL_BYTES { 0 } else { memory_of_json(text) };
     Weight { bytes: text.len(), memory }

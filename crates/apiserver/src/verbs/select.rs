@@ -84,6 +84,11 @@ impl Selection {
     }
 }
 
+/// Does this field selector name anything but what stands in keys?
+pub(super) fn looks_into_objects(fields: &str) -> bool {
+    !fields.is_empty() && fields.split(',').any(|term| !term.trim_start().starts_with("metadata.name"))
+}
+
 /// Refuses selectors that would make every object, and every event of a watch, much work.
 fn check_length(labels: Option<&LabelSelector>, fields: Option<&FieldSelector>) -> Result<(), Status> {
     let labels = labels.map(LabelSelector::requirements).unwrap_or_default();

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::plane::{APPLY, JSON_PATCH, Plane, STRATEGIC};
 
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 /// What a refusal may take on two busy cores, without optimisation. Optimised it is a tenth.
 const SOON: Duration = Duration::from_secs(10);
@@ -173,4 +174,73 @@ async fn large_patterns_are_refused() {
     let refused = plane.post(path, definition).await.expect(422);
     assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
     assert!(refused["message"].as_str().unwrap_or_default().contains("expression too large"), "{refused}");
+}
+
+/// Each `..` multiplies the steps by the depth of the object, and each column takes as many again.
+#[tokio::test]
+async fn a_costly_cell_says_so_and_the_table_is_answered() {
+    let plane = Plane::start().await;
+    let column = |name: String, path: &str| json!({"name": name, "type": "string", "jsonPath": path});
+    let descents = format!(".l{}.x", "..[*]".repeat(8));
+    let filters = (0..500).map(|at| column(format!("c{at}"), r#".m[?(@.a=="x")].b"#));
+    let columns: Vec<_> = [column("Kind".into(), ".kind"), column("Deep".into(), &descents)]
+        .into_iter()
+        .chain(filters)
+        .collect();
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "deeps.t.io"}, "spec": {"group": "t.io", "scope": "Namespaced",
+        "names": {"plural": "deeps", "singular": "deep", "kind": "Deep", "listKind": "DeepList"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "additionalPrinterColumns": columns,
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
+    plane.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await.expect(201);
+    let deeps = "/apis/t.io/v1/namespaces/default/deeps";
+    plane.until(deeps, |answer| answer.code == 200).await;
+    let nested = (0..60).fold(json!([]), |below, _| json!([below]));
+    let object = json!({"apiVersion": "t.io/v1", "kind": "Deep", "metadata": {"name": "a"},
+        "l": nested, "m": vec![json!({"a": "y"}); 20_000]});
+    plane.post(deeps, object).await.expect(201);
+    let started = Instant::now();
+    for path in [format!("{deeps}/a"), deeps.to_owned()] {
+        let table = plane.get_as(&path, TABLE).await.expect(200);
+        let cells = &table["rows"][0]["cells"];
+        let shown = (&cells[0], &cells[1], &cells[2], &cells[501]);
+        let costly = json!("<too costly to show>");
+        assert_eq!(shown, (&json!("a"), &json!("Deep"), &costly, &costly));
+    }
+    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+}
+
+/// Large objects are pieces of their own; the list is the same as if it were made at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_of_small_and_large_objects_is_whole() {
+    let plane = Plane::start().await;
+    for at in 0..12 {
+        let bytes = if at % 3 == 0 { 150_000 } else { 10 };
+        let object = json!({"metadata": {"name": format!("m{at:02}"), "labels": {"of": "list"}},
+            "data": {"a": "x".repeat(bytes)}});
+        plane.post(MAPS, object).await.expect(201);
+    }
+    let expected: Vec<_> = (0..12).map(|at| format!("m{at:02}")).collect();
+    for accept in [TABLE, "application/yaml", "application/json"] {
+        for selector in ["labelSelector=of%3Dlist", "labelSelector=of&fieldSelector=metadata.name!%3Dnone"] {
+            let answer = plane.get_as(&format!("{MAPS}?{selector}"), accept).await;
+            assert_eq!(answer.code, 200);
+            let names: Vec<_> = match (accept, &answer.body) {
+                (TABLE, table) => names_of(&table["rows"], "/object/metadata/name"),
+                (_, Value::String(yaml)) => {
+                    let lines = yaml.lines().filter_map(|line| line.trim().strip_prefix("name: "));
+                    lines.map(ToOwned::to_owned).collect()
+                }
+                (_, list) => names_of(&list["items"], "/metadata/name"),
+            };
+            assert_eq!(names, expected, "{accept} {selector}");
+        }
+        let one = plane.get_as(&format!("{MAPS}/m00"), accept).await;
+        assert_eq!(one.code, 200, "{accept}");
+    }
+}
+
+fn names_of(items: &Value, pointer: &str) -> Vec<String> {
+    let items = items.as_array().into_iter().flatten();
+    items.filter_map(|item| item.pointer(pointer)?.as_str().map(ToOwned::to_owned)).collect()
 }
