@@ -26,7 +26,7 @@ use crate::body::Body;
 use crate::bootstrap;
 use crate::discovery::{self, Documents};
 use crate::health;
-use crate::heavy::Heavy;
+use crate::heavy::{Heavy, Weight};
 use crate::keeper::{Keeper, Notices};
 use crate::metrics::{self, Metrics, Noted};
 use crate::negotiate::{self, Asked, Endpoint, Forms, Representation};
@@ -230,7 +230,7 @@ impl ApiServer {
             return if target == Target::Nowhere {
                 Err(Status::no_such_path())
             } else {
-                self.document(parts, &decoded)
+                self.document(parts, &decoded, who).await
             };
         };
         let verb = verb(&parts.method, &path, &query);
@@ -315,8 +315,11 @@ impl ApiServer {
     }
 
     /// Answers paths that are not resources. Some documents answer any method, as in Kubernetes.
-    fn document(&self, parts: &Parts, path: &str) -> Result<Response<Body>, Status> {
-        let answer = self.find_document(parts, path)?;
+    async fn document(&self, parts: &Parts, path: &str, who: &Identity) -> Result<Response<Body>, Status> {
+        let is_schema = path.starts_with("/openapi/");
+        let weight = if is_schema { self.cached().openapi.weight(path) } else { Weight::default() };
+        let finding = async { self.find_document(parts, path) };
+        let answer = self.shared.heavy.run(weight, who, finding).await?;
         if parts.method != Method::GET && is_for_get_alone(path) {
             return Err(Status::method_not_allowed());
         }
@@ -378,6 +381,8 @@ impl ApiServer {
         match &*documents {
             Some((generation, cached)) if *generation == table.generation => Arc::clone(cached),
             _ => {
+                // What was made of the rows before is let go first: there is never need of both.
+                *documents = None;
                 let cached = Arc::new(Cached {
                     discovery: Documents::new(&table.rows),
                     openapi: openapi::Documents::new(&table.rows),

@@ -26,6 +26,7 @@ use sha2::{Digest, Sha512};
 
 use self::answer::Kind;
 use crate::body::Body;
+use crate::heavy::{HEAVY_BYTES, Weight};
 use crate::negotiate::{self, parameter};
 use crate::resource::Resource;
 
@@ -33,6 +34,9 @@ use crate::resource::Resource;
 const VERSION: &str = "v1.36.4";
 /// What asks for version 2 as protobuf, below `application/`.
 const V2_PROTOBUF: &str = "com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
+/// What a document that is yet to be made weighs: the schemas of the built-in kinds alone take milliseconds.
+const WEIGHT: Weight = Weight { bytes: HEAVY_BYTES, memory: 0 };
 
 /// All OpenAPI documents of one set of rows.
 #[derive(Debug)]
@@ -79,6 +83,11 @@ impl Documents {
             .map(|(path, rows)| Version { path: path.into(), rows, tag: OnceLock::new() })
             .collect();
         Self { versions, tag: OnceLock::new(), v2_json: OnceLock::new(), v2_protobuf: OnceLock::new() }
+    }
+
+    /// How much there is to think about for the document at this path.
+    pub(crate) fn weight(&self, path: &str) -> Weight {
+        if path == "/openapi/v2" && self.v2_json.get().is_some() { Weight::default() } else { WEIGHT }
     }
 
     /// Answers a GET below `/openapi`. `None`: no such path.
@@ -249,6 +258,17 @@ mod tests {
         assert_eq!(pod["required"], json!(["containers"]));
         let path = &document["paths"]["/api/v1/namespaces/{namespace}/configmaps/{name}"];
         assert_eq!(path["get"]["x-kubernetes-action"], "get");
+    }
+
+    #[test]
+    fn the_document_of_everything_is_made_once() {
+        let documents = documents();
+        assert!(documents.weight("/openapi/v2").is_heavy());
+        let (one, other) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| documents.v2());
+            (documents.v2(), other.join().expect("is made"))
+        });
+        assert!(!documents.weight("/openapi/v2").is_heavy() && one.as_ptr() == other.as_ptr());
     }
 
     #[test]

@@ -244,3 +244,28 @@ fn names_of(items: &Value, pointer: &str) -> Vec<String> {
     let items = items.as_array().into_iter().flatten();
     items.filter_map(|item| item.pointer(pointer)?.as_str().map(ToOwned::to_owned)).collect()
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn definitions_of_many_versions_are_refused_and_documents_follow_the_rest() {
+    let plane = Plane::start().await;
+    let version = |at: usize| {
+        json!({"name": format!("v{at}"), "served": true, "storage": at == 0,
+        "schema": {"openAPIV3Schema": {"type": "object"}}})
+    };
+    let definition = |count: usize| {
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "many.t.io"}, "spec": {"group": "t.io", "scope": "Namespaced",
+        "names": {"plural": "many", "singular": "one", "kind": "Many", "listKind": "ManyList"},
+        "versions": (0..count).map(version).collect::<Vec<_>>()}})
+    };
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let refused = plane.post(definitions, definition(4000)).await.expect(422);
+    let message = refused["message"].as_str().unwrap_or_default();
+    assert!(message.ends_with("spec.versions: Too many: 4000: must have at most 100 items"), "{message}");
+    plane.post(definitions, definition(100)).await.expect(201);
+    plane.until("/apis/t.io/v99/many", |answer| answer.code == 200).await;
+    let (one, other) = tokio::join!(plane.get("/openapi/v2"), plane.get("/openapi/v2"));
+    assert!(one.body["definitions"].get("io.t.v99.Many").is_some());
+    assert_eq!(one.headers["etag"], other.headers["etag"]);
+    plane.get("/openapi/v3/apis/t.io/v99").await.expect(200);
+}

@@ -342,3 +342,16 @@ fn formats_that_ask_for_nothing_are_told() {
     assert!(definition_warnings(&with("date-time"), None).is_empty());
     assert!(definition_warnings(&with("made-up"), Some(&with("made-up"))).is_empty());
 }
+
+#[test]
+fn versions_have_a_number() {
+    let version = |at: usize| {
+        let mut version = open();
+        (version["name"], version["storage"]) = (format!("v{at}").into(), (at == 0).into());
+        version
+    };
+    let versions = |count: usize| (0..count).map(version).collect::<Value>();
+    check_spec(&["spec", "versions"], versions(100), &[]);
+    let refusal = "spec.versions: Too many: 4000: must have at most 100 items";
+    check_spec(&["spec", "versions"], versions(4000), &[refusal]);
+}

@@ -12,6 +12,10 @@ use crate::schema::pattern::Patterns;
 /// What versions may share.
 const SHARED: [&str; 4] = ["schema", "subresources", "additionalPrinterColumns", "selectableFields"];
 
+/// The most versions of a definition. Kinds of the longest history have some ten; each version is a row of the registry and of
+/// discovery, and some fifteen kilobytes of the OpenAPI document that every client may ask for.
+const VERSIONS_MAX: usize = 100;
+
 /// As long as a warning may be.
 const DEPRECATION_WARNING_BYTES_MAX: usize = 256;
 
@@ -44,6 +48,10 @@ const ROOT_KEYWORDS: [&str; 22] = [
 pub(super) fn versions(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let at = path.field("versions");
     let versions = list(spec, "versions");
+    if versions.len() > VERSIONS_MAX {
+        errors.push(Error::too_many(&at, versions.len(), VERSIONS_MAX));
+        return;
+    }
     let names: Vec<_> = versions.iter().map(|version| text(version, "name")).collect();
     for (index, name) in names.iter().enumerate() {
         let complaints = names::dns1035_label(name).join(",");
@@ -94,7 +102,7 @@ fn deprecation(version: &Value, path: &Path<'_>, errors: &mut Errors) {
 /// Judges what versions may share: once at the top if they do, else in each of them.
 pub(super) fn shared_and_own(spec: &Value, old: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
     let versions = list(spec, "versions");
-    let Some(first) = versions.first() else { return };
+    let Some(first) = versions.first().filter(|_| versions.len() <= VERSIONS_MAX) else { return };
     // Asked of every version, answered once: definitions may have thousands.
     let shared: HashSet<&str> = SHARED
         .into_iter()
