@@ -39,6 +39,7 @@ pub mod service;
 pub(crate) mod storage;
 pub mod strategy;
 pub mod subresource;
+pub(crate) mod unenforced;
 pub(crate) mod validate;
 pub(crate) mod warnings;
 

@@ -105,8 +105,12 @@ pub(super) fn warnings_of(call: &Call, object: &Value, old: Option<&Value>) -> V
         warnings.extend(kinds::warnings::warnings(&call.resource, object, old));
     }
     // What is only tried is not stored, and nobody relies on it.
-    if call.path.subresource.is_empty() && !call.query.has("dryRun") {
-        warnings.extend(kind.warn_unenforced.and_then(|warn| warn(kind, object, old)));
+    if !call.query.has("dryRun") {
+        let subresource = &*call.path.subresource;
+        if subresource.is_empty() {
+            warnings.extend(kind.warn_unenforced.and_then(|warn| warn(kind, object, old)));
+        }
+        warnings.extend(kinds::unenforced::warnings(&call.resource, subresource, object, old));
     }
     warnings
 }

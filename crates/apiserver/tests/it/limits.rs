@@ -8,7 +8,7 @@ use homeostat_store::Memory;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::plane::{APPLY, JSON_PATCH, Plane, STRATEGIC};
+use crate::plane::{APPLY, JSON_PATCH, MERGE, Plane, STRATEGIC};
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -52,6 +52,98 @@ async fn what_is_not_enforced_is_said() {
     assert!(applied.headers.contains_key("warning"));
     let plain = plane.post("/api/v1/namespaces", json!({"metadata": {"name": "y"}})).await;
     assert!(!plain.headers.contains_key("warning"));
+}
+
+/// What the server warned of.
+fn warned(answer: &crate::plane::Answer) -> Vec<String> {
+    let all = answer.headers.get_all("warning").iter();
+    all.map(|one| one.to_str().unwrap_or_default().trim_start_matches("299 - ").trim_matches('"').to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn what_no_controller_acts_on_is_said() {
+    let plane = Plane::start().await;
+    let here = "/api/v1/namespaces/default";
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"});
+    let nobody = |kind: &str| format!("{kind} is stored, but this server has no controller that acts on it");
+    let rows = [
+        (
+            "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers".to_owned(),
+            json!({"spec": {"maxReplicas": 3, "scaleTargetRef": target}}),
+            nobody("HorizontalPodAutoscaler"),
+        ),
+        (
+            "/apis/autoscaling/v1/namespaces/other/horizontalpodautoscalers".to_owned(),
+            json!({"spec": {"maxReplicas": 3, "scaleTargetRef": target}}),
+            nobody("HorizontalPodAutoscaler"),
+        ),
+        (
+            "/apis/networking.k8s.io/v1/namespaces/default/ingresses".to_owned(),
+            json!({"spec": {"defaultBackend": {"service": {"name": "x", "port": {"number": 80}}}}}),
+            nobody("Ingress"),
+        ),
+        (
+            format!("{here}/replicationcontrollers"),
+            json!({"spec": {"replicas": 0, "template": {"metadata": {"labels": {"a": "b"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]}}}}),
+            nobody("ReplicationController"),
+        ),
+        (
+            format!("{here}/services"),
+            json!({"spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}}),
+            "type LoadBalancer is stored, but this server makes no load balancer: status.loadBalancer stays empty unless a \
+             controller of yours fills it"
+                .to_owned(),
+        ),
+        (
+            format!("{here}/secrets"),
+            json!({"type": "kubernetes.io/service-account-token",
+                "metadata": {"annotations": {"kubernetes.io/service-account.name": "default"}}}),
+            "a Secret of type kubernetes.io/service-account-token is stored, but this server puts no token into it; use \
+             kubectl create token"
+                .to_owned(),
+        ),
+    ];
+    plane.post("/api/v1/namespaces", json!({"metadata": {"name": "other"}})).await.expect(201);
+    for (path, mut object, words) in rows {
+        object["metadata"]["name"] = "x".into();
+        let tried = plane.post(&format!("{path}?dryRun=All"), object.clone()).await;
+        assert_eq!(warned(&tried), Vec::<String>::new(), "nothing is stored");
+        let made = plane.post(&path, object).await;
+        assert_eq!(warned(&made), [words]);
+        made.expect(201);
+        let noted =
+            plane.patch(&format!("{path}/x"), MERGE, json!({"metadata": {"labels": {"a": "b"}}})).await;
+        assert_eq!(warned(&noted), Vec::<String>::new(), "it is known by then");
+        noted.expect(200);
+    }
+    let elsewhere = json!({"metadata": {"name": "y"},
+        "spec": {"type": "LoadBalancer", "loadBalancerClass": "demo.dev/mine", "ports": [{"port": 80}]}});
+    let made = plane.post(&format!("{here}/services"), elsewhere).await;
+    assert_eq!(warned(&made), Vec::<String>::new(), "somebody else is asked for it");
+}
+
+#[tokio::test]
+async fn labels_of_pod_security_are_warned_of_by_mode() {
+    let plane = Plane::start().await;
+    let label = |mode: &str| format!("pod-security.kubernetes.io/{mode}");
+    let labels = json!({label("enforce"): "baseline", label("warn"): "restricted", label("audit"): "restricted",
+        label("audit-version"): "latest"});
+    let made = plane.post("/api/v1/namespaces", json!({"metadata": {"name": "x", "labels": labels}})).await;
+    assert_eq!(
+        warned(&made),
+        [
+            "the label pod-security.kubernetes.io/enforce is stored, but this server does not enforce it: Pods of any sort can \
+             be created",
+            "the label pod-security.kubernetes.io/warn is stored, but this server does not act on it: nobody is warned of Pods \
+             that do not keep to it",
+            "the label pod-security.kubernetes.io/audit is stored, but this server does not act on it: there is no audit log",
+        ]
+    );
+    let changed = json!({"metadata": {"labels": {label("warn-version"): "v1.30"}}});
+    let changed = plane.patch("/api/v1/namespaces/x", MERGE, changed).await;
+    assert_eq!(warned(&changed).len(), 1, "{:?}", warned(&changed));
 }
 
 #[tokio::test]

@@ -98,3 +98,22 @@ async fn a_certificate_is_issued_by_whom_its_signer_trusts() {
     sig.patch(&status, MERGE, signed).await.expect(200);
     assert!(plane.get(&main).await.expect(200)["status"]["certificate"].is_string());
 }
+
+#[tokio::test]
+async fn an_approval_that_nobody_signs_is_warned_of() {
+    let plane = Plane::start().await;
+    for (name, signer) in [("jane", "kubernetes.io/kube-apiserver-client"), ("ours", "demo.dev/clients")] {
+        plane.post(REQUESTS, request(name, signer)).await.expect(201);
+    }
+    let approve = async |name: &str| {
+        let answer = plane.patch(&format!("{REQUESTS}/{name}/approval"), MERGE, condition("Approved")).await;
+        let told = answer.headers.get("warning").map(|told| told.to_str().unwrap_or_default().to_owned());
+        answer.expect(200);
+        told
+    };
+    let words = "299 - \"the approval is stored, but this server signs nothing for kubernetes.io/kube-apiserver-client: \
+        status.certificate stays empty\"";
+    assert_eq!(approve("jane").await.as_deref(), Some(words));
+    assert_eq!(approve("jane").await, None, "it is approved already");
+    assert_eq!(approve("ours").await, None, "an operator may sign those");
+}
