@@ -24,7 +24,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A kept credential does not read.
-    #[error("cannot read {path}: {reason}; remove it to have it made anew")]
+    #[error("cannot read {path}: {reason}; remove it to have it recreated")]
     Broken {
         /// The file.
         path: String,

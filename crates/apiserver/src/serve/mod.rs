@@ -35,6 +35,7 @@ pub mod limits;
 mod listener;
 mod progress;
 mod reached;
+mod refused;
 mod request;
 mod response;
 mod seats;

@@ -21,6 +21,7 @@ use rustls::{
 use x509_parser::prelude::X509Certificate;
 
 use super::Error;
+use super::refused::{self, Refused};
 use crate::auth::{AUTHENTICATED, Identity, Peer};
 use crate::bootstrap::Credentials;
 
@@ -29,6 +30,8 @@ pub(crate) const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 /// Session tickets sent after a full handshake: one is enough, a resuming client gets a new one.
 const TICKETS: usize = 1;
+/// Why a certificate that is in order names nobody.
+const NAMELESS: &str = "its subject has no common name (CN), which is the user's name";
 
 /// The TLS side of the server.
 pub(crate) fn server_config(credentials: &Credentials) -> Result<Arc<ServerConfig>, Error> {
@@ -59,41 +62,45 @@ fn provider() -> CryptoProvider {
 pub(crate) struct Trust {
     verifier: Arc<dyn ClientCertVerifier>,
     clock: Clock,
+    refused: Refused,
 }
 
 impl Trust {
     pub(crate) fn new(credentials: &Credentials, clock: Clock) -> Result<Self, Error> {
         let verifier = trusted(Arc::new(provider()), &credentials.ca_certificate()?)?;
-        Ok(Self { verifier, clock })
+        Ok(Self { verifier, clock, refused: Refused::default() })
     }
 
     /// What these certificates prove about the other end.
     pub(crate) fn peer(&self, presented: Option<&[CertificateDer<'_>]>) -> Peer {
         let Some([leaf, intermediates @ ..]) = presented else { return Peer::Unnamed };
-        let seconds = u64::try_from(self.clock.now().as_second()).unwrap_or_default();
-        let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
-        if self.verifier.verify_client_cert(leaf, intermediates, now).is_err() {
-            return Peer::Untrusted;
-        }
-        match x509_parser::parse_x509_certificate(leaf) {
-            Ok((_, certificate)) => named(&certificate),
-            Err(_) => Peer::Untrusted,
-        }
+        let now = self.clock.now();
+        let seconds = std::time::Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default());
+        let seen_at = UnixTime::since_unix_epoch(seconds);
+        let certificate = x509_parser::parse_x509_certificate(leaf).ok().map(|(_, certificate)| certificate);
+        let peer = match self.verifier.verify_client_cert(leaf, intermediates, seen_at) {
+            Ok(_) => certificate.as_ref().and_then(named).ok_or_else(|| NAMELESS.to_owned()),
+            Err(error) => Err(refused::reason(certificate.as_ref(), &error)),
+        };
+        peer.unwrap_or_else(|reason| {
+            let subject = certificate.map(|certificate| certificate.subject().to_string());
+            self.refused.tell(now, &subject.unwrap_or_default(), &reason);
+            Peer::Untrusted
+        })
     }
 }
 
-/// The common name is the user, every organization a group.
-fn named(certificate: &X509Certificate<'_>) -> Peer {
+/// The common name is the user, every organization a group; none without a common name.
+fn named(certificate: &X509Certificate<'_>) -> Option<Peer> {
     let text =
         |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| attribute.as_str().map(str::to_owned).ok();
     let subject = certificate.subject();
-    let name = subject.iter_common_name().next().and_then(text).filter(|name| !name.is_empty());
-    let Some(name) = name else { return Peer::Untrusted };
+    let name = subject.iter_common_name().next().and_then(text).filter(|name| !name.is_empty())?;
     let mut groups = subject.iter_organization().filter_map(text).collect::<Vec<_>>();
     groups.push(AUTHENTICATED.into());
     let until = certificate.validity().not_after.timestamp();
     let until = Timestamp::from_second(until).unwrap_or(Timestamp::MAX);
-    Peer::Named { identity: Identity { name, groups, ..Identity::default() }, until }
+    Some(Peer::Named { identity: Identity { name, groups, ..Identity::default() }, until })
 }
 
 fn trusted(
