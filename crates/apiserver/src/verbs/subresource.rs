@@ -35,7 +35,10 @@ fn no_connection(call: &Call) -> Status {
             return Status::bad_request(format!("pod {} does not have a host assigned", call.path.name));
         }
     }
-    Status::bad_request(instead(kind))
+    Status::bad_request(match (kind, pod["status"]["podIP"].as_str()) {
+        ("portforward", Some(address)) => format!("{}, at {address}", instead(kind)),
+        _ => instead(kind).to_owned(),
+    })
 }
 
 /// Connections into Pods are not offered; what to do instead, since Pods are processes of a machine one can reach.
