@@ -248,11 +248,13 @@ impl FolderReader<'_> {
         if newest >= acknowledged {
             return Ok(());
         }
-        let what = format!(
-            "it ends at revision {newest}, and {acknowledged} was acknowledged (remove the file \"{USED}\" to go on without \
-             what is missing)"
+        let place = self.0.place();
+        let reason = format!(
+            "{}: it ends at revision {newest}, and {acknowledged} was acknowledged; nothing was changed. Either restore a backup of \
+             the folder, or go on without what is missing: remove the file {place}/{USED} and start again",
+            log_name(before)
         );
-        Err(self.damaged(&log_name(before), &what))
+        Err(Error::Corrupt { path: place, reason })
     }
 
     /// Feeds one log file into the replay and returns where its last whole frame begins and ends.
