@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use homeostat_core::hash::fnv_64;
+
 /// The lower part: among ten thousand containers the odds of two equal ones are one in ten thousand, and what is at
 /// stake are the daemons of one of them. What is left for the folder tells the few nodes of a machine apart.
 const RUN_BITS: u32 = 39;
@@ -16,6 +17,11 @@ const BITS: u32 = 63;
 /// The brand of a container's processes.
 pub(super) fn of_run(folder: &Path, run: &str) -> u64 {
     (folder_part(folder) << RUN_BITS) | (hash(run.as_bytes()) >> (u64::BITS - RUN_BITS))
+}
+
+/// The name of the folder's node in the environment of its processes, which shows nobody the path.
+pub(super) fn name_of_node(folder: &Path) -> String {
+    format!("{:016x}", fnv_64(folder.as_os_str().as_encoded_bytes()))
 }
 
 /// Is this the brand of a process of this folder's node?

@@ -41,7 +41,7 @@ pub(super) async fn start<'a>(
     mut process: Process,
     run: &str,
 ) -> Result<Started<'a>, String> {
-    process.environment.push((MARK.to_owned(), keeper.layout.root().display().to_string()));
+    process.environment.push((MARK.to_owned(), brand::name_of_node(keeper.layout.root())));
     process.environment.push((RUN_MARK.to_owned(), run.to_owned()));
     let (started, socket) = spawn(keeper, run).map_err(|error| format!("cannot start a process: {error}"))?;
     let brand = brand::of_run(keeper.layout.root(), run);
@@ -65,7 +65,7 @@ fn spawn<'a>(keeper: &'a Keeper, run: &str) -> io::Result<(Started<'a>, UnixStre
     let mut command = Command::new(system::this_program()?);
     command.arg0(LAUNCH).arg(LAUNCH).env_clear().kill_on_drop(true);
     // Told from its first moment, before it gets its orders.
-    command.env(MARK, keeper.layout.root()).env(RUN_MARK, run);
+    command.env(MARK, brand::name_of_node(keeper.layout.root())).env(RUN_MARK, run);
     command.stdin(OwnedFd::from(theirs)).stdout(writer.try_clone()?).stderr(Stdio::from(writer));
     let child = command.spawn()?;
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).ok_or(io::ErrorKind::NotFound)?;

@@ -41,7 +41,7 @@ fn end(run: &mut Run, now: Timestamp) {
 /// Everything that carries the node's brand, or its mark.
 async fn kill_marked(layout: &Layout) {
     let own = i32::try_from(std::process::id()).unwrap_or_default();
-    let mark = format!("{MARK}={}", layout.root().display());
+    let mark = format!("{MARK}={}", brand::name_of_node(layout.root()));
     let is_ours = |pid: i32| {
         system::brand_of(pid).is_some_and(|brand| brand::is_of_folder(brand, layout.root()))
             || has_mark(pid, &mark)

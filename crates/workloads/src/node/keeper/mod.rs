@@ -55,7 +55,7 @@ const GUARD_ALONE: &str = "homeostat-node-guard-alone";
 const KEEP: &str = "homeostat-node-keeper";
 /// First argument of a launcher.
 const LAUNCH: &str = "homeostat-node-launch";
-/// In the environment of every process of a node: the folder of the node.
+/// In the environment of every process of a node: a name of the node that does not show where its folder is.
 const MARK: &str = "HOMEOSTAT_NODE";
 /// In the environment of every process of a container: which run it belongs to.
 const RUN_MARK: &str = "HOMEOSTAT_RUN";

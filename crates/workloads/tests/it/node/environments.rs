@@ -97,6 +97,11 @@ async fn nothing_leaks_in() {
     ];
     let strange: Vec<&str> = said.lines().filter(|name| !allowed.contains(name)).collect();
     assert!(strange.is_empty(), "{strange:?}");
+    lab.shell("marked", "echo $HOMEOSTAT_NODE", "Never").await;
+    let pod = lab.until_phase("marked", "Succeeded").await;
+    let mark = lab.said(&pod, |_| ()).await.unwrap();
+    let is_hash = mark.trim_end().bytes().all(|byte| byte.is_ascii_hexdigit());
+    assert!(mark.len() > 1 && is_hash, "a mark that shows no path: {mark}");
 }
 
 #[tokio::test]
