@@ -27,8 +27,12 @@ impl Account {
     /// The account of this name or number.
     pub(super) fn find(name: &str) -> io::Result<Self> {
         let users = fs::read_to_string(USERS)?;
-        Self::of(name, &users, &fs::read_to_string(GROUPS)?)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{USERS} has no user {name}")))
+        Self::of(name, &users, &fs::read_to_string(GROUPS)?).ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("{USERS} has no user {name}: give the name or number of one that it has"),
+            )
+        })
     }
 
     fn of(name: &str, users: &str, groups: &str) -> Option<Self> {

@@ -234,7 +234,10 @@ fn account(name: &str) -> Result<Account, Error> {
     if own.user == 0 || own.name != name && own.user.to_string() != name {
         let found = Account::find(name).map_err(|error| refused(error.to_string()))?;
         if own.user != 0 && found.user != own.user {
-            return Err(refused(format!("only root runs Pods as others, and this is {}", own.name)));
+            return Err(refused(format!(
+                "only root runs Pods as others, and this is {0}: give {0}, or leave it out",
+                own.name
+            )));
         }
         return Ok(found);
     }

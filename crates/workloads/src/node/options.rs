@@ -79,8 +79,8 @@ impl NodeOptions {
         Self { name: name.into(), ..self }
     }
 
-    /// Stands for so many Nodes, named `NAME`, `NAME-2` and so on: for what takes several, such as DaemonSets and drains. All of
-    /// them are this machine. None is one.
+    /// Pretends to be this many Nodes, named `NAME`, `NAME-2` and so on: for things that need several, such as DaemonSets and
+    /// drains. All of them are this machine. None is one.
     #[must_use]
     pub fn count(self, count: u32) -> Self {
         Self { count: count.max(1), ..self }
@@ -111,7 +111,7 @@ impl NodeOptions {
         Self { backoff, ..self }
     }
 
-    /// How long processes go on after a server that was killed, waiting for it to come back (30 s unless told).
+    /// How long processes go on after a server that was killed, waiting for it to come back (30 s by default).
     #[must_use]
     pub fn outlives_server(self, time: Duration) -> Self {
         Self { outlives_server: time, ..self }

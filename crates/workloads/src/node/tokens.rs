@@ -15,7 +15,7 @@ use kube::{Api, Client};
 
 use super::pod::account;
 
-/// What Kubernetes gives unless told.
+/// What Kubernetes gives by default.
 const LIFETIME_S: i64 = 3600;
 /// The kubelet's rule: a new one when this much of its life is over, in percent, and at least once a day.
 const REFRESH_PERCENT: i32 = 80;
@@ -112,7 +112,14 @@ fn said(pod: &Pod, error: &kube::Error) -> String {
         kube::Error::Api(status) => status.message.clone(),
         error => error.to_string(),
     };
-    format!("no token of the account {}: {why}", account::name(pod))
+    let name = account::name(pod);
+    let cure = match error {
+        kube::Error::Api(status) if status.code == 404 && why.contains("serviceaccounts") => {
+            format!("; create it: kubectl create serviceaccount {name}")
+        }
+        _ => String::new(),
+    };
+    format!("no token of the account {name}: {why}{cure}")
 }
 
 async fn request(client: &Client, pod: &Pod, wish: &Wish, now: Timestamp) -> Result<Held, kube::Error> {
@@ -214,6 +221,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(100)).await;
         let supply = tokens.supply(&client, &pod, clock.now()).await;
         let refused = supply.tokens.into_values().next().unwrap().unwrap_err();
-        assert!(refused.contains("serviceaccounts \"robot\" not found"), "{refused}");
+        let words = "serviceaccounts \"robot\" not found; create it: kubectl create serviceaccount robot";
+        assert!(refused.contains(words), "{refused}");
     }
 }

@@ -231,11 +231,11 @@ fn only(giver: &Giver, wish: &Wish, blocks: Option<PodBlocks>) -> Result<Identit
         "the server must run as root to run containers as others".to_owned()
     };
     if let Some(other) = wish.user.filter(|wanted| wanted != user) {
-        return Err(config_error(format!("cannot run as user {other}: {why}")));
+        return Err(config_error(format!("cannot run as user {other}: {why}; leave runAsUser out")));
     }
     if let Some(other) = wish.group.filter(|wanted| !(wanted == group || *is_root && groups.contains(wanted)))
     {
-        return Err(config_error(format!("cannot run as group {other}: {why}")));
+        return Err(config_error(format!("cannot run as group {other}: {why}; leave runAsGroup out")));
     }
     if wish.must_not_be_root && *user == 0 {
         return Err(config_error(format!("container has runAsNonRoot, and {why}")));
@@ -488,6 +488,7 @@ mod tests {
         check(&ada, &json!({"runAsUser": 1000, "runAsGroup": 200}), &none, Ok((1000, 1000)));
         let words = "told to run Pods as ada (--node-as)";
         check(&ada, &json!({"runAsUser": 0}), &none, Err(words));
+        check(&ada, &json!({"runAsUser": 0}), &none, Err("leave runAsUser out"));
         check(&ada, &json!({"runAsGroup": 0}), &none, Err(words));
         let who = identity(&ada, &json!({"fsGroup": 200, "supplementalGroups": [0, 300]}), &none).unwrap();
         assert_eq!((who.group, who.groups, who.ranges.is_empty()), (Some(100), vec![200], false));

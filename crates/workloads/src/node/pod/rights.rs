@@ -56,7 +56,7 @@ const NAMES: [&str; 41] = [
     "CHECKPOINT_RESTORE",
 ];
 
-/// What container runtimes give unless told, but MKNOD: nothing here says which devices may be made.
+/// What container runtimes give by default, without MKNOD: nothing here says which devices may be made.
 const USUAL: [&str; 13] = [
     "CHOWN",
     "DAC_OVERRIDE",
@@ -133,7 +133,7 @@ pub(crate) fn withheld<'a>(giver: &Giver, container: &'a Container, has_namespac
     let added = context.and_then(|context| context.capabilities.as_ref()?.add.as_deref()).unwrap_or_default();
     let is_given = |name: &str| match plain(name) {
         LOW_PORTS => is_root(giver) || (matches!(giver, Giver::Anybody { .. }) && !has_namespace),
-        // Over what is its own, a container that is root in its own eyes has the usual ones.
+        // Over what is its own, a container that sees itself as root has the usual ones.
         name => is_root(giver) || (has_namespace && USUAL.contains(&name)),
     };
     added.iter().map(String::as_str).filter(|name| !is_given(name)).collect()

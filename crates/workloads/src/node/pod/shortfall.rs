@@ -23,6 +23,9 @@ pub(super) fn tell(ground: &Ground, cx: &Context<Pod>, identity: &PodIdentity<'_
         missing.extend(of_container(ground, identity, part.container));
     }
     missing.extend(companions(cx, identity));
+    for unseen in host_paths_hidden(ground, identity) {
+        cx.event(Severity::Warning, "HostPathNotHonoured", unseen);
+    }
     if !missing.is_empty() {
         let message = format!("This node does not give what the Pod asks for: {}", missing.join("; "));
         cx.event(Severity::Warning, "SecurityContextNotHonoured", message);
@@ -54,6 +57,24 @@ fn of_pod(ground: &Ground, identity: &PodIdentity<'_>) -> Vec<String> {
         format!("all files of the claim {claim}, which another Pod uses as another user; give both the same runAsUser")
     }));
     missing
+}
+
+/// Volumes of the machine that lie in what the server keeps.
+fn host_paths_hidden(ground: &Ground, identity: &PodIdentity<'_>) -> Vec<String> {
+    let hidden = if ground.has_namespaces { ground.hidden() } else { Vec::new() };
+    let volumes = identity.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let asked = volumes.filter_map(|volume| Some((&volume.name, &volume.host_path.as_ref()?.path)));
+    let is_hidden = |path: &str| {
+        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+        hidden.iter().any(|folder| real.starts_with(folder))
+    };
+    let words = |(name, path): (&String, &String)| {
+        format!(
+            "The container does not see {path}, the hostPath of the volume {name}: this server keeps its data there, and no Pod \
+             sees that. Use another path, or a persistentVolumeClaim for data of the Pod"
+        )
+    };
+    asked.filter(|(_, path)| is_hidden(path)).map(words).collect()
 }
 
 fn has_user_namespaces(giver: &Giver) -> bool {
@@ -111,7 +132,7 @@ fn of_container(ground: &Ground, identity: &PodIdentity<'_>, container: &Contain
         && user != machine
     {
         missing.push(format!(
-            "rights of user {user} of this machine for container {}, which is {user} in its own eyes and {machine} here",
+            "rights of user {user} of this machine for container {}, which sees itself as user {user} and is {machine} on this machine",
             container.name
         ));
     }

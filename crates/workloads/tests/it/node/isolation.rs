@@ -203,6 +203,8 @@ async fn no_pod_reads_what_the_server_keeps() {
             let said = lab.said(&pod.await, |_| ()).await.unwrap_or_default();
             assert!(!said.contains("precious"), "{name}: {said}");
         }
+        let asked_first = format!("{name}-host-0");
+        lab.until_event(&asked_first, "HostPathNotHonoured", "this server keeps its data there").await;
     }
 }
 
@@ -225,7 +227,7 @@ async fn root_in_a_container_is_root_of_nothing_else() {
     assert_eq!(lab.said_by("root", spec(&script, &json!({"runAsUser": 0}))).await, "0\n5\ndone\n");
     assert!(fs::metadata(lab.shared().join("made")).unwrap().uid() >= FIRST);
     assert_eq!(fs::read_to_string(roots.path().join("file")).unwrap(), "old");
-    let words = "rights of user 0 of this machine for container main, which is 0 in its own eyes";
+    let words = "rights of user 0 of this machine for container main, which sees itself as user 0 and is ";
     lab.until_event("root", "SecurityContextNotHonoured", words).await;
 }
 
