@@ -58,7 +58,7 @@ fn main() -> ExitCode {
 }
 
 impl Command {
-    /// From which level on it logs unless told: what the demo breaks is no news.
+    /// The level from which it logs by default: what the demo breaks is no news.
     fn quietest(&self) -> tracing::Level {
         match self {
             Self::Demo(_) => tracing::Level::ERROR,

@@ -21,11 +21,11 @@ use crate::folder::TemporaryFolder;
 /// Run the control plane: a Kubernetes API server in this process
 #[derive(clap::Args)]
 #[command(
-    after_help = "Prints one line when it answers:\n    ready https://127.0.0.1:PORT kubeconfig=FILE\n\
-    Stops on ctrl-c and SIGTERM, at once on a second. HOMEOSTAT_LOG=debug says more on stderr."
+    after_help = "Prints one line as soon as it answers requests:\n    ready https://127.0.0.1:PORT kubeconfig=FILE\n\
+    Stops on ctrl-c and SIGTERM; a second one ends it at once. HOMEOSTAT_LOG=debug logs more, to stderr."
 )]
 pub(crate) struct Up {
-    /// Where to listen; port 0 takes any free one
+    /// Address to listen on; port 0 takes any free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443", value_parser = parse_address)]
     listen: SocketAddr,
 
@@ -33,7 +33,7 @@ pub(crate) struct Up {
     #[arg(long, value_name = "FOLDER", default_value = ".homeostat")]
     data_dir: PathBuf,
 
-    /// Keep everything in memory, gone at the end
+    /// Keep everything in memory; nothing is left at the end
     #[arg(long, conflicts_with = "data_dir")]
     ephemeral: bool,
 
@@ -45,20 +45,20 @@ pub(crate) struct Up {
     #[arg(long)]
     no_workloads: bool,
 
-    /// Also run Pods, as processes of this machine: who may create Pods can run commands here
+    /// Also run Pods, as processes of this machine: anyone who may create Pods can run commands here
     #[arg(long)]
     node: bool,
 
-    /// Be so many Nodes, for what takes several; all of them are this machine
+    /// Pretend to be this many Nodes, for things that need several; all of them are this machine
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
     node_count: u32,
 
-    /// Run all Pods as this user of the machine, with its rights, instead of each as a user of its own (as root) or apart from
-    /// this server (as anybody else)
+    /// Run all Pods as this user of the machine, by name or number, with its rights, instead of each as a user of its own (if this
+    /// is root) or as your user without sight of what this server keeps (if not)
     #[arg(long, value_name = "USER")]
     node_as: Option<String>,
 
-    /// What runs for containers of this image that have no command; words are split at spaces
+    /// Command to run for containers of this image that have none of their own; words are split at spaces
     #[arg(long, value_name = "NAME=COMMAND", value_parser = parse_image)]
     image: Vec<(String, Vec<String>)>,
 }
@@ -77,7 +77,7 @@ fn parse_image(text: &str) -> Result<(String, Vec<String>), String> {
     let (name, command) = text.split_once('=').ok_or("write NAME=COMMAND")?;
     let command: Vec<String> = command.split_whitespace().map(ToOwned::to_owned).collect();
     if name.is_empty() || command.is_empty() {
-        return Err("neither the name nor the command may be empty".to_owned());
+        return Err("write NAME=COMMAND: neither may be empty".to_owned());
     }
     Ok((name.to_owned(), command))
 }
@@ -90,7 +90,10 @@ impl Up {
                 !self.image.is_empty(),
                 "--image says what a node runs for an image, and there is none: add --node\n",
             ),
-            (self.node_count > 1, "--node-count says how many Nodes to be, and there is none: add --node\n"),
+            (
+                self.node_count > 1,
+                "--node-count says how many Nodes to pretend to be, and there is none: add --node\n",
+            ),
             (
                 self.node_as.is_some(),
                 "--node-as says whom a node runs Pods as, and there is none: add --node\n",
@@ -151,16 +154,22 @@ impl Up {
         images.fold(options, |options, (name, command)| options.image(name, command))
     }
 
-    /// What it means that root runs Pods, if root does.
+    /// What it means that this process runs Pods, if it does.
     fn meaning_of_node(&self) -> Option<String> {
         let is_root = rustix::process::geteuid().is_root();
         let who = match &self.node_as {
-            _ if !self.node || !is_root => return None,
-            None => "a user of its own without rights on this machine; --node-as USER runs them all as one user of it".to_owned(),
-            Some(user) => format!("{user}, with all the rights that {user} has on this machine"),
+            _ if !self.node => return None,
+            Some(user) => format!("each Pod as {user}, with all the rights that {user} has on this machine"),
+            None if is_root => {
+                "each Pod as a user of its own without rights on this machine; --node-as USER runs them all as one user of it"
+                    .to_owned()
+            }
+            None => "all Pods as your own user, with the rights you have here: they can read and change your files (~/.ssh and \
+                     ~/.kube, too), but not what this server keeps"
+                .to_owned(),
         };
         Some(format!(
-            "note: whoever may create Pods on this server runs programs on this machine, each Pod as {who}"
+            "note: anyone who may create Pods on this server can run programs on this machine, {who}"
         ))
     }
 

@@ -24,12 +24,10 @@ use stage::Stage;
 
 /// Show it all: operators at work, things that break, and how they heal
 #[derive(clap::Args)]
-#[command(
-    after_help = "Pods run as processes of this machine. Everything is gone at the end. Interrupted before all is \
-    shown it ends with 130."
-)]
+#[command(after_help = "Pods run as processes of this machine. Nothing is left at the end. It exits with \
+    130 if it is interrupted before everything was shown.")]
 pub(crate) struct Demo {
-    /// End when all is shown: with 0 if everything converged, with 1 and the reasons if not
+    /// Exit when everything was shown: with 0 if all of it converged, with 1 and the reasons if not
     #[arg(long)]
     once: bool,
 }

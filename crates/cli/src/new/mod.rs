@@ -55,7 +55,7 @@ impl New {
     pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
         let folder = Path::new(self.name.project());
         if folder.exists() {
-            return Err(format!("{} is there already: choose another name", folder.display()).into());
+            return Err(format!("{} already exists: choose another name", folder.display()).into());
         }
         let place = self.place()?;
         for (path, text) in FILES {

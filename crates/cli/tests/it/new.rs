@@ -67,7 +67,7 @@ fn what_is_there_is_not_touched() {
     let refused = new(folder.path(), &["page"]);
     assert_eq!(refused.status.code(), Some(1));
     let complaint = String::from_utf8(refused.stderr).unwrap();
-    assert_eq!(complaint, "error: page is there already: choose another name\n");
+    assert_eq!(complaint, "error: page already exists: choose another name\n");
     assert_eq!(new(folder.path(), &["Page"]).status.code(), Some(2));
     assert_eq!(std::fs::read_dir(folder.path().join("page")).unwrap().count(), 0);
 }
