@@ -149,6 +149,8 @@ fn reporting() -> Operator {
     let tasks = Handlers::<Task>::new().on_field("tell", |task| task.spec.state, tell).on_delete("leave", leave);
     let batches = Handlers::<Batch>::new().on_field("tally", |batch| batch.status.clone().unwrap_or_default().children, tally);
     Operator::new("batch.demo.dev")
+        .crd::<Task>()
+        .crd::<Batch>()
         .control(Controller::new().reports_to::<Batch>().handlers(tasks))
         .control(batches)
 }

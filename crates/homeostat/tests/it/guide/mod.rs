@@ -62,6 +62,52 @@ fn what_the_guide_shows_compiles() {
     assert!(count > 10, "only {count} blocks were found");
 }
 
+/// The public methods of a type, as the sources under `folder` declare them in blocks that begin with `opening`.
+fn methods(folder: &Path, opening: &str, found: &mut Vec<String>) {
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            methods(&path, opening, found);
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for block in text.split(opening).skip(1) {
+            let lines = block.split("\n}").next().unwrap_or_default().lines();
+            let declared = lines.filter_map(|line| {
+                let line = line.strip_prefix("    pub ")?;
+                line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ")
+            });
+            found.extend(declared.filter_map(|rest| rest.split(['(', '<']).next()).map(ToOwned::to_owned));
+        }
+    }
+}
+
+/// Is the method called on this page?
+fn is_shown(page: &str, name: &str) -> bool {
+    let calls = [format!(".{name}("), format!(".{name}::<"), format!("::{name}(")];
+    calls.iter().any(|call| page.contains(call))
+}
+
+#[test]
+fn at_a_glance_has_every_method() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("docs/guide/at-a-glance.md")).unwrap();
+    for (kind, opening, least) in [
+        ("Operator", "\nimpl Operator {", 20),
+        ("Controller", "\nimpl<K: Kind> Controller<K> {", 20),
+        ("Context", "\nimpl<K: Kind> Context<K> {", 20),
+    ] {
+        let section = page.split("\n## ").find(|section| section.starts_with(&format!("`{kind}`"))).unwrap();
+        let mut all = Vec::new();
+        methods(&root.join("crates/runtime/src"), opening, &mut all);
+        assert!(all.len() >= least, "only {all:?} of {kind} were found");
+        let missing: Vec<&String> = all.iter().filter(|name| !is_shown(section, name)).collect();
+        assert!(
+            missing.is_empty(),
+            "docs/guide/at-a-glance.md does not have these methods of {kind}: {missing:?}"
+        );
+    }
+}
+
 #[test]
 fn a_line_that_is_nowhere_is_found_missing() {
     let [block] = &blocks("```rust\nlet a = 1; // one\nfoo(…)\n```\n")[..] else { panic!("one block") };
