@@ -354,7 +354,8 @@ async fn pods_run_as_the_user_the_owner_named() {
         homeostat_core::Clock::system(),
     );
     let error = found.await.err().unwrap().to_string();
-    assert_eq!(error, "cannot run Pods as no-such-user: /etc/passwd has no user no-such-user");
+    let words = "cannot run Pods as no-such-user: /etc/passwd has no user no-such-user: give the name or number of one that it has";
+    assert_eq!(error, words);
 }
 
 /// The owner of a node can let Pods be root of the machine.
