@@ -1,8 +1,7 @@
-//! Warnings about what is stored and waits for a controller that neither this server nor `homeostat-workloads` has, for whoever
-//! relies on it.
+//! Warnings about what people rely on for their security and what is only stored here.
 //!
-//! Controllers of the user's own may act on it; so the words speak of this server alone. What a server would have to enforce is
-//! warned of by its kind's declaration (`warn_unenforced`).
+//! What a whole kind is for is warned of by its declaration (`warn_unenforced`). Kinds that merely wait for a controller (an
+//! Ingress, an autoscaler) get no warning: a controller of the user's own may act on them, and kube-apiserver gives none.
 
 use serde_json::Value;
 
@@ -12,8 +11,6 @@ use crate::resource::Resource;
 const POD_SECURITY: &str = "pod-security.kubernetes.io";
 /// Signers of Kubernetes' own controllers, of which there are none here. Others are somebody's operator.
 const KUBERNETES_SIGNERS: &str = "kubernetes.io/";
-/// The type of Secrets that Kubernetes fills with a token.
-const TOKEN_SECRET: &str = "kubernetes.io/service-account-token";
 
 /// What to warn the writer of an object, or of one of its subresources, of.
 pub(crate) fn warnings(
@@ -22,21 +19,12 @@ pub(crate) fn warnings(
     new: &Value,
     old: Option<&Value>,
 ) -> Vec<String> {
-    let kind = &*resource.kind;
     if resource.is_custom() {
         return Vec::new();
     }
-    match (&*resource.group, kind, subresource) {
+    match (&*resource.group, &*resource.kind, subresource) {
         ("", "Namespace", "") => return labels(new, old),
-        ("", "Service", "") => load_balancer(new, old),
-        ("", "Secret", "") => token_secret(new, old),
         ("certificates.k8s.io", "CertificateSigningRequest", "approval") => unsigned(new, old),
-        ("autoscaling", "HorizontalPodAutoscaler", "")
-        | ("networking.k8s.io", "Ingress", "")
-        | ("", "ReplicationController", "") => {
-            let is_news = old.is_none_or(|old| old["spec"] != new["spec"]);
-            is_news.then(|| format!("{kind} is stored, but this server has no controller that acts on it"))
-        }
         _ => None,
     }
     .into_iter()
@@ -60,25 +48,6 @@ fn labels(new: &Value, old: Option<&Value>) -> Vec<String> {
         Some(format!("the label {named} is stored, but this server does not {effect}"))
     };
     modes.into_iter().filter_map(warning).collect()
-}
-
-/// A Service that asks for a load balancer and names nobody who shall make it.
-fn load_balancer(new: &Value, old: Option<&Value>) -> Option<String> {
-    let asks = |service: &Value| {
-        service["spec"]["type"] == "LoadBalancer" && service["spec"]["loadBalancerClass"].is_null()
-    };
-    (asks(new) && !old.is_some_and(asks)).then(|| {
-        "type LoadBalancer is stored, but this server makes no load balancer: status.loadBalancer stays empty unless a \
-         controller of yours fills it"
-            .to_owned()
-    })
-}
-
-/// A Secret that in Kubernetes gets a token.
-fn token_secret(new: &Value, old: Option<&Value>) -> Option<String> {
-    (old.is_none() && new["type"] == TOKEN_SECRET && new["data"]["token"].is_null()).then(|| {
-        format!("a Secret of type {TOKEN_SECRET} is stored, but this server puts no token into it; use kubectl create token")
-    })
 }
 
 /// A request that was approved and that nobody here signs.

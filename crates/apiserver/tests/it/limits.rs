@@ -62,69 +62,6 @@ fn warned(answer: &crate::plane::Answer) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_no_controller_acts_on_is_said() {
-    let plane = Plane::start().await;
-    let here = "/api/v1/namespaces/default";
-    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"});
-    let nobody = |kind: &str| format!("{kind} is stored, but this server has no controller that acts on it");
-    let rows = [
-        (
-            "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers".to_owned(),
-            json!({"spec": {"maxReplicas": 3, "scaleTargetRef": target}}),
-            nobody("HorizontalPodAutoscaler"),
-        ),
-        (
-            "/apis/autoscaling/v1/namespaces/other/horizontalpodautoscalers".to_owned(),
-            json!({"spec": {"maxReplicas": 3, "scaleTargetRef": target}}),
-            nobody("HorizontalPodAutoscaler"),
-        ),
-        (
-            "/apis/networking.k8s.io/v1/namespaces/default/ingresses".to_owned(),
-            json!({"spec": {"defaultBackend": {"service": {"name": "x", "port": {"number": 80}}}}}),
-            nobody("Ingress"),
-        ),
-        (
-            format!("{here}/replicationcontrollers"),
-            json!({"spec": {"replicas": 0, "template": {"metadata": {"labels": {"a": "b"}},
-                "spec": {"containers": [{"name": "c", "image": "i"}]}}}}),
-            nobody("ReplicationController"),
-        ),
-        (
-            format!("{here}/services"),
-            json!({"spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}}),
-            "type LoadBalancer is stored, but this server makes no load balancer: status.loadBalancer stays empty unless a \
-             controller of yours fills it"
-                .to_owned(),
-        ),
-        (
-            format!("{here}/secrets"),
-            json!({"type": "kubernetes.io/service-account-token",
-                "metadata": {"annotations": {"kubernetes.io/service-account.name": "default"}}}),
-            "a Secret of type kubernetes.io/service-account-token is stored, but this server puts no token into it; use \
-             kubectl create token"
-                .to_owned(),
-        ),
-    ];
-    plane.post("/api/v1/namespaces", json!({"metadata": {"name": "other"}})).await.expect(201);
-    for (path, mut object, words) in rows {
-        object["metadata"]["name"] = "x".into();
-        let tried = plane.post(&format!("{path}?dryRun=All"), object.clone()).await;
-        assert_eq!(warned(&tried), Vec::<String>::new(), "nothing is stored");
-        let made = plane.post(&path, object).await;
-        assert_eq!(warned(&made), [words]);
-        made.expect(201);
-        let noted =
-            plane.patch(&format!("{path}/x"), MERGE, json!({"metadata": {"labels": {"a": "b"}}})).await;
-        assert_eq!(warned(&noted), Vec::<String>::new(), "it is known by then");
-        noted.expect(200);
-    }
-    let elsewhere = json!({"metadata": {"name": "y"},
-        "spec": {"type": "LoadBalancer", "loadBalancerClass": "demo.dev/mine", "ports": [{"port": 80}]}});
-    let made = plane.post(&format!("{here}/services"), elsewhere).await;
-    assert_eq!(warned(&made), Vec::<String>::new(), "somebody else is asked for it");
-}
-
-#[tokio::test]
 async fn labels_of_pod_security_are_warned_of_by_mode() {
     let plane = Plane::start().await;
     let label = |mode: &str| format!("pod-security.kubernetes.io/{mode}");

@@ -206,7 +206,7 @@ impl LogWriter {
         let write = move || checkpoint::write(&*files, &undo.apply(), &needless, format, &told);
         match thread::Builder::new().name("store-checkpoint".to_owned()).spawn(write) {
             Ok(thread) => {
-                *running = Some(RunningCheckpoint { revision: floor, needless_bytes, thread, must_stop })
+                *running = Some(RunningCheckpoint { revision: floor, needless_bytes, thread, must_stop });
             }
             Err(error) => tracing::warn!(%error, "no thread could be started for a checkpoint"),
         }
