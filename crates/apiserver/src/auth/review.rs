@@ -30,12 +30,14 @@ pub struct Reviewer<'a> {
 impl Reviewer<'_> {
     /// The answer to a review of this kind (`SelfSubjectAccessReview` …), posted with this body. `namespace` is that
     /// of the path.
-    pub fn review(&self, kind: &str, namespace: &str, body: &Value) -> Result<Value, Status> {
-        let spec = body.get("spec").filter(|spec| spec.is_object()).cloned().unwrap_or_else(|| json!({}));
+    pub fn review(&self, kind: &str, namespace: &str, mut body: Value) -> Result<Value, Status> {
+        // Taken, not copied: it may be large, and goes back with the answer.
+        let spec = body.get_mut("spec").filter(|spec| spec.is_object()).map(Value::take);
+        let spec = spec.unwrap_or_else(|| json!({}));
         match kind {
-            "SelfSubjectAccessReview" => self.self_access(body, spec),
-            "SubjectAccessReview" => self.access(body, spec),
-            "LocalSubjectAccessReview" => self.local_access(namespace, body, spec),
+            "SelfSubjectAccessReview" => self.self_access(&body, spec),
+            "SubjectAccessReview" => self.access(&body, spec),
+            "LocalSubjectAccessReview" => self.local_access(namespace, &body, spec),
             "SelfSubjectRulesReview" => self.rules(&spec),
             "SelfSubjectReview" => Ok(self.myself()),
             "TokenReview" => self.token(spec),

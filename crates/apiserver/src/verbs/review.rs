@@ -39,7 +39,7 @@ impl Review {
                     issuer.ok_or_else(|| Status::internal("this server has no key to sign tokens with"))?;
                 issuer.request(&call.path.namespace, &call.path.name, body)?
             }
-            Self::Access => reviewer.review(&call.resource.kind, &call.path.namespace, &body)?,
+            Self::Access => reviewer.review(&call.resource.kind, &call.path.namespace, body)?,
         };
         Ok(Answer::value(call, 201, &answer))
     }

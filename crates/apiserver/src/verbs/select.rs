@@ -43,6 +43,11 @@ impl Selection {
         self.labels.is_none() && self.fields.is_none() && self.name.is_empty()
     }
 
+    /// Are objects selected by what is in them?
+    pub(super) fn has_fields(&self) -> bool {
+        self.fields.is_some()
+    }
+
     /// Is any selector given?
     pub(super) fn has_selectors(&self) -> bool {
         self.labels.is_some() || self.fields.is_some()

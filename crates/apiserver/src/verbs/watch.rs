@@ -16,12 +16,14 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
 
 use super::get::too_large;
+use super::items::PIECE_WORK_MAX;
 use super::select::Selection;
 use super::{Answer, Call};
 use crate::body::{Body, PIECE_BYTES};
 use crate::convert;
 use crate::field::{Error, Errors, Path};
-use crate::negotiate::{Form, Media};
+use crate::heavy::{HEAVY_BYTES, Weight};
+use crate::negotiate::{Form, Media, Representation};
 use crate::object::encode;
 use crate::protobuf;
 use crate::resource::Source;
@@ -222,10 +224,13 @@ impl Stream {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(initial) = self.initial.take() {
-                let piece = self.initial_piece(initial);
+                let weight = self.weight(initial.snapshot.range(&initial.prefix, &initial.after).take(1));
+                let lane = self.call.lane.clone();
+                let piece = lane.make(weight, || self.initial_piece(initial)).await;
                 if !piece.is_empty() {
                     return Some(piece);
                 }
+                tokio::task::yield_now().await;
                 continue;
             }
             if let Some(status) = self.refused.take() {
@@ -245,7 +250,11 @@ impl Stream {
                 }
                 events = gathered(watch, self.told_at) => {
                     let piece = match events {
-                        Ok(events) => self.piece(&events),
+                        Ok(events) => {
+                            let states = events.iter().flat_map(|event| [&event.old, &event.new]).flatten();
+                            let (weight, lane) = (self.weight(states), self.call.lane.clone());
+                            lane.make(weight, || self.piece(&events)).await
+                        }
                         Err(StoreError::Compacted { asked, oldest }) => self.cut_off(asked, oldest),
                         Err(_) => return None,
                     };
@@ -274,16 +283,37 @@ impl Stream {
         table.get(&resource.group, &resource.version, &resource.plural).is_none()
     }
 
+    /// How much work it is to parse these, as far as that is needed. A user may have a thousand watches, and what is parsed
+    /// for each of them must not keep others waiting.
+    fn weight<'a>(&self, entries: impl Iterator<Item = &'a Arc<Entry>>) -> Weight {
+        let bytes = entries.map(|entry| self.parsed_bytes(entry)).sum();
+        Weight { bytes, memory: bytes }
+    }
+
+    /// The bytes that are parsed to select or show an object; none if it is sent as it is stored.
+    fn parsed_bytes(&self, entry: &Entry) -> usize {
+        let Representation { form, media, .. } = self.call.accepted;
+        let is_parsed = form != Form::Object
+            || media == Media::Protobuf
+            || self.selection.has_fields()
+            || !convert::is_current(&self.call.resource, entry);
+        if is_parsed { entry.bytes.len() } else { 0 }
+    }
+
     fn initial_piece(&mut self, mut initial: Initial) -> Bytes {
         let mut piece = Vec::new();
+        let mut parsed_bytes = 0;
         let snapshot = initial.snapshot.clone();
         let mut is_done = true;
         let (prefix, after) = (initial.prefix.clone(), std::mem::take(&mut initial.after));
         for entry in snapshot.range(&prefix, &after) {
-            if piece.len() >= PIECE_BYTES {
+            let next_bytes = self.parsed_bytes(entry);
+            let is_apart = parsed_bytes > 0 && next_bytes >= HEAVY_BYTES;
+            if piece.len() >= PIECE_BYTES || parsed_bytes >= PIECE_WORK_MAX || is_apart {
                 is_done = false;
                 break;
             }
+            parsed_bytes += next_bytes;
             entry.key.as_str().clone_into(&mut initial.after);
             if self.selection.matches(entry) {
                 self.event_into(&mut piece, "ADDED", &Shown::Current(entry));
