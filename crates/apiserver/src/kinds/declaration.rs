@@ -124,8 +124,18 @@ pub(crate) struct Kind {
 pub(crate) type PrepareCreate = fn(&Resource, &mut Fields, &Prepare<'_>) -> Result<(), Status>;
 /// Returns warnings about the new object, given the stored one.
 pub(crate) type Warn = fn(&Value, Option<&Value>) -> Vec<String>;
-/// Returns a warning for what is stored and not enforced, given the new object and the stored one.
-pub(crate) type WarnUnenforced = fn(&Kind, &Value, Option<&Value>) -> Option<String>;
+/// Returns warnings about what is stored and not enforced.
+pub(crate) type WarnUnenforced = fn(&Kind, &Write<'_>) -> Vec<String>;
+
+/// What a request writes.
+pub(crate) struct Write<'a> {
+    /// The subresource it writes; empty: the object itself.
+    pub(crate) subresource: &'a str,
+    /// The object as it will be stored.
+    pub(crate) new: &'a Value,
+    /// The stored one, if there is one.
+    pub(crate) old: Option<&'a Value>,
+}
 
 /// What a POST to a resource does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,7 +292,7 @@ fn empty() -> Value {
 }
 
 /// Warns of objects that tell a server to refuse, change or forward something, and are only kept here.
-#[expect(clippy::unnecessary_wraps, reason = "it has the type of every `warn_unenforced`")]
-pub(super) fn is_only_stored(kind: &Kind, _: &Value, _: Option<&Value>) -> Option<String> {
-    Some(format!("{} is stored, but this server does not enforce it", kind.kind))
+pub(super) fn warn_only_stored(kind: &Kind, write: &Write<'_>) -> Vec<String> {
+    let warning = || format!("{} is stored, but this server does not enforce it", kind.kind);
+    write.subresource.is_empty().then(warning).into_iter().collect()
 }

@@ -39,7 +39,6 @@ pub mod service;
 pub(crate) mod storage;
 pub mod strategy;
 pub mod subresource;
-pub(crate) mod unenforced;
 pub(crate) mod validate;
 pub(crate) mod warnings;
 

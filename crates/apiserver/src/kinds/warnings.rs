@@ -77,6 +77,15 @@ pub(crate) struct PodTemplate {
     pub(crate) is_judged_when_changed: bool,
 }
 
+impl PodTemplate {
+    /// That of a workload whose Pods are named after it.
+    pub(crate) const OF_WORKLOAD: Self = Self {
+        path: "spec.template",
+        name_is_used_in: "Pod names and hostnames",
+        is_judged_when_changed: true,
+    };
+}
+
 /// The warnings an object of a built-in kind deserves, new or as the successor of `old`.
 pub(crate) fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut told = Texts::new();

@@ -106,11 +106,8 @@ pub(super) fn warnings_of(call: &Call, object: &Value, old: Option<&Value>) -> V
     }
     // What is only tried is not stored, and nobody relies on it.
     if !call.query.has("dryRun") {
-        let subresource = &*call.path.subresource;
-        if subresource.is_empty() {
-            warnings.extend(kind.warn_unenforced.and_then(|warn| warn(kind, object, old)));
-        }
-        warnings.extend(kinds::unenforced::warnings(&call.resource, subresource, object, old));
+        let write = kinds::declaration::Write { subresource: &call.path.subresource, new: object, old };
+        warnings.extend(kind.warn_unenforced.into_iter().flat_map(|warn| warn(kind, &write)));
     }
     warnings
 }

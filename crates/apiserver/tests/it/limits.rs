@@ -73,8 +73,8 @@ async fn labels_of_pod_security_are_warned_of_by_mode() {
         [
             "the label pod-security.kubernetes.io/enforce is stored, but this server does not enforce it: Pods of any sort can \
              be created",
-            "the label pod-security.kubernetes.io/warn is stored, but this server does not act on it: nobody is warned of Pods \
-             that do not keep to it",
+            "the label pod-security.kubernetes.io/warn is stored, but this server does not act on it: nobody is warned about Pods \
+             that violate it",
             "the label pod-security.kubernetes.io/audit is stored, but this server does not act on it: there is no audit log",
         ]
     );

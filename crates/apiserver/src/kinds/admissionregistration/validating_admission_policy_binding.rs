@@ -1,6 +1,6 @@
 //! ValidatingAdmissionPolicyBinding: where a validating admission policy applies.
 
-use crate::kinds::declaration::{Kind, is_only_stored};
+use crate::kinds::declaration::{Kind, warn_only_stored};
 use crate::kinds::defaults;
 use crate::kinds::printing::Column;
 use crate::kinds::strategy::PLAIN;
@@ -11,7 +11,7 @@ pub(crate) static VALIDATING_ADMISSION_POLICY_BINDING: Kind = Kind {
     categories: &["api-extensions"],
     strategy: PLAIN.counted().conditional(),
     defaults: Some(defaults::extra::admission_policy_binding),
-    warn_unenforced: Some(is_only_stored),
+    warn_unenforced: Some(warn_only_stored),
     columns: &[Column::NAME, Column::text("PolicyName"), Column::text("ParamRef"), Column::text("Age")],
     cells: Some(cells::admission::policy_binding),
     ..Kind::cluster_scoped(

@@ -1,6 +1,6 @@
 //! ValidatingWebhookConfiguration: which servers may refuse objects on their way in.
 
-use crate::kinds::declaration::{Kind, is_only_stored};
+use crate::kinds::declaration::{Kind, warn_only_stored};
 use crate::kinds::printing::Column;
 use crate::kinds::strategy::PLAIN;
 use crate::kinds::{defaults, validate};
@@ -13,7 +13,7 @@ pub(crate) static VALIDATING_WEBHOOK_CONFIGURATION: Kind = Kind {
     strategy: PLAIN.counted().conditional(),
     defaults: Some(defaults::extra::validating_webhooks),
     validate: Some(validate::control::webhooks),
-    warn_unenforced: Some(is_only_stored),
+    warn_unenforced: Some(warn_only_stored),
     columns: &[Column::NAME, Column::number("Webhooks"), Column::text("Age")],
     cells: Some(cells::admission::webhooks),
     ..Kind::cluster_scoped(

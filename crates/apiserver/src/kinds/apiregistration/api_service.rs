@@ -1,8 +1,6 @@
 //! APIService: who serves a group and version.
 
-use serde_json::Value;
-
-use crate::kinds::declaration::{Kind, STATUS, is_only_stored};
+use crate::kinds::declaration::{Kind, STATUS, Write, warn_only_stored};
 use crate::kinds::names::NameRule;
 use crate::kinds::printing::Column;
 use crate::kinds::strategy::{ALL_BUT_STATUS, PLAIN};
@@ -22,6 +20,6 @@ pub(crate) static API_SERVICE: Kind = Kind {
 };
 
 /// Warns of services that are not asked here. One without a service is served by this server itself.
-fn warn_unenforced(kind: &Kind, new: &Value, old: Option<&Value>) -> Option<String> {
-    if new["spec"]["service"].is_null() { None } else { is_only_stored(kind, new, old) }
+fn warn_unenforced(kind: &Kind, write: &Write<'_>) -> Vec<String> {
+    if write.new["spec"]["service"].is_null() { Vec::new() } else { warn_only_stored(kind, write) }
 }

@@ -18,11 +18,7 @@ pub(crate) static DEPLOYMENT: Kind = Kind {
     validate: Some(validate::workload::deployment),
     validate_update: Some(validate::workload::selector_stays),
     validate_status: Some(validate::counts::deployment),
-    pod_template: Some(PodTemplate {
-        path: "spec.template",
-        name_is_used_in: "Pod names and hostnames",
-        is_judged_when_changed: true,
-    }),
+    pod_template: Some(PodTemplate::OF_WORKLOAD),
     columns: &[
         Column::NAME,
         Column::text("Ready"),

@@ -21,11 +21,7 @@ pub(crate) static REPLICA_SET: Kind = Kind {
     validate: Some(validate::workload::replica_set),
     validate_update: Some(validate::workload::selector_stays),
     validate_status: Some(validate::counts::replica_set),
-    pod_template: Some(PodTemplate {
-        path: "spec.template",
-        name_is_used_in: "Pod names and hostnames",
-        is_judged_when_changed: true,
-    }),
+    pod_template: Some(PodTemplate::OF_WORKLOAD),
     columns: &[
         Column::NAME,
         Column::number("Desired"),

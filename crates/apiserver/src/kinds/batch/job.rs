@@ -24,11 +24,7 @@ pub(crate) static JOB: Kind = Kind {
     validate: Some(validate::batch::job),
     validate_update: Some(validate::batch::job_update),
     validate_status: Some(validate::job_status::check),
-    pod_template: Some(PodTemplate {
-        path: "spec.template",
-        name_is_used_in: "Pod names and hostnames",
-        is_judged_when_changed: true,
-    }),
+    pod_template: Some(PodTemplate::OF_WORKLOAD),
     delete_warning: Some(DELETE_WARNING),
     columns: &[
         Column::NAME,

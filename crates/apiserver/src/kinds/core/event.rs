@@ -29,23 +29,26 @@ pub(crate) const SELECTABLE: Selectable = Selectable {
     ])
 };
 
+/// The columns of Events of both groups.
+pub(crate) const COLUMNS: &[Column] = &[
+    Column::text("Last Seen"),
+    Column::text("Type"),
+    Column::text("Reason"),
+    Column::text("Object"),
+    Column::text("Subobject").wide(),
+    Column::text("Source").wide(),
+    Column::text("Message"),
+    Column::text("First Seen").wide(),
+    Column::text("Count").wide(),
+    Column::names("Name").wide(),
+];
+
 /// What happened to an object, kept for a while.
 pub(crate) static EVENT: Kind = Kind {
     short_names: &["ev"],
     strategy: PLAIN.created_by_update().uncollectable().named(NameRule::PathSegment),
     validate: Some(validate::event::core),
-    columns: &[
-        Column::text("Last Seen"),
-        Column::text("Type"),
-        Column::text("Reason"),
-        Column::text("Object"),
-        Column::text("Subobject").wide(),
-        Column::text("Source").wide(),
-        Column::text("Message"),
-        Column::text("First Seen").wide(),
-        Column::text("Count").wide(),
-        Column::names("Name").wide(),
-    ],
+    columns: COLUMNS,
     cells: Some(cells::event::event),
     selectable: SELECTABLE,
     ..Kind::namespaced("", "v1", "events", "Event")

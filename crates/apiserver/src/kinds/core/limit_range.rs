@@ -1,6 +1,6 @@
 //! LimitRange: bounds and defaults for resources in a namespace.
 
-use crate::kinds::declaration::{Kind, is_only_stored};
+use crate::kinds::declaration::{Kind, warn_only_stored};
 use crate::kinds::strategy::PLAIN;
 use crate::kinds::{defaults, validate};
 
@@ -10,6 +10,6 @@ pub(crate) static LIMIT_RANGE: Kind = Kind {
     strategy: PLAIN.created_by_update(),
     defaults: Some(defaults::core::limit_range),
     validate: Some(validate::quota::limit_range),
-    warn_unenforced: Some(is_only_stored),
+    warn_unenforced: Some(warn_only_stored),
     ..Kind::namespaced("", "v1", "limitranges", "LimitRange")
 };

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kinds::declaration::{FirstStatus, Kind, Part, Protected, STATUS};
+use crate::kinds::declaration::{FirstStatus, Kind, Part, Protected, STATUS, Write};
 use crate::kinds::names::NameRule;
 use crate::kinds::printing::Column;
 use crate::kinds::selectable::{Absent, Selectable};
@@ -10,9 +10,14 @@ use crate::kinds::strategy::{PLAIN, SPEC};
 use crate::kinds::{defaults, prepare, validate};
 use crate::table::cells;
 
-/// Labels of a namespace that ask an API server to refuse Pods.
-const POD_SECURITY_LABELS: [&str; 2] =
-    ["pod-security.kubernetes.io/enforce", "pod-security.kubernetes.io/enforce-version"];
+/// The prefix of the labels by which a namespace asks for the Pod Security Standards.
+const POD_SECURITY: &str = "pod-security.kubernetes.io";
+/// The modes of those labels, and what this server does not do about each.
+const POD_SECURITY_MODES: [(&str, &str); 3] = [
+    ("enforce", "enforce it: Pods of any sort can be created"),
+    ("warn", "act on it: nobody is warned about Pods that violate it"),
+    ("audit", "act on it: there is no audit log"),
+];
 
 /// A room for objects with names of their own.
 pub(crate) static NAMESPACE: Kind = Kind {
@@ -44,15 +49,20 @@ pub(crate) static NAMESPACE: Kind = Kind {
     ..Kind::cluster_scoped("", "v1", "namespaces", "Namespace")
 };
 
-/// Warns of labels that ask an API server to refuse Pods: they are only kept here.
-fn warn_unenforced(_: &Kind, new: &Value, old: Option<&Value>) -> Option<String> {
+/// Warns of labels that ask for the Pod Security Standards, once for each mode whose labels are new: they are only kept here.
+fn warn_unenforced(_: &Kind, write: &Write<'_>) -> Vec<String> {
+    if !write.subresource.is_empty() {
+        return Vec::new();
+    }
     let label = |object: &Value, name: &str| object["metadata"]["labels"].get(name).cloned();
-    let is_news = |name: &&str| {
-        let given = label(new, name);
-        given.is_some() && given != old.and_then(|old| label(old, name))
+    let is_new = |name: &String| {
+        let given = label(write.new, name);
+        given.is_some() && given != write.old.and_then(|old| label(old, name))
     };
-    let named = POD_SECURITY_LABELS.into_iter().find(is_news)?;
-    Some(format!(
-        "the label {named} is stored, but this server does not enforce it: Pods of any sort can be created"
-    ))
+    let warning = |(mode, effect): (&str, &str)| {
+        let both = [format!("{POD_SECURITY}/{mode}"), format!("{POD_SECURITY}/{mode}-version")];
+        let named = both.into_iter().find(is_new)?;
+        Some(format!("the label {named} is stored, but this server does not {effect}"))
+    };
+    POD_SECURITY_MODES.into_iter().filter_map(warning).collect()
 }

@@ -1,6 +1,6 @@
 //! ResourceQuota: how much a namespace may use.
 
-use crate::kinds::declaration::{Kind, STATUS, is_only_stored};
+use crate::kinds::declaration::{Kind, STATUS, warn_only_stored};
 use crate::kinds::printing::Column;
 use crate::kinds::strategy::{PLAIN, SPEC};
 use crate::kinds::validate;
@@ -13,7 +13,7 @@ pub(crate) static RESOURCE_QUOTA: Kind = Kind {
     strategy: PLAIN.returned().with_status(SPEC),
     validate: Some(validate::quota::quota),
     validate_update: Some(validate::quota::quota_update),
-    warn_unenforced: Some(is_only_stored),
+    warn_unenforced: Some(warn_only_stored),
     columns: &[Column::NAME, Column::text("Request"), Column::text("Limit"), Column::text("Age")],
     cells: Some(cells::core::resource_quota),
     ..Kind::namespaced("", "v1", "resourcequotas", "ResourceQuota")

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use crate::kinds::core::event;
 use crate::kinds::declaration::{Conversion, Kind};
 use crate::kinds::events::convert::{from_core, to_core};
-use crate::kinds::printing::Column;
 use crate::kinds::selectable::Selectable;
 use crate::kinds::strategy::PLAIN;
 use crate::kinds::validate;
@@ -24,18 +23,7 @@ pub(crate) static EVENT: Kind = Kind {
     validate_create: Some(validate::event::newer_create),
     validate_update: Some(validate::event::newer_update),
     judged_as: Some(to_core),
-    columns: &[
-        Column::text("Last Seen"),
-        Column::text("Type"),
-        Column::text("Reason"),
-        Column::text("Object"),
-        Column::text("Subobject").wide(),
-        Column::text("Source").wide(),
-        Column::text("Message"),
-        Column::text("First Seen").wide(),
-        Column::text("Count").wide(),
-        Column::names("Name").wide(),
-    ],
+    columns: event::COLUMNS,
     cells: Some(cells::event::event),
     selectable: Selectable { alias: Some(core_field), ..event::SELECTABLE },
     ..Kind::namespaced("events.k8s.io", "v1", "events", "Event")

@@ -1,6 +1,6 @@
 //! FlowSchema: which requests belong to which priority level.
 
-use crate::kinds::declaration::{Kind, STATUS, is_only_stored};
+use crate::kinds::declaration::{Kind, STATUS, warn_only_stored};
 use crate::kinds::printing::Column;
 use crate::kinds::strategy::{ALL_BUT_STATUS, PLAIN};
 use crate::kinds::{defaults, validate};
@@ -12,7 +12,7 @@ pub(crate) static FLOW_SCHEMA: Kind = Kind {
     strategy: PLAIN.counted().with_status(ALL_BUT_STATUS),
     defaults: Some(defaults::extra::flow_schema),
     validate: Some(validate::flow::schema),
-    warn_unenforced: Some(is_only_stored),
+    warn_unenforced: Some(warn_only_stored),
     columns: &[
         Column::NAME,
         Column::text("PriorityLevel"),

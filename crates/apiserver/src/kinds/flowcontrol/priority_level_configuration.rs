@@ -1,6 +1,6 @@
 //! PriorityLevelConfiguration: how many requests of a level are served at once.
 
-use crate::kinds::declaration::{Kind, STATUS, is_only_stored};
+use crate::kinds::declaration::{Kind, STATUS, warn_only_stored};
 use crate::kinds::printing::Column;
 use crate::kinds::strategy::{ALL_BUT_STATUS, PLAIN};
 use crate::kinds::{defaults, validate};
@@ -12,7 +12,7 @@ pub(crate) static PRIORITY_LEVEL_CONFIGURATION: Kind = Kind {
     strategy: PLAIN.counted().with_status(ALL_BUT_STATUS),
     defaults: Some(defaults::extra::priority_level),
     validate: Some(validate::flow::level),
-    warn_unenforced: Some(is_only_stored),
+    warn_unenforced: Some(warn_only_stored),
     columns: &[
         Column::NAME,
         Column::text("Type"),

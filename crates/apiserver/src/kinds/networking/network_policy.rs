@@ -1,6 +1,6 @@
 //! NetworkPolicy: which Pods may talk to which.
 
-use crate::kinds::declaration::{Kind, is_only_stored};
+use crate::kinds::declaration::{Kind, warn_only_stored};
 use crate::kinds::printing::Column;
 use crate::kinds::strategy::PLAIN;
 use crate::kinds::{defaults, validate};
@@ -12,7 +12,7 @@ pub(crate) static NETWORK_POLICY: Kind = Kind {
     strategy: PLAIN.counted(),
     defaults: Some(defaults::extra::network_policy),
     validate: Some(validate::network::policy),
-    warn_unenforced: Some(is_only_stored),
+    warn_unenforced: Some(warn_only_stored),
     columns: &[Column::NAME, Column::text("Pod-Selector"), Column::text("Age")],
     cells: Some(cells::networking::network_policy),
     ..Kind::namespaced("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")

@@ -2,7 +2,7 @@
 
 use crate::kinds::declaration::Kind;
 use crate::kinds::names::NameRule;
-use crate::kinds::printing::Column;
+use crate::kinds::rbac::role_binding;
 use crate::kinds::strategy::PLAIN;
 use crate::kinds::{defaults, validate};
 use crate::table::cells;
@@ -14,14 +14,7 @@ pub(crate) static CLUSTER_ROLE_BINDING: Kind = Kind {
     defaults: Some(defaults::extra::role_binding),
     validate: Some(validate::cluster::cluster_role_binding),
     validate_update: Some(validate::cluster::binding_update),
-    columns: &[
-        Column::NAME,
-        Column::text("Role"),
-        Column::text("Age"),
-        Column::text("Users").wide(),
-        Column::text("Groups").wide(),
-        Column::text("ServiceAccounts").wide(),
-    ],
+    columns: role_binding::COLUMNS,
     cells: Some(cells::rbac::binding),
     ..Kind::cluster_scoped("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding")
 };

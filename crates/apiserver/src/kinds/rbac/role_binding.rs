@@ -7,6 +7,16 @@ use crate::kinds::strategy::PLAIN;
 use crate::kinds::{defaults, validate};
 use crate::table::cells;
 
+/// The columns of bindings, in a namespace or everywhere.
+pub(super) const COLUMNS: &[Column] = &[
+    Column::NAME,
+    Column::text("Role"),
+    Column::text("Age"),
+    Column::text("Users").wide(),
+    Column::text("Groups").wide(),
+    Column::text("ServiceAccounts").wide(),
+];
+
 /// Who has a role in a namespace.
 pub(crate) static ROLE_BINDING: Kind = Kind {
     old_versions: &["v1beta1"],
@@ -14,14 +24,7 @@ pub(crate) static ROLE_BINDING: Kind = Kind {
     defaults: Some(defaults::extra::role_binding),
     validate: Some(validate::cluster::role_binding),
     validate_update: Some(validate::cluster::binding_update),
-    columns: &[
-        Column::NAME,
-        Column::text("Role"),
-        Column::text("Age"),
-        Column::text("Users").wide(),
-        Column::text("Groups").wide(),
-        Column::text("ServiceAccounts").wide(),
-    ],
+    columns: COLUMNS,
     cells: Some(cells::rbac::binding),
     ..Kind::namespaced("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 };
