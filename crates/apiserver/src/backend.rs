@@ -13,7 +13,7 @@ use homeostat_store::{Committed, Entry, Error, Expect, Op, SharedStore, Snapshot
 
 use crate::auth::Authorizer;
 use crate::keeper::{Abandoned, Notices};
-use crate::kinds::service::Allocator;
+use crate::kinds::core::service::allocator::Allocator;
 use crate::logs::LogSource;
 use crate::object::encode;
 use crate::registry::Registry;

@@ -142,7 +142,7 @@ impl Builder {
             entropy: self.entropy,
             registry,
             notices: Notices::default(),
-            services: crate::kinds::service::Allocator::default(),
+            services: crate::kinds::core::service::allocator::Allocator::default(),
             space: Space::new(self.store_bytes_max),
             logs: std::sync::OnceLock::new(),
         });

@@ -9,7 +9,7 @@ use homeostat_core::Key;
 use serde_json::{Value, json};
 
 use super::roles;
-use crate::kinds::service::{API_SERVER_ADDRESS, SERVICE_NETWORK};
+use crate::kinds::core::service::{API_SERVER_ADDRESS, SERVICE_NETWORK};
 
 /// The namespaces that are always there.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];

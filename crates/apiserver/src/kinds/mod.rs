@@ -35,7 +35,6 @@ pub(crate) mod rbac;
 pub(crate) mod resource;
 pub(crate) mod scheduling;
 pub(crate) mod selectable;
-pub mod service;
 pub(crate) mod storage;
 pub mod strategy;
 pub mod subresource;

@@ -9,10 +9,6 @@ use super::fill::same;
 use super::names::NameRule;
 use crate::resource::{Resource, Source};
 
-/// The priority classes every cluster has, and their values.
-pub(crate) const SYSTEM_PRIORITIES: [(&str, i64); 2] =
-    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
-
 /// When an update raises `metadata.generation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generation {

@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::auth::{Authenticator, Identity, Issuer};
 use crate::bootstrap::{Credentials, Keep, Names};
-use crate::kinds::service::API_SERVER_ADDRESS;
+use crate::kinds::core::service::API_SERVER_ADDRESS;
 
 mod bodies;
 mod connection;

@@ -10,8 +10,7 @@ use serde_json::Value;
 
 use super::evaluate::{Budget, Exhausted};
 use super::jsonpath::Path;
-use super::{age, read};
-use crate::kinds::printing::Column;
+use crate::kinds::printing::{Column, age, read};
 use crate::resource::Custom;
 
 /// What a cell shows that would take more steps than its row has left.

@@ -4,14 +4,10 @@
 //! is written item by item, so a table of any length costs one row at a time. A kind without cells of its own has the two
 //! columns everything has; a kind that cannot be listed has no table, which [`forms`] tells the negotiation.
 
-mod age;
-pub(crate) mod cells;
 mod custom;
 mod evaluate;
 mod jsonpath;
 mod partial;
-mod read;
-mod selector;
 
 use std::sync::Arc;
 
@@ -20,8 +16,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub(crate) use self::custom::Columns as CustomColumns;
+use crate::kinds::autoscaling::scale;
 use crate::kinds::declaration::Kind;
-use crate::kinds::printing::{Cells, Column, Conditions};
+use crate::kinds::printing::{Cells, Column, Conditions, read};
 use crate::negotiate::{Form, Forms, Include, MetaVersion};
 use crate::resource::Resource;
 use crate::status::Status;
@@ -175,7 +172,7 @@ impl Printer {
                 Some(Self::Custom(Arc::clone(compiled)))
             }
             None if is_scale => {
-                let (columns, cells) = (&cells::autoscaling::SCALE_COLUMNS, cells::autoscaling::scale);
+                let (columns, cells) = (&scale::SCALE_COLUMNS, scale::scale);
                 Some(Self::BuiltIn { columns, cells, conditions: None })
             }
             None => Some(row.declaration().and_then(Self::built_in).unwrap_or(Self::Fallback)),

@@ -1,11 +1,35 @@
 //! Deployment: keeps a number of Pods and rolls out changes of them.
 
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::field::Error;
 use crate::kinds::declaration::{Kind, SCALE, STATUS};
-use crate::kinds::printing::Column;
+use crate::kinds::fill::{Fields, fill};
+use crate::kinds::printing::{Column, age, containers, read, selectors};
 use crate::kinds::strategy::{Generation, PLAIN};
+use crate::kinds::validate::at::{At, Errors};
 use crate::kinds::warnings::PodTemplate;
 use crate::kinds::{defaults, validate};
-use crate::table::cells;
+
+const COUNTS: validate::counts::Counts = validate::counts::Counts {
+    all: &[
+        "observedGeneration",
+        "replicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+        "terminatingReplicas",
+        "collisionCount",
+    ],
+    parts: &["updatedReplicas", "readyReplicas", "availableReplicas"],
+    readiness: "cannot be greater than readyReplicas",
+};
+
+const PROGRESS_DEADLINE_S: u32 = 600;
+
+pub(in crate::kinds) const CONTAINERS: &str = "spec.template.spec.containers";
 
 /// Keeps a number of Pods and rolls out changes of them.
 pub(crate) static DEPLOYMENT: Kind = Kind {
@@ -14,10 +38,10 @@ pub(crate) static DEPLOYMENT: Kind = Kind {
     subresources: &[SCALE, STATUS],
     old_versions: &["v1beta1", "v1beta2"],
     strategy: PLAIN.generation(Generation::ContentAndAnnotations).with_status(&["spec", "metadata.labels"]),
-    defaults: Some(defaults::workloads::deployment),
-    validate: Some(validate::workload::deployment),
+    defaults: Some(defaults),
+    validate: Some(validate),
     validate_update: Some(validate::workload::selector_stays),
-    validate_status: Some(validate::counts::deployment),
+    validate_status: Some(validate_status),
     pod_template: Some(PodTemplate::OF_WORKLOAD),
     columns: &[
         Column::NAME,
@@ -29,6 +53,78 @@ pub(crate) static DEPLOYMENT: Kind = Kind {
         Column::text("Images").wide(),
         Column::text("Selector").wide(),
     ],
-    cells: Some(cells::apps::deployment),
+    cells: Some(cells),
     ..Kind::namespaced("apps", "v1", "deployments", "Deployment")
 };
+
+/// The counts in the status of a Deployment.
+fn validate_status(new: &At<'_>, old: &Value, errors: &mut Errors) {
+    validate::counts::check(&COUNTS, new, old, errors);
+}
+
+/// A Deployment.
+fn validate(object: &At<'_>, errors: &mut Errors) {
+    let spec = object.field("spec");
+    validate::workload::counts(&spec, errors);
+    validate::workload::selected_template(&spec, "deployment", errors);
+    deployment_strategy(&spec.field("strategy"), errors);
+    let deadline = spec.field("progressDeadlineSeconds");
+    if deadline.is_set() && deadline.number() <= spec.field("minReadySeconds").number() {
+        deadline.invalid("must be greater than minReadySeconds", errors);
+    }
+}
+
+fn deployment_strategy(strategy: &At<'_>, errors: &mut Errors) {
+    let rolling = strategy.field("rollingUpdate");
+    match strategy.field("type").text() {
+        "Recreate" => {
+            if rolling.is_set() {
+                rolling.forbidden("may not be specified when strategy `type` is 'Recreate'", errors);
+            }
+        }
+        "RollingUpdate" => {
+            let (unavailable, surge) = (rolling.field("maxUnavailable"), rolling.field("maxSurge"));
+            unavailable.must_be_amount_or_percent(errors);
+            surge.must_be_amount_or_percent(errors);
+            if unavailable.amount_or_percent() == 0 && surge.amount_or_percent() == 0 {
+                unavailable.invalid("may not be 0 when `maxSurge` is 0", errors);
+            }
+            unavailable.must_not_exceed_all(errors);
+        }
+        _ => {
+            errors.push(Error::not_supported(&strategy.path, strategy.value, &["Recreate", "RollingUpdate"]));
+        }
+    }
+}
+
+/// A Deployment.
+fn defaults(object: &mut Fields) {
+    let Some(spec) = defaults::workloads::spec(object) else { return };
+    fill(spec, "replicas", 1);
+    fill(spec, "revisionHistoryLimit", defaults::workloads::HISTORY);
+    fill(spec, "progressDeadlineSeconds", PROGRESS_DEADLINE_S);
+    defaults::workloads::rolling_update(
+        spec,
+        "strategy",
+        &[("maxUnavailable", json!("25%")), ("maxSurge", json!("25%"))],
+    );
+    defaults::workloads::template(spec);
+}
+
+pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
+    let [names, images] = containers(object, CONTAINERS);
+    vec![
+        read::name(object).into(),
+        ready(object).into(),
+        read::number(object, "status.updatedReplicas").into(),
+        read::number(object, "status.availableReplicas").into(),
+        age::of(object, now).into(),
+        names,
+        images,
+        selectors::bare(object, "spec.selector").into(),
+    ]
+}
+
+pub(in crate::kinds) fn ready(object: &Value) -> String {
+    format!("{}/{}", read::number(object, "status.readyReplicas"), read::number(object, "spec.replicas"))
+}

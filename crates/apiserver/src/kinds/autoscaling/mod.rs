@@ -1,6 +1,7 @@
 //! The kind of `autoscaling`, served in two versions.
 
 pub(crate) mod horizontal_pod_autoscaler;
+pub(crate) mod scale;
 pub(crate) mod versions;
 
 use crate::kinds::declaration::Kind;

@@ -1,14 +1,66 @@
 //! CertificateSigningRequest: a request for a certificate, and the decision on it.
 
-use serde_json::Value;
+use std::collections::BTreeSet;
 
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::auth::{Identity, MASTERS};
+use crate::field::Error;
 use crate::kinds::declaration::{CHANGE, Kind, Part, STATUS, Write};
+use crate::kinds::fill::{Fields, items, made, text};
 use crate::kinds::names::NameRule;
-use crate::kinds::printing::Column;
+use crate::kinds::printing::{Column, age, read};
 use crate::kinds::selectable::{Absent, Selectable};
 use crate::kinds::strategy::{PLAIN, Strategy};
-use crate::kinds::{prepare, validate};
-use crate::table::cells;
+use crate::kinds::validate::at::{At, Errors};
+use crate::kinds::{names, pem};
+use crate::resource::Resource;
+use crate::status::Status;
+
+/// Sorted, as complaints list them.
+const USAGES: [&str; 23] = [
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
+
+/// The shortest life that may be asked for.
+const EXPIRATION_S_MIN: i64 = 600;
+
+/// A domain name, and a whole signer name: a domain, a label and another domain with what is between them.
+const DOMAIN_BYTES_MAX: usize = 253;
+
+const SIGNER_BYTES_MAX: usize = 571;
+
+const FINAL: [&str; 3] = ["Approved", "Denied", "Failed"];
+
+const DECISIONS: [&str; 2] = ["Approved", "Denied"];
+
+const EXCLUSIVE: &str = "Approved and Denied conditions are mutually exclusive";
+
+/// Who signs certificates this server takes from its clients.
+const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
 /// Signers of Kubernetes' own controllers, of which there are none here. Others are somebody's operator.
 const KUBERNETES_SIGNERS: &str = "kubernetes.io/";
@@ -16,19 +68,19 @@ const KUBERNETES_SIGNERS: &str = "kubernetes.io/";
 /// A request for a certificate, and the decision on it.
 pub(crate) static CERTIFICATE_SIGNING_REQUEST: Kind = Kind {
     short_names: &["csr"],
-    subresources: &[Part::own("approval", CHANGE).judged_by(validate::decision::approval), STATUS],
+    subresources: &[Part::own("approval", CHANGE).judged_by(approval), STATUS],
     old_versions: &["v1beta1"],
     strategy: Strategy {
         reset_on_main: &["spec", "status"],
         ..PLAIN.named(NameRule::Any).with_status(&["spec", "status.conditions"])
     },
     prepare_create: Some(|resource, fields, with| {
-        prepare::core::check_request_subject(resource, fields)?;
-        prepare::core::request_created(fields, with.identity);
+        check_request_subject(resource, fields)?;
+        request_created(fields, with.identity);
         Ok(())
     }),
-    validate_create: Some(validate::certificates::request),
-    validate_status: Some(validate::decision::status),
+    validate_create: Some(validate_create),
+    validate_status: Some(validate_status),
     warn_unenforced: Some(warn_unenforced),
     columns: &[
         Column::NAME,
@@ -38,7 +90,7 @@ pub(crate) static CERTIFICATE_SIGNING_REQUEST: Kind = Kind {
         Column::text("RequestedDuration"),
         Column::text("Condition"),
     ],
-    cells: Some(cells::certificates::signing_request),
+    cells: Some(cells),
     selectable: Selectable::fields(&[("spec.signerName", Absent::Empty)]).without_namespace(),
     ..Kind::cluster_scoped(
         "certificates.k8s.io",
@@ -47,6 +99,219 @@ pub(crate) static CERTIFICATE_SIGNING_REQUEST: Kind = Kind {
         "CertificateSigningRequest",
     )
 };
+
+/// A new CertificateSigningRequest; its spec never changes.
+fn validate_create(object: &At<'_>, errors: &mut Errors) {
+    let spec = object.field("spec");
+    let request = spec.field("request");
+    if !pem::is_request(request.text()) {
+        request.invalid("PEM block type must be CERTIFICATE REQUEST", errors);
+    }
+    let usages = spec.field("usages");
+    if usages.len() == 0 {
+        usages.required("", errors);
+    }
+    let mut seen = BTreeSet::new();
+    for usage in usages.items() {
+        usage.must_be_one_of(&USAGES, errors);
+        if !seen.insert(usage.text().to_owned()) {
+            usage.duplicate(errors);
+        }
+    }
+    let signer = spec.field("signerName");
+    if signer.text() == "kubernetes.io/legacy-unknown" {
+        signer.invalid("the legacy signerName is not allowed via this API version", errors);
+    } else if signer.must_be_set(errors) {
+        signer_name(&signer, errors);
+    }
+    let expires = spec.field("expirationSeconds");
+    if expires.is_set() && expires.number() < EXPIRATION_S_MIN {
+        expires.invalid("may not specify a duration less than 600 seconds (10 minutes)", errors);
+    }
+}
+
+fn signer_name(signer: &At<'_>, errors: &mut Errors) {
+    let parts = signer.text().split_once('/').filter(|(_, path)| !path.contains('/'));
+    let Some((domain, path)) = parts else {
+        let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+        signer.invalid(detail, errors);
+        return;
+    };
+    for (bytes, max) in [(domain.len(), DOMAIN_BYTES_MAX), (signer.text().len(), SIGNER_BYTES_MAX)] {
+        if bytes > max {
+            errors.push(Error::too_long(&signer.path, max));
+        }
+    }
+    part(signer, domain, names::label, errors);
+    if !domain.contains('.') {
+        let detail = "should be a domain with at least two segments separated by dots";
+        errors.push(Error::invalid(&signer.path, &json!(domain), detail));
+    }
+    part(signer, path, names::subdomain, errors);
+}
+
+/// The first bad label of one part is named.
+fn part(signer: &At<'_>, part: &str, check: fn(&str) -> Vec<String>, errors: &mut Errors) {
+    let bad = part.split('.').find(|label| !check(label).is_empty());
+    for (label, complaint) in
+        bad.into_iter().flat_map(|label| check(label).into_iter().map(move |why| (label, why)))
+    {
+        let detail = format!("validating label {label:?}: {complaint}");
+        errors.push(Error::invalid(&signer.path, &json!(part), &detail));
+    }
+}
+
+/// An update through `/approval`.
+fn approval(new: &At<'_>, old: &Value, errors: &mut Errors) {
+    let status = new.field("status");
+    conditions(&status.field("conditions"), items(&old["status"], "conditions"), errors);
+    removals(&status, &old["status"], errors);
+}
+
+/// An update through `/status`, which may also issue the certificate.
+fn validate_status(new: &At<'_>, old: &Value, errors: &mut Errors) {
+    approval(new, old, errors);
+    let status = new.field("status");
+    decisions(&status, &old["status"], errors);
+    let (certificate, before) = (status.field("certificate"), text(&old["status"], "certificate"));
+    if certificate.text() == before {
+        return;
+    }
+    let was_good = before.is_empty() || pem::certificate_fault(before).is_none();
+    if was_good
+        && !certificate.is_zero()
+        && let Some(fault) = pem::certificate_fault(certificate.text())
+    {
+        errors.push(Error::invalid(&certificate.path, &json!("<certificate data>"), &fault));
+    }
+    if !before.is_empty() {
+        certificate.forbidden("updates may not modify existing certificate content", errors);
+    }
+}
+
+fn conditions(list: &At<'_>, before: &[Value], errors: &mut Errors) {
+    let had = |kind: &str| before.iter().any(|one| text(one, "type") == kind);
+    let (may_be_both, may_be_unnamed) = (had("Approved") && had("Denied"), had(""));
+    let kinds = before.iter().map(|one| text(one, "type"));
+    let may_repeat = kinds.collect::<BTreeSet<_>>().len() < before.len();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    for (value, one) in list.value.as_array().into_iter().flatten().zip(list.items()) {
+        let (name, kind) = (text(value, "type"), one.field("type"));
+        if name.is_empty() && !may_be_unnamed {
+            kind.required("", errors);
+        }
+        truth(&one.field("status"), name, errors);
+        let other = match name {
+            "Approved" => "Denied",
+            "Denied" => "Approved",
+            _ => "",
+        };
+        if !other.is_empty() && seen.contains(other) && !may_be_both {
+            errors.push(Error::invalid(&list.path, &json!(name), EXCLUSIVE));
+        }
+        if !seen.insert(name) && !may_repeat {
+            errors.push(Error::duplicate(&kind.path, &json!(name)));
+        }
+    }
+}
+
+/// A decision is there or not; nobody decides half.
+fn truth(status: &At<'_>, kind: &str, errors: &mut Errors) {
+    if status.must_be_set(errors) {
+        let supported: &[&str] =
+            if FINAL.contains(&kind) { &["True"] } else { &["False", "True", "Unknown"] };
+        status.must_be_one_of(supported, errors);
+    }
+}
+
+fn count(status: &Value, kind: &str) -> usize {
+    items(status, "conditions").iter().filter(|one| text(one, "type") == kind).count()
+}
+
+/// Whoever writes the status does not decide.
+fn decisions(status: &At<'_>, before: &Value, errors: &mut Errors) {
+    for kind in DECISIONS.into_iter().filter(|kind| count(status.value, kind) > count(before, kind)) {
+        let detail = format!("updates may not add a condition of type {kind:?}");
+        status.field("conditions").forbidden(&detail, errors);
+    }
+}
+
+fn removals(status: &At<'_>, before: &Value, errors: &mut Errors) {
+    for kind in FINAL.into_iter().filter(|kind| count(status.value, kind) < count(before, kind)) {
+        let detail = format!("updates may not remove a condition of type {kind:?}");
+        status.field("conditions").forbidden(&detail, errors);
+    }
+}
+
+/// Nobody asks for a certificate of the server's own clients that makes its holder the master of the cluster.
+fn check_request_subject(resource: &Resource, request: &Fields) -> Result<(), Status> {
+    let (spec, metadata) = (request.get("spec"), request.get("metadata"));
+    let said = |name: &str| spec.map_or("", |spec| text(spec, name));
+    // What is no request at all is refused as invalid later.
+    if said("signerName") != CLIENT_SIGNER || !pem::is_request(said("request")) {
+        return Ok(());
+    }
+    let why = match pem::organizations(said("request")) {
+        Some(groups) if !groups.iter().any(|group| group == MASTERS) => return Ok(()),
+        Some(_) => format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"),
+        None => {
+            "failed to parse CSR: it must be one PEM block, and organizations must be UTF-8 or printable text"
+                .into()
+        }
+    };
+    let name = metadata.map_or("", |metadata| text(metadata, "name"));
+    Err(Status::forbidden(&resource.about(name), &why))
+}
+
+/// A certificate signing request records who asked; what the client says about that does not count.
+fn request_created(request: &mut Fields, identity: &Identity) {
+    let Some(spec) = made(request, "spec") else { return };
+    for field in ["username", "uid", "groups", "extra"] {
+        spec.remove(field);
+    }
+    let facts = [
+        ("username", json!(identity.name)),
+        ("uid", json!(identity.uid)),
+        ("groups", json!(identity.groups)),
+        ("extra", json!(identity.extra)),
+    ];
+    for (field, value) in facts {
+        if !crate::kinds::fill::is_zero(Some(&value)) {
+            spec.insert(field.into(), value);
+        }
+    }
+}
+
+fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
+    let lifetime = read::at(object, "spec.expirationSeconds").and_then(Value::as_i64);
+    let lifetime = lifetime.map(|seconds| age::human(SignedDuration::from_secs(seconds)));
+    vec![
+        read::name(object).into(),
+        age::of(object, now).into(),
+        read::text_or(object, "spec.signerName", "<none>").into(),
+        read::text(object, "spec.username").into(),
+        lifetime.unwrap_or_else(|| "<none>".to_owned()).into(),
+        status(object).into(),
+    ]
+}
+
+/// A denial outweighs an approval.
+fn status(object: &Value) -> String {
+    let has = |kind| read::condition(object, kind).is_some();
+    let mut status = match (has("Denied"), has("Approved")) {
+        (true, _) => "Denied".to_owned(),
+        (false, true) => "Approved".to_owned(),
+        (false, false) => "Pending".to_owned(),
+    };
+    for (addition, holds) in
+        [(",Failed", has("Failed")), (",Issued", !read::text(object, "status.certificate").is_empty())]
+    {
+        if holds {
+            status.push_str(addition);
+        }
+    }
+    status
+}
 
 /// Warns about the approval of a request that nobody here signs.
 fn warn_unenforced(_: &Kind, write: &Write<'_>) -> Vec<String> {
@@ -64,4 +329,19 @@ fn warn_unenforced(_: &Kind, write: &Write<'_>) -> Vec<String> {
         )
     };
     (is_news && signer.starts_with(KUBERNETES_SIGNERS)).then(warning).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_request_is_summed_up() {
+        let object = json!({"metadata": {"name": "r"}, "spec": {"username": "u", "expirationSeconds": 3600},
+            "status": {"conditions": [{"type": "Approved"}], "certificate": "x"}});
+        let printed = json!(["r", "<unknown>", "<none>", "u", "60m", "Approved,Issued"]);
+        assert_eq!(Value::from(cells(&object, Timestamp::UNIX_EPOCH)), printed);
+    }
 }

@@ -1,8 +1,10 @@
 //! ComponentStatus: the health of the control plane's parts, which nobody reports any more.
 
+use jiff::Timestamp;
+use serde_json::Value;
+
 use crate::kinds::declaration::Kind;
-use crate::kinds::printing::Column;
-use crate::table::cells;
+use crate::kinds::printing::{Column, read};
 
 /// The health of the control plane's parts, which nobody reports any more.
 pub(crate) static COMPONENT_STATUS: Kind = Kind {
@@ -10,6 +12,18 @@ pub(crate) static COMPONENT_STATUS: Kind = Kind {
     short_names: &["cs"],
     deprecation: Some("v1 ComponentStatus is deprecated in v1.19+"),
     columns: &[Column::NAME, Column::text("Status"), Column::text("Message"), Column::text("Error")],
-    cells: Some(cells::core::component_status),
+    cells: Some(cells),
     ..Kind::cluster_scoped("", "v1", "componentstatuses", "ComponentStatus")
 };
+
+fn cells(object: &Value, _: Timestamp) -> Vec<Value> {
+    let conditions = read::list(object, "conditions");
+    let healthy = conditions.iter().find(|condition| read::text(condition, "type") == "Healthy");
+    let status = match healthy.map(|condition| read::text(condition, "status")) {
+        None => "Unknown",
+        Some("True") => "Healthy",
+        Some(_) => "Unhealthy",
+    };
+    let said = |field| healthy.map_or("", |condition| read::text(condition, field)).into();
+    vec![read::name(object).into(), status.into(), said("message"), said("error")]
+}

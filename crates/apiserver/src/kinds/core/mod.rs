@@ -40,3 +40,52 @@ pub(super) static KINDS: &[&Kind] = &[
     &service_account::SERVICE_ACCOUNT,
     &service::SERVICE,
 ];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    const NOW: &str = "2020-01-01T00:00:07Z";
+
+    #[expect(clippy::needless_pass_by_value, reason = "rows of literals read better without references")]
+    #[track_caller]
+    fn check(cells: crate::kinds::printing::Cells, mut object: Value, expected: Value) {
+        object["metadata"] = json!({"name": "a", "creationTimestamp": "2020-01-01T00:00:00Z"});
+        assert_eq!(Value::from(cells(&object, NOW.parse().expect("a time"))), expected);
+    }
+
+    #[test]
+    fn small_kinds_print_as_recorded() {
+        check(
+            crate::kinds::core::config_map::cells,
+            json!({"data": {"k": "1", "m": "2"}, "binaryData": {"b": ""}}),
+            json!(["a", 3, "7s"]),
+        );
+        check(crate::kinds::core::secret::cells, json!({"type": "Opaque"}), json!(["a", "Opaque", 0, "7s"]));
+        check(
+            crate::kinds::core::namespace::cells,
+            json!({"status": {"phase": "Active"}}),
+            json!(["a", "Active", "7s"]),
+        );
+        check(
+            crate::kinds::coordination::lease::cells,
+            json!({"spec": {"holderIdentity": "me"}}),
+            json!(["a", "me", "7s"]),
+        );
+        check(
+            crate::kinds::core::resource_quota::cells,
+            json!({"status": {"hard": {"pods": "10", "limits.cpu": 2}, "used": {"pods": "3"}}}),
+            json!(["a", "pods: 3/10", "limits.cpu: 0/2", "7s"]),
+        );
+        check(
+            crate::kinds::policy::pod_disruption_budget::cells,
+            json!({"spec": {"minAvailable": "50%"}, "status": {"disruptionsAllowed": 1}}),
+            json!(["a", "50%", "N/A", 1, "7s"]),
+        );
+        check(
+            crate::kinds::resource::resource_claim::cells,
+            json!({"status": {"allocation": {}, "reservedFor": [{}]}}),
+            json!(["a", "allocated,reserved", "7s"]),
+        );
+    }
+}

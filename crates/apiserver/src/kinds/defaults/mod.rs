@@ -4,8 +4,6 @@
 //! **Invariant:** pure and idempotent, and never overwrites what a client said. Nothing that admission adds
 //! (tolerations, priority) is here: that happens once, in [`super::prepare`].
 
-pub(super) mod core;
-pub(super) mod extra;
 pub(super) mod pod;
 pub(super) mod workloads;
 

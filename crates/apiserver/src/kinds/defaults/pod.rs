@@ -3,72 +3,18 @@
 //! A Pod gets more than a template: requests from limits, service links, host ports. A template must stay as its
 //! author wrote it there, or comparing two templates would see differences nobody made.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use crate::kinds::fill::{Fields, each, fill, fill_zero, inner, is_zero, made};
+use crate::kinds::fill::{Fields, each, fill, fill_zero, inner, is_zero};
 
 /// File mode 0644, in decimal as JSON wants it.
 const VOLUME_MODE: u32 = 0o644;
+
 const GRACE_S: u32 = 30;
+
 const TOKEN_LIFETIME_S: u32 = 3600;
-const CONTAINER_LISTS: [&str; 2] = ["containers", "initContainers"];
 
-/// A Pod.
-pub(in crate::kinds) fn pod(object: &mut Fields) {
-    if let Some(status) = inner(object, "status") {
-        pod_addresses(status);
-    }
-    let Some(spec) = made(object, "spec") else { return };
-    pod_spec(spec);
-    fill(spec, "enableServiceLinks", true);
-    if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
-        spec.insert("terminationGracePeriodSeconds".into(), 1.into());
-    }
-    let on_host = spec.get("hostNetwork") == Some(&Value::Bool(true));
-    for list in CONTAINER_LISTS {
-        for container in each(spec, list) {
-            requests_from_limits(container);
-            if on_host {
-                host_ports(container);
-            }
-        }
-    }
-}
-
-/// `podIP` and the first of `podIPs` are one fact in two fields; the singular one wins.
-fn pod_addresses(status: &mut Fields) {
-    let single = status.get("podIP").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let first = status.get("podIPs").and_then(|list| list.get(0)).and_then(|one| one.get("ip")).cloned();
-    match (single.is_empty(), first) {
-        (true, Some(first)) => {
-            status.insert("podIP".into(), first);
-        }
-        (false, first) if first.as_ref().and_then(Value::as_str) != Some(&single) => {
-            status.insert("podIPs".into(), json!([{"ip": single}]));
-        }
-        _ => {}
-    }
-}
-
-fn requests_from_limits(container: &mut Fields) {
-    let Some(resources) = inner(container, "resources") else { return };
-    let Some(Value::Object(limits)) = resources.get("limits").cloned() else { return };
-    if limits.is_empty() {
-        return;
-    }
-    let Some(requests) = made(resources, "requests") else { return };
-    for (name, amount) in limits {
-        requests.entry(name).or_insert(amount);
-    }
-}
-
-fn host_ports(container: &mut Fields) {
-    for port in each(container, "ports") {
-        if let Some(number) = port.get("containerPort").cloned() {
-            fill_zero(port, "hostPort", number);
-        }
-    }
-}
+pub(in crate::kinds) const CONTAINER_LISTS: [&str; 2] = ["containers", "initContainers"];
 
 /// The spec of a Pod or of a template.
 pub(in crate::kinds) fn pod_spec(spec: &mut Fields) {

@@ -2,13 +2,33 @@
 
 use std::borrow::Cow;
 
+use serde_json::{Value, json};
+
+use crate::field::Error;
 use crate::kinds::core::event;
 use crate::kinds::declaration::{Conversion, Kind};
 use crate::kinds::events::convert::{from_core, to_core};
 use crate::kinds::selectable::Selectable;
 use crate::kinds::strategy::PLAIN;
-use crate::kinds::validate;
-use crate::table::cells;
+use crate::kinds::validate::at::{At, Errors};
+
+/// What of an Event never changes. The reason is checked twice, as the real server does; clients count causes.
+const FIXED: [&str; 14] = [
+    "involvedObject",
+    "reason",
+    "message",
+    "source",
+    "firstTimestamp",
+    "lastTimestamp",
+    "count",
+    "reason",
+    "type",
+    "eventTime",
+    "action",
+    "related",
+    "reportingComponent",
+    "reportingInstance",
+];
 
 /// What happened to an object, kept for a while.
 pub(crate) static EVENT: Kind = Kind {
@@ -20,14 +40,53 @@ pub(crate) static EVENT: Kind = Kind {
         to_stored: |event, _| Some(to_core(event.clone())),
     }),
     strategy: PLAIN.created_by_update().uncollectable(),
-    validate_create: Some(validate::event::newer_create),
-    validate_update: Some(validate::event::newer_update),
+    validate_create: Some(validate_create),
+    validate_update: Some(validate_update),
     judged_as: Some(to_core),
     columns: event::COLUMNS,
-    cells: Some(cells::event::event),
+    cells: Some(event::cells),
     selectable: Selectable { alias: Some(core_field), ..event::SELECTABLE },
     ..Kind::namespaced("events.k8s.io", "v1", "events", "Event")
 };
+
+/// A new Event through events.k8s.io/v1.
+fn validate_create(event: &At<'_>, errors: &mut Errors) {
+    event::lenient(event, "reportingController", errors);
+    series(event, errors);
+    event.field("eventTime").must_be_set(errors);
+    let kind = event.field("type");
+    if !matches!(kind.text(), "Normal" | "Warning") {
+        errors.push(Error::invalid(&kind.path, &json!(""), &format!("has invalid value: {}", kind.text())));
+    }
+    for name in ["firstTimestamp", "lastTimestamp", "count", "source"] {
+        let old_style = event.field(name);
+        if !old_style.is_zero() {
+            errors.push(Error::invalid(&old_style.path, &json!(""), "needs to be unset"));
+        }
+    }
+}
+
+/// A changed Event through events.k8s.io/v1: only the series moves.
+fn validate_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+    event::lenient(new, "reportingController", errors);
+    if new.field("series").value != &old["series"] {
+        series(new, errors);
+    }
+    for name in FIXED {
+        new.field(name).must_stay(&old[name], errors);
+    }
+}
+
+fn series(event: &At<'_>, errors: &mut Errors) {
+    let series = event.field("series");
+    if !series.is_set() {
+        return;
+    }
+    if series.field("count").number() < 2 {
+        errors.push(Error::invalid(&series.field("count").path, &json!(""), "should be at least 2"));
+    }
+    series.field("lastObservedTime").must_be_set(errors);
+}
 
 /// The core name of a field; `None`: this group has no such field.
 fn core_field(name: &str) -> Option<Cow<'_, str>> {

@@ -1,19 +1,131 @@
 //! IngressClass: which controller serves Ingresses of a class.
 
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::field::Error;
 use crate::kinds::declaration::Kind;
-use crate::kinds::printing::Column;
+use crate::kinds::fill::{Fields, fill, inner};
+use crate::kinds::names;
+use crate::kinds::printing::{Column, age, read};
 use crate::kinds::strategy::PLAIN;
-use crate::kinds::{defaults, validate};
-use crate::table::cells;
+use crate::kinds::validate::at::{At, Errors};
+
+const CONTROLLER_BYTES_MAX: usize = 250;
+
+const PATH_TEXT: &str = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
 
 /// Which controller serves Ingresses of a class.
 pub(crate) static INGRESS_CLASS: Kind = Kind {
     old_versions: &["v1beta1"],
     strategy: PLAIN.counted(),
-    defaults: Some(defaults::extra::ingress_class),
-    validate: Some(validate::ingress_class::class),
-    validate_update: Some(validate::ingress_class::class_update),
+    defaults: Some(defaults),
+    validate: Some(validate),
+    validate_update: Some(validate_update),
     columns: &[Column::NAME, Column::text("Controller"), Column::text("Parameters"), Column::text("Age")],
-    cells: Some(cells::networking::ingress_class),
+    cells: Some(cells),
     ..Kind::cluster_scoped("networking.k8s.io", "v1", "ingressclasses", "IngressClass")
 };
+
+/// An IngressClass.
+fn validate(object: &At<'_>, errors: &mut Errors) {
+    let spec = object.field("spec");
+    let controller = spec.field("controller");
+    if controller.text().len() > CONTROLLER_BYTES_MAX {
+        errors.push(Error::too_long(&controller.path, CONTROLLER_BYTES_MAX));
+    }
+    if controller.must_be_set(errors) {
+        prefixed_path(&controller, errors);
+    }
+    let parameters = spec.field("parameters");
+    if parameters.is_set() {
+        check_parameters(&parameters, errors);
+    }
+}
+
+/// A changed IngressClass: its controller stays.
+fn validate_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+    new.field("spec").field("controller").must_stay(&old["spec"]["controller"], errors);
+}
+
+/// A path below a domain: `acme.io/foo`.
+pub(in crate::kinds) fn prefixed_path(controller: &At<'_>, errors: &mut Errors) {
+    let parts = controller.text().split_once('/');
+    let Some((domain, path)) = parts.filter(|(domain, path)| !domain.is_empty() && !path.is_empty()) else {
+        controller.invalid("must be a domain-prefixed path (such as \"acme.io/foo\")", errors);
+        return;
+    };
+    for complaint in names::subdomain(domain) {
+        errors.push(Error::invalid(&controller.path, &json!(domain), &complaint));
+    }
+    if !path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte)) {
+        errors.push(Error::invalid(&controller.path, &json!(path), PATH_TEXT));
+    }
+}
+
+fn check_parameters(parameters: &At<'_>, errors: &mut Errors) {
+    let group = parameters.field("apiGroup");
+    if group.is_set() {
+        for complaint in names::subdomain(group.text()) {
+            group.invalid(&complaint, errors);
+        }
+    }
+    for name in ["kind", "name"] {
+        parameters.field(name).must_be_named(names::path_segment, errors);
+    }
+    let (scope, namespace) = (parameters.field("scope"), parameters.field("namespace"));
+    match scope.text() {
+        "Namespace" if !namespace.is_set() => {
+            namespace.required("`parameters.scope` is set to 'Namespace'", errors);
+        }
+        "Namespace" => {
+            for complaint in names::label(namespace.text()) {
+                namespace.invalid(&complaint, errors);
+            }
+        }
+        "Cluster" if namespace.is_set() => {
+            namespace.forbidden("`parameters.scope` is set to 'Cluster'", errors);
+        }
+        "Cluster" => {}
+        _ if !scope.is_set() => scope.required("", errors),
+        _ => scope.must_be_one_of(&["Cluster", "Namespace"], errors),
+    }
+}
+
+/// An IngressClass.
+fn defaults(object: &mut Fields) {
+    if let Some(parameters) = inner(object, "spec").and_then(|spec| inner(spec, "parameters")) {
+        fill(parameters, "scope", "Cluster");
+    }
+}
+
+pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
+    let is_default = annotation(object, "ingressclass.kubernetes.io/is-default-class") == "true";
+    let parameters = read::at(object, "spec.parameters").map_or_else(
+        || "<none>".to_owned(),
+        |parameters| {
+            let (kind, name) = (read::text(parameters, "kind"), read::text(parameters, "name"));
+            match read::at(parameters, "apiGroup").and_then(Value::as_str) {
+                Some(group) => format!("{kind}.{group}/{name}"),
+                None => format!("{kind}/{name}"),
+            }
+        },
+    );
+    vec![
+        marked(read::name(object), is_default).into(),
+        read::text(object, "spec.controller").into(),
+        parameters.into(),
+        age::of(object, now).into(),
+    ]
+}
+
+/// An annotation's value; its name has dots, so it is no path.
+pub(in crate::kinds) fn annotation<'a>(object: &'a Value, name: &str) -> &'a str {
+    let annotations = read::map(object, "metadata.annotations");
+    annotations.and_then(|annotations| annotations.get(name)).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The name, marked when it is the default.
+pub(in crate::kinds) fn marked(name: &str, is_default: bool) -> String {
+    if is_default { format!("{name} (default)") } else { name.to_owned() }
+}

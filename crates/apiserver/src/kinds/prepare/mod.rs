@@ -4,12 +4,8 @@
 //! **Invariant:** runs after the defaults and before validation; what a client may not set is overwritten here, so
 //! validation never sees it. Metadata every kind has (uid, times, generation) belongs to the generic verbs.
 
-pub(super) mod core;
-pub(super) mod pod;
-pub(super) mod workloads;
-
 use homeostat_core::Clock;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::declaration::FirstStatus;
 use super::fill::{Fields, made};
@@ -17,9 +13,6 @@ use super::strategy::strategy;
 use crate::auth::Identity;
 use crate::resource::Resource;
 use crate::status::Status;
-
-pub(crate) use self::core::now;
-pub(crate) use self::pod::quality_of_service;
 
 /// Looks up a PriorityClass by name; the empty name asks for the global default.
 pub type PriorityClasses<'a> = dyn Fn(&str) -> Option<Value> + 'a;
@@ -93,6 +86,31 @@ pub(crate) fn keep(fields: &mut Fields, old: &Value, path: &str) {
         Some(value) => target.insert(name.into(), value.clone()),
         None => target.remove(name),
     };
+}
+
+/// The time as Kubernetes writes it: whole seconds, UTC.
+pub(crate) fn now(clock: &Clock) -> Value {
+    clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into()
+}
+
+/// Guards an object with a finalizer that its controller removes.
+pub(super) fn add_finalizer(object: &mut Fields, finalizer: &str) {
+    if let Some(metadata) = made(object, "metadata") {
+        push_once(metadata, "finalizers", finalizer);
+    }
+}
+
+pub(super) fn push_once(parent: &mut Fields, list: &str, item: &str) {
+    match parent.get_mut(list) {
+        Some(Value::Array(items)) => {
+            if items.iter().all(|one| one != item) {
+                items.push(item.into());
+            }
+        }
+        _ => {
+            parent.insert(list.into(), json!([item]));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,17 +4,21 @@ use crate::kinds::declaration::Kind;
 use crate::kinds::names::NameRule;
 use crate::kinds::rbac::role_binding;
 use crate::kinds::strategy::PLAIN;
-use crate::kinds::{defaults, validate};
-use crate::table::cells;
+use crate::kinds::validate::at::{At, Errors};
 
 /// Who has a role everywhere.
 pub(crate) static CLUSTER_ROLE_BINDING: Kind = Kind {
     old_versions: &["v1beta1"],
     strategy: PLAIN.created_by_update().named(NameRule::PathSegment),
-    defaults: Some(defaults::extra::role_binding),
-    validate: Some(validate::cluster::cluster_role_binding),
-    validate_update: Some(validate::cluster::binding_update),
+    defaults: Some(role_binding::defaults),
+    validate: Some(validate),
+    validate_update: Some(role_binding::validate_update),
     columns: role_binding::COLUMNS,
-    cells: Some(cells::rbac::binding),
+    cells: Some(role_binding::cells),
     ..Kind::cluster_scoped("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding")
 };
+
+/// A ClusterRoleBinding.
+fn validate(object: &At<'_>, errors: &mut Errors) {
+    role_binding::binding(object, &["ClusterRole"], false, errors);
+}

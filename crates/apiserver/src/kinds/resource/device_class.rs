@@ -1,14 +1,13 @@
 //! DeviceClass: a class of devices that can be claimed.
 
 use crate::kinds::declaration::Kind;
-use crate::kinds::printing::Column;
+use crate::kinds::printing::{Column, name_and_age};
 use crate::kinds::strategy::PLAIN;
-use crate::table::cells;
 
 /// A class of devices that can be claimed.
 pub(crate) static DEVICE_CLASS: Kind = Kind {
     strategy: PLAIN.returned().counted(),
     columns: &[Column::NAME, Column::text("Age")],
-    cells: Some(cells::name_and_age),
+    cells: Some(name_and_age),
     ..Kind::cluster_scoped("resource.k8s.io", "v1", "deviceclasses", "DeviceClass")
 };

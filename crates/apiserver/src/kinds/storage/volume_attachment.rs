@@ -1,18 +1,27 @@
 //! VolumeAttachment: a volume that is to be attached to a node.
 
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::field::Error;
 use crate::kinds::declaration::{Kind, STATUS};
-use crate::kinds::printing::Column;
+use crate::kinds::names;
+use crate::kinds::printing::{Column, age, read};
 use crate::kinds::strategy::{ALL_BUT_STATUS, PLAIN};
-use crate::kinds::validate;
-use crate::table::cells;
+use crate::kinds::validate::at::{At, Errors};
+
+const ATTACHMENT_TEXT: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+
+/// The longest name of a driver.
+const DRIVER_BYTES_MAX: usize = 63;
 
 /// A volume that is to be attached to a node.
 pub(crate) static VOLUME_ATTACHMENT: Kind = Kind {
     subresources: &[STATUS],
     old_versions: &["v1beta1"],
     strategy: PLAIN.conditional().returned().with_status(ALL_BUT_STATUS),
-    validate: Some(validate::storage::attachment),
-    validate_update: Some(validate::storage::attachment_update),
+    validate: Some(validate),
+    validate_update: Some(validate_update),
     columns: &[
         Column::NAME,
         Column::names("Attacher"),
@@ -21,6 +30,48 @@ pub(crate) static VOLUME_ATTACHMENT: Kind = Kind {
         Column::truth("Attached"),
         Column::text("Age"),
     ],
-    cells: Some(cells::storage::volume_attachment),
+    cells: Some(cells),
     ..Kind::cluster_scoped("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment")
 };
+
+/// A VolumeAttachment.
+fn validate(object: &At<'_>, errors: &mut Errors) {
+    let spec = object.field("spec");
+    let attacher = spec.field("attacher");
+    if attacher.must_be_set(errors) {
+        if attacher.text().len() > DRIVER_BYTES_MAX {
+            errors.push(Error::too_long(&attacher.path, DRIVER_BYTES_MAX));
+        }
+        attacher.must_pass(|name| names::subdomain(&name.to_lowercase()), errors);
+    }
+    let source = spec.field("source");
+    let (inline, name) = (source.field("inlineVolumeSpec"), source.field("persistentVolumeName"));
+    match (inline.is_set(), name.is_set()) {
+        (false, false) => source.required(ATTACHMENT_TEXT, errors),
+        (true, true) => source.forbidden(ATTACHMENT_TEXT, errors),
+        (false, true) if name.is_zero() => {
+            name.required("must specify non empty persistentVolumeName", errors);
+        }
+        _ => name.must_pass(names::subdomain, errors),
+    }
+    let node = spec.field("nodeName");
+    for complaint in names::subdomain(node.text()) {
+        errors.push(Error::invalid(&node.path, &json!(node.text()), &complaint));
+    }
+}
+
+/// A changed VolumeAttachment: what is attached where stays.
+fn validate_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
+    new.field("spec").must_stay(&old["spec"], errors);
+}
+
+fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
+    vec![
+        read::name(object).into(),
+        read::text(object, "spec.attacher").into(),
+        read::text(object, "spec.source.persistentVolumeName").into(),
+        read::text(object, "spec.nodeName").into(),
+        read::flag(object, "status.attached").into(),
+        age::of(object, now).into(),
+    ]
+}

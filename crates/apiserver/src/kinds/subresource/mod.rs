@@ -66,29 +66,6 @@ fn keep_metadata(fields: &mut Fields, stored: &Value) {
     }
 }
 
-/// The quality of service stays, where the body does not say it.
-pub(super) fn keep_quality_of_service(fields: &mut Fields, stored: &Value, _: &Clock) {
-    let Some(status) = made(fields, "status") else { return };
-    let class = at(stored, &["status", "qosClass"]);
-    if is_zero(status.get("qosClass")) && !class.is_null() {
-        status.insert("qosClass".into(), class.clone());
-    }
-}
-
-/// A volume notes when its phase last changed.
-pub(super) fn note_phase(fields: &mut Fields, stored: &Value, clock: &Clock) {
-    const SINCE: &str = "lastPhaseTransitionTime";
-    let Some(status) = made(fields, "status") else { return };
-    let before = at(stored, &["status"]);
-    let moved = status.get("phase").and_then(Value::as_str).unwrap_or_default() != text(before, "phase");
-    let said = status.get(SINCE).filter(|time| !time.is_null());
-    if moved && said.is_none_or(|time| time == at(before, &[SINCE])) {
-        status.insert(SINCE.into(), now(clock));
-    } else if !moved && said.is_none() && !at(before, &[SINCE]).is_null() {
-        status.insert(SINCE.into(), at(before, &[SINCE]).clone());
-    }
-}
-
 /// Approvals and denials stay as stored if there are as many of them, which validation then checks; times of new conditions
 /// are filled in.
 fn keep_decisions(fields: &mut Fields, stored: &Value, clock: &Clock) {

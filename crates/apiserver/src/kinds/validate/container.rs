@@ -10,7 +10,7 @@ use crate::field::Error;
 use crate::kinds::fill::{items, text};
 use crate::kinds::names;
 
-pub(super) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+pub(in crate::kinds) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
 const HANDLERS: [&str; 5] = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
@@ -20,9 +20,9 @@ const WITHOUT_RESTART: &str = "may not be set for init containers without restar
 /// What containers of one Pod have in common.
 pub(in crate::kinds) struct Pod<'a> {
     /// Names of its well-formed volumes.
-    pub(super) volumes: BTreeSet<&'a str>,
+    pub(in crate::kinds) volumes: BTreeSet<&'a str>,
     /// Names of containers seen so far.
-    pub(super) names: BTreeSet<&'a str>,
+    pub(in crate::kinds) names: BTreeSet<&'a str>,
     /// Names of the volumes that come from claims, which alone can be had as devices.
     claimed: BTreeSet<&'a str>,
     /// Names of its claims of devices.

@@ -2,33 +2,19 @@
 
 use serde_json::{Value, json};
 
-use super::at::{At, Errors};
 use crate::field::Error;
+use crate::kinds::validate::at::{At, Errors};
 
 /// What the counts of a kind are held against.
-struct Counts {
+pub(in crate::kinds) struct Counts {
     /// Not below zero.
-    all: &'static [&'static str],
+    pub(in crate::kinds) all: &'static [&'static str],
     /// Not above `replicas`.
-    parts: &'static [&'static str],
+    pub(in crate::kinds) parts: &'static [&'static str],
     /// What is said when more are available than ready.
-    readiness: &'static str,
+    pub(in crate::kinds) readiness: &'static str,
 }
 
-const DEPLOYMENT: Counts = Counts {
-    all: &[
-        "observedGeneration",
-        "replicas",
-        "updatedReplicas",
-        "readyReplicas",
-        "availableReplicas",
-        "unavailableReplicas",
-        "terminatingReplicas",
-        "collisionCount",
-    ],
-    parts: &["updatedReplicas", "readyReplicas", "availableReplicas"],
-    readiness: "cannot be greater than readyReplicas",
-};
 const REPLICA_SET: Counts = Counts {
     all: &[
         "replicas",
@@ -41,56 +27,13 @@ const REPLICA_SET: Counts = Counts {
     parts: &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
     readiness: "cannot be greater than readyReplicas",
 };
-const STATEFUL_SET: Counts = Counts {
-    all: &[
-        "replicas",
-        "readyReplicas",
-        "currentReplicas",
-        "updatedReplicas",
-        "availableReplicas",
-        "observedGeneration",
-        "collisionCount",
-    ],
-    parts: &["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"],
-    readiness: "cannot be greater than status.readyReplicas",
-};
-const DAEMON_SET: Counts = Counts {
-    all: &[
-        "currentNumberScheduled",
-        "numberMisscheduled",
-        "desiredNumberScheduled",
-        "numberReady",
-        "observedGeneration",
-        "updatedNumberScheduled",
-        "numberAvailable",
-        "numberUnavailable",
-        "collisionCount",
-    ],
-    parts: &[],
-    readiness: "",
-};
-
-/// The counts in the status of a Deployment.
-pub(in crate::kinds) fn deployment(new: &At<'_>, old: &Value, errors: &mut Errors) {
-    check(&DEPLOYMENT, new, old, errors);
-}
 
 /// The counts in the status of a ReplicaSet or a ReplicationController.
 pub(in crate::kinds) fn replica_set(new: &At<'_>, old: &Value, errors: &mut Errors) {
     check(&REPLICA_SET, new, old, errors);
 }
 
-/// The counts in the status of a StatefulSet.
-pub(in crate::kinds) fn stateful_set(new: &At<'_>, old: &Value, errors: &mut Errors) {
-    check(&STATEFUL_SET, new, old, errors);
-}
-
-/// The counts in the status of a DaemonSet.
-pub(in crate::kinds) fn daemon_set(new: &At<'_>, old: &Value, errors: &mut Errors) {
-    check(&DAEMON_SET, new, old, errors);
-}
-
-fn check(counts: &Counts, new: &At<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn check(counts: &Counts, new: &At<'_>, old: &Value, errors: &mut Errors) {
     let status = new.field("status");
     for name in counts.all {
         status.field(name).must_not_be_negative(errors);

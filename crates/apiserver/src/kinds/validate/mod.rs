@@ -5,35 +5,16 @@
 //! (Windows, profiles, most volume sources) are deliberately not judged.
 
 pub(super) mod access;
-pub(super) mod address;
 pub(super) mod affinity;
 pub(super) mod at;
-pub(super) mod batch;
-pub(super) mod certificates;
 pub(super) mod claims;
-pub(super) mod cluster;
-pub(super) mod config;
 pub(super) mod container;
-pub(super) mod control;
 pub(super) mod counts;
-pub(super) mod decision;
 pub(super) mod downward;
-pub(super) mod event;
-pub(super) mod failure_policy;
-pub(super) mod flow;
-pub(super) mod ingress_class;
-pub(super) mod job_status;
-pub(super) mod network;
 pub(super) mod pod;
-pub(super) mod pod_status;
-pub(super) mod quota;
 pub(super) mod resources;
-pub(super) mod schedule;
 pub(super) mod security;
 pub(super) mod selector;
-pub(super) mod service;
-pub(super) mod status;
-pub(super) mod storage;
 pub(super) mod volume;
 pub(super) mod workload;
 

@@ -1,65 +1,22 @@
-//! Pods and the templates they come from.
+//! Templates of Pods, and what a Pod has in common with them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::at::{At, Errors};
-use super::{affinity, claims, container, resources, security, volume};
 use crate::field::Error;
-use crate::kinds::fill::{first_by_name, items, same, text};
 use crate::kinds::names;
-use crate::kinds::prepare::quality_of_service;
+use crate::kinds::validate::at::{At, Errors};
+use crate::kinds::validate::{affinity, claims, container, resources, security, volume};
 
 const DNS_POLICIES: [&str; 4] = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
-const CHANGEABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
 /// What the resolver of Linux can take.
 const NAME_SERVERS_MAX: usize = 3;
+
 const SEARCH_PATHS_MAX: usize = 32;
+
 const SEARCH_LETTERS_MAX: usize = 2048;
-const TOKEN_TEXT: &str = "must not be specified when serviceAccountName is not set";
-
-/// A Pod, new or changed.
-pub(in crate::kinds) fn pod(object: &At<'_>, errors: &mut Errors) {
-    let spec = object.field("spec");
-    pod_spec(&spec, errors);
-    if spec.field("serviceAccountName").is_zero() {
-        for volume in spec.field("volumes").items() {
-            for source in volume.field("projected").field("sources").items() {
-                let token = source.field("serviceAccountToken");
-                if token.is_set() {
-                    token.forbidden(TOKEN_TEXT, errors);
-                }
-            }
-        }
-    }
-    for list in ["containers", "initContainers"] {
-        for one in spec.field(list).items() {
-            check_image(&one, errors);
-        }
-    }
-}
-
-/// Templates may say an image that is yet to be replaced; a Pod may not.
-fn check_image(container: &At<'_>, errors: &mut Errors) {
-    let image = container.field("image");
-    if image.text().trim() != image.text() {
-        image.invalid("must not have leading or trailing whitespace", errors);
-    }
-}
-
-/// A new Pod.
-pub(in crate::kinds) fn pod_create(object: &At<'_>, errors: &mut Errors) {
-    pod(object, errors);
-    let spec = object.field("spec");
-    if spec.field("ephemeralContainers").len() > 0 {
-        spec.field("ephemeralContainers").forbidden("cannot be set on create", errors);
-    }
-    if !spec.field("nodeName").is_zero() && spec.field("schedulingGates").len() > 0 {
-        let detail = "cannot be set until all schedulingGates have been cleared";
-        spec.field("nodeName").forbidden(detail, errors);
-    }
-}
 
 /// A template: labels and a spec.
 pub(in crate::kinds) fn template(template: &At<'_>, errors: &mut Errors) {
@@ -82,7 +39,7 @@ pub(in crate::kinds) fn template_metadata(template: &At<'_>, errors: &mut Errors
     }
 }
 
-fn pod_spec(spec: &At<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn pod_spec(spec: &At<'_>, errors: &mut Errors) {
     let volumes_list = spec.field("volumes");
     let volumes = volume::all(&volumes_list, errors);
     claims::of_pod(&spec.field("resourceClaims"), errors);
@@ -281,123 +238,4 @@ fn spread(list: &At<'_>, errors: &mut Errors) {
         one.field("whenUnsatisfiable").must_be_one_of(&["DoNotSchedule", "ScheduleAnyway"], errors);
         super::selector::check(&one.field("labelSelector"), errors);
     }
-}
-
-/// A changed Pod: images may change, a few more fields in one direction, nothing else.
-pub(in crate::kinds) fn pod_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
-    pod(new, errors);
-    let (spec, old) = (new.field("spec"), &old["spec"]);
-    for list in ["containers", "initContainers"] {
-        let containers = spec.field(list);
-        if containers.len() != items(old, list).len() {
-            containers.forbidden("pod updates may not add or remove containers", errors);
-            return;
-        }
-    }
-    deadline_update(&spec, old, errors);
-    tolerations_update(&spec, old, errors);
-    gates_update(&spec, old, errors);
-    if spec.value != old && !same(&comparable(spec.value, old), &comparable(old, old)) {
-        spec.forbidden(CHANGEABLE, errors);
-    }
-}
-
-/// A Pod with other resources keeps its class, by which it would be evicted.
-pub(in crate::kinds) fn resized(new: &At<'_>, old: &Value, errors: &mut Errors) {
-    pod(new, errors);
-    let spec = new.field("spec");
-    if quality_of_service(spec.value) != quality_of_service(&old["spec"]) {
-        let class = &old["status"]["qosClass"];
-        let detail = "Pod QOS Class may not change as a result of resizing";
-        errors.push(Error::invalid(&spec.path, class, detail));
-    }
-}
-
-fn deadline_update(spec: &At<'_>, old: &Value, errors: &mut Errors) {
-    let deadline = spec.field("activeDeadlineSeconds");
-    match (deadline.value.as_i64(), old["activeDeadlineSeconds"].as_i64()) {
-        (Some(now), Some(before)) if before < now => {
-            deadline.invalid("must be less than or equal to previous value", errors);
-        }
-        (None, Some(_)) => deadline.invalid("must not update from a positive integer to nil value", errors),
-        _ => {}
-    }
-}
-
-fn tolerations_update(spec: &At<'_>, old: &Value, errors: &mut Errors) {
-    let list = spec.field("tolerations");
-    let unless_seconds = |one: &Value| {
-        let mut one = one.clone();
-        if let Some(fields) = one.as_object_mut() {
-            fields.remove("tolerationSeconds");
-        }
-        one
-    };
-    let now: HashSet<Value> = list.items().map(|one| unless_seconds(one.value)).collect();
-    if items(old, "tolerations").iter().any(|before| !now.contains(&unless_seconds(before))) {
-        list.forbidden("existing toleration can not be modified except its tolerationSeconds", errors);
-    }
-}
-
-fn gates_update(spec: &At<'_>, old: &Value, errors: &mut Errors) {
-    let before: HashSet<&Value> = items(old, "schedulingGates").iter().collect();
-    for gate in spec.field("schedulingGates").items().filter(|gate| !before.contains(gate.value)) {
-        let name = gate.field("name");
-        let detail = format!("only deletion is allowed, but found new scheduling gate '{}'", name.text());
-        name.forbidden(&detail, errors);
-    }
-}
-
-/// Ephemeral containers may be added, never changed or taken away.
-pub(in crate::kinds) fn ephemeral_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
-    let spec = new.field("spec");
-    let list = spec.field("ephemeralContainers");
-    let before = items(&old["spec"], "ephemeralContainers");
-    let named = first_by_name(items(spec.value, "ephemeralContainers"));
-    for one in before {
-        match named.get(text(one, "name")) {
-            None => list.forbidden(
-                &format!("existing ephemeral containers {} may not be removed\n", one["name"]),
-                errors,
-            ),
-            Some(now) if !same(now, one) => {
-                let detail = format!("existing ephemeral containers {} may not be changed\n", one["name"]);
-                list.forbidden(&detail, errors);
-            }
-            Some(_) => {}
-        }
-    }
-    let volumes = items(spec.value, "volumes").iter().map(|volume| text(volume, "name")).collect();
-    let mut pod = container::Pod::of(&spec, volumes);
-    pod.names = items(spec.value, "containers").iter().map(|one| text(one, "name")).collect();
-    for one in list.items() {
-        check_image(&one, errors);
-        container::ephemeral(&At { value: one.value, path: one.path }, &mut pod, errors);
-    }
-}
-
-/// A spec with everything that may change made the same as in `old`.
-fn comparable(spec: &Value, old: &Value) -> Value {
-    let mut spec = spec.clone();
-    let Some(fields) = spec.as_object_mut() else { return spec };
-    let mut free = vec!["activeDeadlineSeconds", "tolerations", "schedulingGates"];
-    if !items(old, "schedulingGates").is_empty() {
-        // A Pod that is not yet scheduled may still be steered.
-        free.extend(["nodeSelector", "affinity"]);
-    }
-    if old["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
-        free.push("terminationGracePeriodSeconds");
-    }
-    for name in free {
-        fields.remove(name);
-    }
-    for list in ["containers", "initContainers"] {
-        for one in fields.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-            if let Some(one) = one.as_object_mut() {
-                one.remove("image");
-            }
-        }
-    }
-    fields.retain(|_, value| !crate::kinds::fill::is_zero(Some(value)));
-    spec
 }

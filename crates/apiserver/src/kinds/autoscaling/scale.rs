@@ -1,0 +1,20 @@
+//! Scale: the number of replicas of an object, as its `/scale` endpoint shows it. It is no kind of its own, and has a table
+//! all the same.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::kinds::printing::{Column, age, read};
+
+/// The columns of a Scale.
+pub(crate) static SCALE_COLUMNS: [Column; 4] =
+    [Column::text("Name"), Column::number("Desired"), Column::number("Available"), Column::text("Age")];
+
+pub(crate) fn scale(object: &Value, now: Timestamp) -> Vec<Value> {
+    vec![
+        read::name(object).into(),
+        read::number(object, "spec.replicas").into(),
+        read::number(object, "status.replicas").into(),
+        age::of(object, now).into(),
+    ]
+}
