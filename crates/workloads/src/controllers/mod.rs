@@ -9,19 +9,19 @@
 //! goes first), `template` (from template to Pod), `revisions` (former templates), `number` and `time` (as the API writes
 //! them).
 
-mod claim;
-mod crew;
 mod cron_job;
 mod daemon_set;
+mod deletion_order;
 mod deployment;
 mod disruption_budget;
 mod endpoint_slice;
 mod job;
 mod node_health;
 mod number;
-mod pod;
+mod ownership;
+mod partial_pod;
 mod pod_collector;
-mod rank;
+mod pod_control;
 mod replica_set;
 mod revisions;
 mod stateful_set;

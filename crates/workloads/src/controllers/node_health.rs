@@ -16,7 +16,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::pod::Pod;
+use super::partial_pod::Pod;
 
 /// Where Nodes renew their leases.
 const LEASES: &str = "kube-node-lease";

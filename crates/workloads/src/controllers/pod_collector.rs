@@ -16,7 +16,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::json;
 
 use super::node_health::{is_stopped, lost_in};
-use super::pod::Pod;
+use super::partial_pod::Pod;
 
 /// A Node that is missing may be about to come: Kubernetes' own patience.
 const QUARANTINE: Duration = Duration::from_secs(40);

@@ -14,7 +14,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::node_health::is_unready;
-use super::pod::Pod;
+use super::partial_pod::Pod;
 
 /// A Pod is left alone so long after its birth: whoever made it may bind it by hand, and a client that uses the API
 /// server alone finds its Pod as it left it.

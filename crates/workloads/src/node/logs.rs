@@ -18,10 +18,10 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::keeper::layout::Layout;
-use super::keeper::log::set_aside;
-use super::keeper::protocol::{RunId, State};
-use super::link::Link;
+use super::supervisor::layout::Layout;
+use super::supervisor::log_file::set_aside;
+use super::supervisor::protocol::{RunId, State};
+use super::supervisor_client::Link;
 
 /// How soon a follower sees a new line.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(50);

@@ -7,27 +7,27 @@
 //!
 //! **Invariant:** a process runs only for a Pod that is bound to this node; who may not create Pods cannot run commands.
 
-mod accounts;
 mod addresses;
-mod blocks;
 mod error;
-mod farewell;
+mod final_status;
 mod grpc;
 mod http;
-mod keeper;
-mod link;
+mod id_blocks;
 pub mod logs;
 mod namespaces;
 mod options;
 mod pod;
+mod pod_cleanup;
 mod probe;
 mod quantity;
-mod register;
+mod registration;
 mod remove;
-mod schedule;
+mod scheduler;
 mod storage;
-mod sweep;
+mod supervisor;
+mod supervisor_client;
 mod tokens;
+mod user_accounts;
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -43,22 +43,22 @@ use kube::Client;
 use tokio::sync::mpsc;
 
 pub use error::Error;
-pub use keeper::{act_if_asked, end_leftovers};
 pub use logs::Logs;
 pub use options::{NodeOptions, RestartBackoff};
 pub use remove::remove_folder;
+pub use supervisor::{act_if_asked, end_leftovers};
 
-use accounts::Account;
 use addresses::Addresses;
-use blocks::Blocks;
-use farewell::Farewell;
-use keeper::layout::Layout;
-use link::{Link, Recipe, Wire};
+use final_status::Farewell;
+use id_blocks::Blocks;
 use namespaces::Namespaces;
 use pod::Giver;
 use probe::Prober;
-use register::Registrations;
+use registration::Registrations;
+use supervisor::layout::Layout;
+use supervisor_client::{Link, Recipe, Wire};
 use tokens::Tokens;
+use user_accounts::Account;
 
 /// Triggers on their way to the queue, which drops doubles: a burst waits in the keeper's socket.
 const TRIGGERS_MAX: usize = 1024;
@@ -192,9 +192,9 @@ impl Node {
             addresses: Addresses::default(),
         };
         let operator = Operator::new(NAME)
-            .control(schedule::control(ground.options.names()))
+            .control(scheduler::control(ground.options.names()))
             .control(pod::control(stream_of(self.triggers)))
-            .control(sweep::control(&ground.options));
+            .control(pod_cleanup::control(&ground.options));
         let operator = storage::controls().into_iter().fold(operator, Operator::control).state(ground);
         let ended = tokio::select! {
             ended = operator.run_on(self.client, stop) => ended,

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::blocks;
-use super::keeper::layout::Layout;
-use super::keeper::protocol::{Mount, Origin, Process, Rights, RunId, View};
-use super::link::Link;
+use super::id_blocks;
+use super::supervisor::layout::Layout;
+use super::supervisor::protocol::{Mount, Origin, Process, Rights, RunId, View};
+use super::supervisor_client::Link;
 
 /// What does not exist and can be mounted, if anything can: below the root, beside devices, beside the account's folder.
 const PLACES: [&str; 3] =
@@ -68,7 +68,7 @@ fn mounting(layout: &Layout) -> std::io::Result<Process> {
 
 /// Is root in its own eyes only.
 fn mapping() -> Process {
-    let ranges = blocks::sample();
+    let ranges = id_blocks::sample();
     Process { user: Some(0), group: Some(0), ranges, ..plain(vec!["true".to_owned()]) }
 }
 

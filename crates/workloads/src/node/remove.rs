@@ -13,7 +13,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, Stat};
 
-use super::keeper::system;
+use super::supervisor::system;
 
 /// How a folder is opened that must be one itself.
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::PostParams;
 use kube::{Api, Client};
 
-use super::pod::account;
+use super::pod::service_account;
 
 /// What Kubernetes gives by default.
 const LIFETIME_S: i64 = 3600;
@@ -60,7 +60,7 @@ impl Tokens {
     /// Every token the Pod asks for, fresh or refreshed.
     pub(crate) async fn supply(&self, client: &Client, pod: &Pod, now: Timestamp) -> Supply {
         let mut supply = Supply::default();
-        let wishes = pod.spec.iter().flat_map(account::token_wishes);
+        let wishes = pod.spec.iter().flat_map(service_account::token_wishes);
         for wish in wishes.map(|(audience, lifetime_s)| Wish::new(audience, lifetime_s)) {
             let (token, again) = self.one(client, pod, &wish, now).await;
             supply.tokens.insert(wish, token);
@@ -112,7 +112,7 @@ fn said(pod: &Pod, error: &kube::Error) -> String {
         kube::Error::Api(status) => status.message.clone(),
         error => error.to_string(),
     };
-    let name = account::name(pod);
+    let name = service_account::name(pod);
     let cure = match error {
         kube::Error::Api(status) if status.code == 404 && why.contains("serviceaccounts") => {
             format!("; create it: kubectl create serviceaccount {name}")
@@ -138,7 +138,8 @@ async fn request(client: &Client, pod: &Pod, wish: &Wish, now: Timestamp) -> Res
         }),
         ..TokenRequest::default()
     };
-    let answer = accounts.create_token_request(account::name(pod), &PostParams::default(), &request).await?;
+    let answer =
+        accounts.create_token_request(service_account::name(pod), &PostParams::default(), &request).await?;
     let status = answer.status.unwrap_or_default();
     let asked_for = || now.saturating_add(SignedDuration::from_secs(wish.lifetime_s)).unwrap_or(now);
     let expires_at = status.expiration_timestamp.map_or_else(asked_for, |time| time.0);

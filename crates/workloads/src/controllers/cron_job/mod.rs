@@ -20,9 +20,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use self::due::{Due, Plan};
 use self::schedule::Schedule;
 use self::zone::zone;
-use super::claim::is_controlled_by;
-use super::crew::said;
 use super::number::size;
+use super::ownership::is_controlled_by;
+use super::pod_control::said;
 
 /// The annotation with the time a Job stands for.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";

@@ -14,10 +14,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use serde_json::json;
 
 use self::plan::{View, is_for};
-use super::claim::{claim, selector};
-use super::crew;
 use super::number::size;
-use super::pod::{Pod, next_available};
+use super::ownership::{claim, selector};
+use super::partial_pod::{Pod, next_available};
+use super::pod_control;
 use super::revisions::{self, Newest, REVISION, name, superfluous};
 use super::template::generated;
 
@@ -110,8 +110,8 @@ async fn step(
         pod.spec.get_or_insert_default().node_name = step.create.get(number).cloned();
         pod
     };
-    crew::create(cx, step.create.len(), make).await?;
-    crew::delete(cx, &step.delete).await
+    pod_control::create(cx, step.create.len(), make).await?;
+    pod_control::delete(cx, &step.delete).await
 }
 
 /// Removes the revisions beyond the history limit.

@@ -11,7 +11,7 @@ use k8s_openapi::api::apps::v1::{DaemonSetSpec, DaemonSetStatus};
 use k8s_openapi::api::core::v1::{Node, PodSpec, Taint, Toleration};
 
 use crate::controllers::number::{Rounding, count, nonzero, scaled};
-use crate::controllers::pod::{Pod, min_ready};
+use crate::controllers::partial_pod::{Pod, min_ready};
 use crate::controllers::revisions::REVISION;
 
 /// What becomes of a Node does not drive its daemons away.

@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use self::sets::{REVISION, Sets, name, replicas, size_annotations};
 use self::sizes::{Limits, new_size, old_sizes, proportional};
 use self::status::{Conditions, View};
-use super::claim::{OrphanIn, claim, controller_of, orphan, selector};
-use super::crew::said;
-use super::pod::{Pod, PodsIn};
+use super::ownership::{OrphanIn, claim, controller_of, orphan, selector};
+use super::partial_pod::{Pod, PodsIn};
+use super::pod_control::said;
 use super::template::hash;
 
 /// Names of objects are at most this long.
@@ -266,7 +266,7 @@ impl Rollout<'_> {
     /// The name is taken by a set that is not ours, or that the cache has not shown yet: another name next time.
     fn collided(&mut self, set_name: &str, error: Error) -> Error {
         let is_ours = self.cx.get::<ReplicaSet>(set_name).ok().flatten().is_some_and(|set| {
-            super::claim::is_controlled_by(&set.metadata, &self.deployment.metadata)
+            super::ownership::is_controlled_by(&set.metadata, &self.deployment.metadata)
                 && sets::has_template(&set, &self.spec.template)
         });
         if !is_ours {

@@ -18,9 +18,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
 use self::plan::Basis;
-use super::claim::{controller_of, matches, selector};
 use super::number::count;
-use super::pod::{Pod, PodsIn};
+use super::ownership::{controller_of, matches, selector};
+use super::partial_pod::{Pod, PodsIn};
 
 /// How many replicas an owner that does not say wants.
 const REPLICAS: i32 = 1;

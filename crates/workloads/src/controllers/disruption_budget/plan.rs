@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::controllers::number::{Rounding, count, scaled};
-use crate::controllers::pod::Pod;
+use crate::controllers::partial_pod::Pod;
 use crate::controllers::time::whole_second;
 
 /// How long an eviction that was granted may take to become a deletion: Kubernetes' own.

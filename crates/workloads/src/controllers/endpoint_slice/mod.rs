@@ -15,8 +15,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
 use self::plan::{Change, Group, changes, groups};
-use super::claim::{matches, selector};
-use super::pod::{Pod, PodsIn};
+use super::ownership::{matches, selector};
+use super::partial_pod::{Pod, PodsIn};
 
 const SERVICE: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{ObjectReference, Service, ServicePort};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::controllers::pod::Pod;
+use crate::controllers::partial_pod::Pod;
 
 /// Endpoints in one slice: Kubernetes' own choice.
 const ENDPOINTS_MAX: usize = 100;
@@ -92,7 +92,7 @@ fn target(port: &ServicePort, pod: &Pod) -> Option<i32> {
         Some(IntOrString::String(name)) => {
             let all = pod.spec.containers.iter().flat_map(|container| &container.ports);
             let mut named = all.filter(|one| one.name.as_ref() == Some(name));
-            let is_same = |one: &&crate::controllers::pod::Port| {
+            let is_same = |one: &&crate::controllers::partial_pod::Port| {
                 protocol(one.protocol.as_ref()) == protocol(port.protocol.as_ref())
             };
             named.find(is_same).map(|one| one.number)

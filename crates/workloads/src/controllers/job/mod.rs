@@ -3,11 +3,11 @@
 //! The decisions are in `account`, `policy` and `indexes`, which do no I/O. A finished Job is left alone but for its
 //! time to live.
 
-mod account;
+mod backoff;
+mod finalizer_release;
 mod indexes;
 mod policy;
-mod release;
-mod wait;
+mod progress;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,11 +20,13 @@ use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::{self as core, EnvVar, EnvVarSource, ObjectFieldSelector};
 use serde_json::{Value, json};
 
-use self::account::{Account, FINALIZER, INDEX, INDEX_FAILURES, Verdict, index_of, is_indexed, is_suspended};
-use super::claim::{claim, selector};
-use super::crew;
-use super::pod::Pod;
-use super::rank::victims;
+use self::progress::{
+    Account, FINALIZER, INDEX, INDEX_FAILURES, Verdict, index_of, is_indexed, is_suspended,
+};
+use super::deletion_order::victims;
+use super::ownership::{claim, selector};
+use super::partial_pod::Pod;
+use super::pod_control;
 use super::template::generated;
 
 /// Who minds the Jobs that nobody else is named for.
@@ -34,7 +36,7 @@ const MANAGER: &str = "kubernetes.io/job-controller";
 const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
 
 pub(super) fn controls() -> [Control; 2] {
-    [control(), release::control()]
+    [control(), finalizer_release::control()]
 }
 
 fn control() -> Control {
@@ -93,7 +95,7 @@ impl Sync<'_> {
         let managed = match &verdict {
             Some(_) => {
                 let active: Vec<_> = self.account.active().cloned().collect();
-                crew::delete(self.cx, &active).await
+                pod_control::delete(self.cx, &active).await
             }
             None => match self.manage().await {
                 Ok(next) => {
@@ -157,7 +159,7 @@ impl Sync<'_> {
 
     /// Makes the Pods of the indexes that have waited long enough. Returns how long the next one waits.
     async fn hire_ready(&self, missing: usize) -> Result<Option<Duration>, Error> {
-        let indexes = self.account.next_indexes(missing.min(crew::BURST));
+        let indexes = self.account.next_indexes(missing.min(pod_control::BURST));
         let wait = |index: &i32| self.account.index_backoff(*index);
         let (ready, waiting): (Vec<_>, Vec<_>) = indexes.into_iter().partition(|index| wait(index).is_zero());
         self.hire_indexes(&ready).await?;
@@ -174,23 +176,23 @@ impl Sync<'_> {
         if gone.len() < at_least {
             gone.extend(victims(left, &[], at_least - gone.len(), now));
         }
-        gone.truncate(crew::BURST);
+        gone.truncate(pod_control::BURST);
         gone
     }
 
     /// Removes Pods that did nothing wrong: without the finalizer they are not counted.
     async fn dismiss(&self, pods: &[Arc<Pod>]) -> Result<(), Error> {
-        let released = join_all(pods.iter().map(|pod| release::release(self.cx, pod))).await;
+        let released = join_all(pods.iter().map(|pod| finalizer_release::release(self.cx, pod))).await;
         released.into_iter().collect::<Result<Vec<_>, _>>()?;
-        crew::delete(self.cx, pods).await
+        pod_control::delete(self.cx, pods).await
     }
 
     async fn hire(&self, missing: usize) -> Result<(), Error> {
         if is_indexed(self.spec) {
-            return self.hire_indexes(&self.account.next_indexes(missing.min(crew::BURST))).await;
+            return self.hire_indexes(&self.account.next_indexes(missing.min(pod_control::BURST))).await;
         }
         let pod = self.pod();
-        crew::create(self.cx, missing, |_| pod.clone()).await
+        pod_control::create(self.cx, missing, |_| pod.clone()).await
     }
 
     async fn hire_indexes(&self, indexes: &[i32]) -> Result<(), Error> {
@@ -204,7 +206,7 @@ impl Sync<'_> {
             }
             pod
         };
-        crew::create(self.cx, indexes.len(), make).await
+        pod_control::create(self.cx, indexes.len(), make).await
     }
 
     /// A Pod of this Job, held until it is counted.
@@ -227,7 +229,7 @@ impl Sync<'_> {
         let known = self.job.status.clone().unwrap_or_default();
         self.write(&known).await?;
         let noted = self.account.status.clone();
-        let released = join_all(through.iter().map(|pod| release::release(self.cx, pod))).await;
+        let released = join_all(through.iter().map(|pod| finalizer_release::release(self.cx, pod))).await;
         released.into_iter().collect::<Result<Vec<_>, _>>()?;
         self.account.settle(&BTreeSet::new());
         let is_concluded = verdict.as_ref().is_some_and(|verdict| self.account.conclude(verdict));

@@ -5,7 +5,7 @@ use k8s_openapi::api::batch::v1::{
 };
 
 use super::indexes::Indexes;
-use crate::controllers::pod::{ContainerStatus, Pod};
+use crate::controllers::partial_pod::{ContainerStatus, Pod};
 
 /// What follows from a failed Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]

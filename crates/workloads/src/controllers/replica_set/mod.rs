@@ -11,11 +11,11 @@ use homeostat_core::selector::LabelSelector;
 use homeostat_runtime::{Action, Context, Control, Controller, Error, Result};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 
-use super::claim::{OrphanIn, claim, controller_of, matches, orphan, selector};
-use super::crew;
+use super::deletion_order::victims;
 use super::number::size;
-use super::pod::{Pod, PodsIn, min_ready, next_available};
-use super::rank::victims;
+use super::ownership::{OrphanIn, claim, controller_of, matches, orphan, selector};
+use super::partial_pod::{Pod, PodsIn, min_ready, next_available};
+use super::pod_control;
 use super::template::generated;
 
 pub(super) fn control() -> Control {
@@ -58,14 +58,14 @@ async fn manage(cx: &Context<ReplicaSet>, set: &ReplicaSet, mut pods: Vec<Arc<Po
     let wanted = size(replicas.unwrap_or(1));
     if pods.len() < wanted {
         let owner = set.metadata.name.as_deref().unwrap_or_default();
-        return crew::create(cx, wanted - pods.len(), |_| generated(template, owner)).await;
+        return pod_control::create(cx, wanted - pods.len(), |_| generated(template, owner)).await;
     }
-    let excess = (pods.len() - wanted).min(crew::BURST);
+    let excess = (pods.len() - wanted).min(pod_control::BURST);
     if excess == 0 {
         return Ok(());
     }
     let related = related(cx, set)?;
-    crew::delete(cx, &victims(pods, &related, excess, cx.now())).await
+    pod_control::delete(cx, &victims(pods, &related, excess, cx.now())).await
 }
 
 /// The Pods of all ReplicaSets with our controller: those of the same Deployment.

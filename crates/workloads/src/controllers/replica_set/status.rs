@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSetCondition, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
-use crate::controllers::crew::said;
 use crate::controllers::number::{count, nonzero};
-use crate::controllers::pod::Pod;
+use crate::controllers::partial_pod::Pod;
+use crate::controllers::pod_control::said;
 use crate::controllers::time::whole_second;
 
 const FAILURE: &str = "ReplicaFailure";

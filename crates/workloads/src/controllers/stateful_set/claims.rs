@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 
 use super::plan::ordinals;
-use crate::controllers::pod::Pod;
+use crate::controllers::partial_pod::Pod;
 
 fn claim_name(template: &PersistentVolumeClaim, set: &StatefulSet, ordinal: i32) -> String {
     let claim = template.metadata.name.as_deref().unwrap_or_default();

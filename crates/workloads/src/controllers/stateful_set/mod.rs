@@ -16,10 +16,10 @@ use k8s_openapi::api::core::v1::{self as core, PersistentVolumeClaim};
 use serde_json::json;
 
 use self::plan::{Step, View, ordinal, partition, revision};
-use super::claim::{OrphanIn, claim, orphan, selector};
-use super::crew::said;
 use super::number::{count, nonzero, size};
-use super::pod::{Pod, next_available};
+use super::ownership::{OrphanIn, claim, orphan, selector};
+use super::partial_pod::{Pod, next_available};
+use super::pod_control::said;
 use super::revisions::{self, Newest, REVISION, name, superfluous};
 use super::template::pod;
 

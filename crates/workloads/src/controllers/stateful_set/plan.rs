@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSetSpec;
 
 use crate::controllers::number::{Rounding, scaled};
-use crate::controllers::pod::{Pod, min_ready};
+use crate::controllers::partial_pod::{Pod, min_ready};
 use crate::controllers::revisions::REVISION;
 
 /// What to do with one Pod.

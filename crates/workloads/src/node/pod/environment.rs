@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVar, EnvVarSource, Pod, Secret};
 
+use super::container_roles::all;
+use super::downward_api;
 use super::expand::expand;
-use super::fields;
-use super::parts::all;
 use super::sources::Sources;
 use super::status::Refusal;
 
@@ -69,7 +69,7 @@ fn of_source(
     (variable, source): (&EnvVar, &EnvVarSource),
 ) -> Result<Option<String>, Refusal> {
     if let Some(reference) = &source.field_ref {
-        let value = fields::field(pod, &reference.field_path);
+        let value = downward_api::field(pod, &reference.field_path);
         return value.map(Some).ok_or_else(|| unusable(variable, &reference.field_path));
     }
     if let Some(reference) = &source.resource_field_ref {
@@ -78,7 +78,7 @@ fn of_source(
             (Some(name), Some(spec)) => all(spec).map(|part| part.container).find(|one| one.name == name),
             _ => Some(container),
         };
-        let value = container.and_then(|container| fields::resource(container, reference));
+        let value = container.and_then(|container| downward_api::resource(container, reference));
         return value.map(Some).ok_or_else(|| unusable(variable, &reference.resource));
     }
     if let Some(reference) = &source.config_map_key_ref {

@@ -6,13 +6,13 @@ use homeostat_runtime::{Context, Severity};
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, VolumeMount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::container_roles::{self, Part};
 use super::identity::{Giver, PodIdentity};
-use super::parts::{self, Part};
 use super::plan::{After, Situation};
 use super::status::{NO_EXTRAS, Refusal, container_id, whole};
 use super::volumes;
 use crate::node::Ground;
-use crate::node::keeper::protocol::{Exit, Run, State};
+use crate::node::supervisor::protocol::{Exit, Run, State};
 
 /// Events for what became of containers since the status was written; they may have ended already.
 pub(super) fn tell(
@@ -21,7 +21,7 @@ pub(super) fn tell(
     situation: &Situation<'_>,
     everybody: Option<&PodIdentity<'_>>,
 ) {
-    for part in parts::all(situation.spec) {
+    for part in container_roles::all(situation.spec) {
         let Some(run) = situation.run(part) else { continue };
         if !is_told(situation, part, run) {
             tell_run(ground, cx, (everybody, part), run);

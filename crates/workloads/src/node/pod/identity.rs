@@ -11,12 +11,12 @@
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext};
 
+use super::container_roles::all;
 use super::environment::config_error;
-use super::parts::all;
 use super::status::Refusal;
-use crate::node::accounts::{self, Account};
-use crate::node::blocks::{Block, NOBODY, is_reserved};
-use crate::node::keeper::protocol::IdRange;
+use crate::node::id_blocks::{Block, NOBODY, is_reserved};
+use crate::node::supervisor::protocol::IdRange;
+use crate::node::user_accounts::{self, Account};
 
 /// Whom the node can make of a process.
 #[derive(Clone, Debug)]
@@ -144,16 +144,16 @@ fn somebody(wish: &Wish, blocks: PodBlocks, has_user_namespaces: bool) -> Result
         has_stand_ins: false,
     };
     let own = blocks.files.user();
-    let user = wish.user.map(|id| cast.play(id, "user", accounts::name_of_user)).transpose()?;
+    let user = wish.user.map(|id| cast.play(id, "user", user_accounts::name_of_user)).transpose()?;
     let group = match wish.group.or(wish.user) {
-        Some(id) => Some(cast.play(id, "group", accounts::name_of_group)?),
+        Some(id) => Some(cast.play(id, "group", user_accounts::name_of_group)?),
         None => None,
     };
     let groups: Vec<u32> = wish
         .groups
         .iter()
         .copied()
-        .filter(|id| cast.play(*id, "group", accounts::name_of_group).is_ok())
+        .filter(|id| cast.play(*id, "group", user_accounts::name_of_group).is_ok())
         .collect();
     let is_among_others = wish.user.is_some() || blocks.files != blocks.own;
     let has_namespace = cast.has_stand_ins || (has_user_namespaces && is_among_others);
@@ -308,7 +308,7 @@ impl PodIdentity<'_> {
                 let has_user_namespaces = *has_user_namespaces;
                 let mut cast =
                     Cast { blocks, is_apart, has_user_namespaces, plain: Vec::new(), has_stand_ins: false };
-                cast.play(group, "group", accounts::name_of_group).ok()
+                cast.play(group, "group", user_accounts::name_of_group).ok()
             }
             (Giver::Anybody { .. }, None) => None,
         }

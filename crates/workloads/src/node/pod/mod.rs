@@ -3,27 +3,27 @@
 //! Reading order: [`parts`] (what containers are), [`plan`] (what to do), [`identity`] (who they are), `prepare` (how a process is
 //! made), [`status`] and [`phase`] (what is told).
 
-pub(crate) mod account;
-mod adopt;
+mod change_owner;
+mod container_launch;
+pub(crate) mod container_roles;
+mod downward_api;
 mod environment;
 mod events;
 mod expand;
-mod fields;
+mod external_volume;
 mod identity;
 mod mount_path;
-mod outside;
-pub(crate) mod parts;
 mod phase;
-mod place;
 mod plan;
-mod prepare;
+mod pod_folders;
+mod pod_users;
 mod rights;
-mod services;
-mod shortfall;
+pub(crate) mod service_account;
+mod service_variables;
 mod sources;
 mod status;
-mod termination;
-mod users;
+mod termination_log;
+mod unsupported_security;
 mod volumes;
 
 use std::borrow::Cow;
@@ -42,10 +42,10 @@ use kube::api::{DeleteParams, Preconditions};
 
 use super::Ground;
 use super::addresses;
-use super::keeper::protocol::{Ask, RunId};
-use super::link::PodRuns;
 use super::options::RestartBackoff;
 use super::probe::Health;
+use super::supervisor::protocol::{Ask, RunId};
+use super::supervisor_client::PodRuns;
 use super::tokens::Supply;
 use environment::config_error;
 pub(crate) use identity::Giver;
@@ -66,7 +66,7 @@ pub(super) fn control(triggers: impl Stream<Item = Target> + Send + 'static) -> 
         .to_the_end()
         .references::<ConfigMap, _>(sources::config_maps)
         .references::<Secret, _>(sources::secrets)
-        .references::<ServiceAccount, _>(account::reference)
+        .references::<ServiceAccount, _>(service_account::reference)
         .references::<PersistentVolumeClaim, _>(sources::claims)
         .reads::<PersistentVolume>()
         .writes_status::<Pod>()
@@ -106,7 +106,7 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     let addressed = with_address(&pod, address);
     let everybody = match situation.must_end() {
         Some(_) => Err(config_error("the Pod is ending".to_owned())),
-        None => users::of_pod(&ground, &addressed, &supplies),
+        None => pod_users::of_pod(&ground, &addressed, &supplies),
     };
     let refusals = carry_out(&ground, &supplies, &situation, (&plan, &everybody))?;
     let everybody = everybody.ok();
@@ -116,11 +116,11 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
         cx.event(Severity::Warning, "Unhealthy", complaint);
     }
     if let Some(everybody) = &everybody {
-        shortfall::tell(&ground, &cx, everybody);
+        unsupported_security::tell(&ground, &cx, everybody);
         volumes::refresh(&ground, everybody, &supplies);
     }
     ground.prober.sync(&addressed, &runs, |container| {
-        prepare::process(&ground, everybody.as_ref()?, container, &supplies).ok()
+        container_launch::process(&ground, everybody.as_ref()?, container, &supplies).ok()
     });
     let current = pod.status.clone().unwrap_or_default();
     let mut wanted = current.clone();
@@ -140,8 +140,8 @@ fn with_account(ground: &Ground, pod: Arc<Pod>, cx: &Context<Pod>) -> Result<Arc
     if ground.options.server.is_none() {
         return Ok(pod);
     }
-    let known = cx.get::<ServiceAccount>(account::name(&pod))?;
-    Ok(if account::is_wanted(&pod, known.as_deref()) { account::mounted(&pod) } else { pod })
+    let known = cx.get::<ServiceAccount>(service_account::name(&pod))?;
+    Ok(if service_account::is_wanted(&pod, known.as_deref()) { service_account::mounted(&pod) } else { pod })
 }
 
 /// The Pod as its containers know it: with the address that its status is about to say.
@@ -180,7 +180,7 @@ fn carry_out(
     let (cx, mut refusals) = (supplies.cx, Refusals::new());
     for start in &plan.starts {
         let launch = match everybody {
-            Ok(everybody) => prepare::launch(ground, everybody, start, supplies),
+            Ok(everybody) => container_launch::launch(ground, everybody, start, supplies),
             Err(refusal) => Err(refusal.clone()),
         };
         match launch {

@@ -13,11 +13,11 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use super::environment::config_error;
-use super::place;
+use super::pod_folders;
 use super::status::Refusal;
 use crate::node::Ground;
-use crate::node::keeper::protocol::{Mount, Origin};
-use crate::node::keeper::walk;
+use crate::node::supervisor::protocol::{Mount, Origin};
+use crate::node::supervisor::safe_path;
 
 /// What is put there.
 pub(crate) struct Source {
@@ -47,7 +47,7 @@ impl Source {
 /// Puts it there; gives what the launcher shall mount, or only make if it is the machine's.
 pub(crate) fn put(
     ground: &Ground,
-    place: &place::Place,
+    place: &pod_folders::Place,
     mount: &VolumeMount,
     source: Source,
 ) -> Result<Option<Mount>, Refusal> {
@@ -83,7 +83,7 @@ pub(crate) fn clean(path: &str) -> io::Result<PathBuf> {
 
 /// A link at a path below a home, whatever was there but a folder.
 pub(crate) fn link(target: &Path, home: &Path, path: &Path) -> io::Result<()> {
-    let (folder, name) = walk::make_parent(walk::own_folder(home)?, path)?;
+    let (folder, name) = safe_path::make_parent(safe_path::own_folder(home)?, path)?;
     let current = rustix::fs::readlinkat(&folder, name, Vec::new());
     if current.is_ok_and(|current| OsStr::from_bytes(current.as_bytes()) == target) {
         return Ok(());

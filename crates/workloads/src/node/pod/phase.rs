@@ -1,6 +1,6 @@
 //! The phase of a Pod: one word for the state of all its containers, with Kubernetes' rules.
 
-use super::parts::{Restart, Role, first, mains};
+use super::container_roles::{Restart, Role, first, mains};
 use super::plan::{After, Situation};
 
 /// Where a Pod is in its life.

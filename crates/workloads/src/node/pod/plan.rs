@@ -9,11 +9,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
-use super::parts::{Part, Restart, Role, all, first, grace_s, mains};
-use crate::node::keeper::protocol::{Run, State};
-use crate::node::link::PodRuns;
+use super::container_roles::{Part, Restart, Role, all, first, grace_s, mains};
 use crate::node::options::RestartBackoff;
 use crate::node::probe::Health;
+use crate::node::supervisor::protocol::{Run, State};
+use crate::node::supervisor_client::PodRuns;
 
 /// All that a plan depends on.
 pub(crate) struct Situation<'a> {
@@ -238,7 +238,8 @@ impl<'a> Situation<'a> {
 
     /// An init container that succeeded.
     pub(crate) fn is_through(&self, part: Part<'_>) -> bool {
-        let is_success = |run: &Run| run.exit().is_some_and(crate::node::keeper::protocol::Exit::is_success);
+        let is_success =
+            |run: &Run| run.exit().is_some_and(crate::node::supervisor::protocol::Exit::is_success);
         part.role == Role::Init && self.run(part).is_some_and(is_success)
     }
 
@@ -271,7 +272,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::node::keeper::protocol::{Exit, Owner, RunId, Runs};
+    use crate::node::supervisor::protocol::{Exit, Owner, RunId, Runs};
 
     fn runs(name: &str, attempt: u32, state: State) -> (String, Runs) {
         let id = RunId { pod: "uid".to_owned(), container: name.to_owned() };

@@ -9,7 +9,7 @@
 use k8s_openapi::api::core::v1::{Capabilities, Container};
 
 use super::identity::Giver;
-use crate::node::keeper::protocol::Rights;
+use crate::node::supervisor::protocol::Rights;
 
 /// The names of Linux' capabilities, each at its number.
 const NAMES: [&str; 41] = [

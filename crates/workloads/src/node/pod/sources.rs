@@ -9,9 +9,9 @@ use k8s_openapi::api::core::v1::{
     ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec, Secret, Service,
 };
 
-use super::account;
+use super::container_roles::all;
 use super::environment::config_error;
-use super::parts::all;
+use super::service_account;
 use super::status::Refusal;
 use crate::node::storage;
 use crate::node::tokens::Wish;
@@ -93,7 +93,7 @@ pub(crate) fn config_maps(pod: &Pod) -> Vec<Target> {
         names.extend(sources.filter_map(|from| Some(from.config_map_key_ref.as_ref()?.name.clone())));
     }
     names.extend(volume_names(spec, true));
-    names.push(account::ROOT_CA.to_owned());
+    names.push(service_account::ROOT_CA.to_owned());
     targets(names)
 }
 

@@ -12,10 +12,10 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::parts::{Part, Role, all, first, mains};
+use super::container_roles::{Part, Role, all, first, mains};
 use super::phase::{Phase, phase};
 use super::plan::{After, Situation};
-use crate::node::keeper::protocol::{Exit, Run, State};
+use crate::node::supervisor::protocol::{Exit, Run, State};
 
 /// The machine's own address.
 pub(super) const HOST: &str = "127.0.0.1";

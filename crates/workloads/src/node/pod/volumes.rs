@@ -21,19 +21,19 @@ use k8s_openapi::api::core::v1::{
 };
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid};
 
-use super::account;
+use super::downward_api;
 use super::environment::{Environment, config_error, required};
 use super::expand::expand;
-use super::fields;
+use super::external_volume::Outside;
 use super::identity::PodIdentity;
 use super::mount_path;
-use super::outside::Outside;
-use super::place::Place;
+use super::pod_folders::Place;
+use super::service_account;
 use super::sources::Sources;
 use super::status::Refusal;
 use crate::node::Ground;
-use crate::node::keeper::protocol::{Mount, Origin};
-use crate::node::keeper::walk;
+use crate::node::supervisor::protocol::{Mount, Origin};
+use crate::node::supervisor::safe_path;
 use crate::node::tokens::Wish;
 
 /// A file on its way to its name.
@@ -103,9 +103,9 @@ pub(crate) fn prepare(
 
 /// Makes the wanted part of a volume a folder as open as the whole, unless there is something.
 fn make_part(folder: &OwnedFd, part: &str, everybody: &PodIdentity<'_>) -> io::Result<()> {
-    let reached = walk::beneath(folder, Path::new(part))?;
+    let reached = safe_path::beneath(folder, Path::new(part))?;
     let mode = Mode::from_raw_mode(rustix::fs::fstat(folder)?.st_mode);
-    walk::make_folders(reached.at, &reached.missing, |made| {
+    safe_path::make_folders(reached.at, &reached.missing, |made| {
         give(made, everybody)?;
         Ok(rustix::fs::fchmod(made, mode)?)
     })?;
@@ -168,20 +168,20 @@ fn fill(
             Inside::Elsewhere => {
                 mount_path::link(&filled.path, &ground.layout.volumes(uid), Path::new(&volume.name))
             }
-            Inside::Itself | Inside::Mounted => walk::own_folder(&path).map(drop),
+            Inside::Itself | Inside::Mounted => safe_path::own_folder(&path).map(drop),
         }
         .map_err(failed)?;
         return Ok(filled);
     }
     // Opened up once: what containers did to an empty one stays.
     let is_new_and_empty = volume.empty_dir.is_some() && !path.exists();
-    let folder = walk::own_folder(&path).map_err(failed)?;
+    let folder = safe_path::own_folder(&path).map_err(failed)?;
     if is_new_and_empty {
         give(&folder, everybody).map_err(failed)?;
     }
     open_up(&folder, is_new_and_empty, group).map_err(failed)?;
     if let Some((mut files, mode)) = content(everybody, volume, sources)? {
-        let kubeconfig = account::kubeconfig(ground, pod, volume);
+        let kubeconfig = service_account::kubeconfig(ground, pod, volume);
         files.extend(kubeconfig.map(|text| ("kubeconfig".to_owned(), text.into_bytes().into())));
         let group = group.or_else(|| everybody.owning_group());
         write(
@@ -331,11 +331,11 @@ fn own_mode(mode: Option<i32>) -> Option<u32> {
 fn downward(pod: &Pod, items: Option<&[DownwardAPIVolumeFile]>) -> Result<Files, Refusal> {
     let mut files = Files::new();
     for item in items.into_iter().flatten() {
-        let field = item.field_ref.as_ref().and_then(|field| fields::field(pod, &field.field_path));
+        let field = item.field_ref.as_ref().and_then(|field| downward_api::field(pod, &field.field_path));
         let resource = item.resource_field_ref.as_ref().and_then(|selector| {
             let wanted = selector.container_name.as_deref().unwrap_or_default();
             let mut all = pod.spec.iter().flat_map(|spec| &spec.containers);
-            fields::resource(all.find(|container| container.name == wanted)?, selector)
+            downward_api::resource(all.find(|container| container.name == wanted)?, selector)
         });
         let text = field.or(resource);
         let text = text.ok_or_else(|| config_error(format!("the file {} cannot be filled", item.path)))?;
@@ -360,7 +360,7 @@ fn write(folder: &OwnedFd, files: &Files, manner: &Manner) -> io::Result<()> {
     /// The group reads what is given to it.
     const OF_GROUP: u32 = 0o440;
     for (path, content) in files {
-        let (parent, name) = walk::make_parent(folder, Path::new(path))?;
+        let (parent, name) = safe_path::make_parent(folder, Path::new(path))?;
         let mode = content.mode.unwrap_or(manner.mode) | if manner.is_groups { OF_GROUP } else { 0 };
         let owner = content.owner.or(manner.owner);
         if !is_written(&parent, name, (&content.bytes, mode, owner)) {
@@ -446,6 +446,6 @@ pub(crate) fn unhonoured<'a>(
     let has_namespaces = ground.has_namespaces;
     let mounts = container.volume_mounts.iter().flatten();
     // The account is found by its variables then.
-    let mounts = mounts.filter(|mount| mount.name != account::VOLUME);
+    let mounts = mounts.filter(|mount| mount.name != service_account::VOLUME);
     mounts.filter(move |mount| !has_namespaces && mount.mount_path.starts_with('/'))
 }

@@ -3,8 +3,8 @@
 //! [`tally`] counts (no I/O), [`ask`] asks once. **Invariant:** a verdict belongs to one run of one container; the next run
 //! begins with a clean slate, because its attempt is part of the key.
 
-mod ask;
-mod tally;
+mod answer_counter;
+mod probe_client;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,11 +16,11 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::keeper::protocol::{Process, RunId, State};
-use super::link::{Link, PodRuns};
-use super::pod::parts;
-use ask::Asker;
-use tally::Tally;
+use super::pod::container_roles;
+use super::supervisor::protocol::{Process, RunId, State};
+use super::supervisor_client::{Link, PodRuns};
+use answer_counter::Tally;
+use probe_client::Asker;
 
 /// What probes say about one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl Prober {
         };
         probed.tasks.retain(|(name, attempt), _| is_running(name, *attempt));
         probed.health.0.retain(|(name, attempt), _| is_running(name, *attempt));
-        for part in pod.spec.iter().flat_map(parts::all).filter(|part| has_probes(part.container)) {
+        for part in pod.spec.iter().flat_map(container_roles::all).filter(|part| has_probes(part.container)) {
             let container = part.container;
             let Some(runs) = runs.get(&container.name) else { continue };
             let key = (container.name.clone(), runs.current.attempt);

@@ -8,9 +8,9 @@
 //! this node made are removed, and by their names, whatever a volume's spec says. Sizes are not enforced; a class that waits
 //! for the first consumer is as one that does not, since there is one place only.
 
-mod claim;
-mod fit;
-mod volume;
+mod claim_controller;
+mod volume_controller;
+mod volume_match;
 
 use homeostat_runtime::Control;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, Volume};
@@ -29,7 +29,7 @@ const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
 pub(super) fn controls() -> [Control; 2] {
-    [claim::control(), volume::control()]
+    [claim_controller::control(), volume_controller::control()]
 }
 
 /// Makes the class, unless there is one of ours. A failure is for the next start.
@@ -106,7 +106,7 @@ pub(super) fn misbound(claim: &PersistentVolumeClaim, volume: &PersistentVolume)
     if volume_of(claim) != name {
         return Some(format!("the claim is not bound to {shown}"));
     }
-    if !fit::is_of(volume, claim) {
+    if !volume_match::is_of(volume, claim) {
         return Some(format!("{shown} is not bound to this claim: its claimRef names another one, or none"));
     }
     (phase != "Bound").then(|| format!("{shown} is {phase:?} and not Bound"))

@@ -278,7 +278,7 @@ async fn start(
 ) -> (Logs, CancellationToken, JoinHandle<()>) {
     let options = NodeOptions::new()
         .folder(folder.join("node"))
-        .keeper(env!("CARGO_BIN_EXE_homeostat-keeper"))
+        .keeper(env!("CARGO_BIN_EXE_homeostat-node-supervisor"))
         .outlives_server(Duration::from_millis(500))
         .backoff(BACKOFF);
     let node = Node::connect(client.clone(), change(options), Clock::system()).await.unwrap();

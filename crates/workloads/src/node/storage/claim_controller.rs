@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::storage::v1::StorageClass;
 use serde_json::{Value, json};
 
-use super::{PROVISIONED_BY, PROVISIONER, fit, is_default};
+use super::{PROVISIONED_BY, PROVISIONER, is_default, volume_match};
 use crate::node::Ground;
 
 /// A claim that waits is looked at this often, as in Kubernetes: a volume or a class may have come.
@@ -49,7 +49,7 @@ async fn reconcile(claim: Arc<Claim>, cx: Context<Claim>) -> Result {
         return give_class(&claim, &cx).await;
     };
     let volumes = cx.list::<PersistentVolume>()?;
-    if let Some(volume) = fit::best(&volumes, &claim) {
+    if let Some(volume) = volume_match::best(&volumes, &claim) {
         take(&claim, volume, &cx).await?;
         cx.patch(&*claim, json!({"spec": {"volumeName": volume.metadata.name}})).await?;
         return Ok(Action::requeue_now());
@@ -105,8 +105,8 @@ async fn named(claim: &Claim, name: &str, cx: &Context<Claim>) -> Result {
         }
         return Ok(Action::requeue(AGAIN));
     };
-    if !fit::is_of(&volume, claim) {
-        if !fit::is_free(&volume, claim) {
+    if !volume_match::is_of(&volume, claim) {
+        if !volume_match::is_free(&volume, claim) {
             let message = format!("volume \"{name}\" already bound to a different claim.");
             return Ok(waits(claim, cx, ("FailedBinding", &message)));
         }
@@ -118,7 +118,7 @@ async fn named(claim: &Claim, name: &str, cx: &Context<Claim>) -> Result {
 
 /// Takes the volume for the claim, unless somebody changed it meanwhile.
 async fn take(claim: &Claim, volume: &PersistentVolume, cx: &Context<Claim>) -> Result<()> {
-    if !fit::is_of(volume, claim) {
+    if !volume_match::is_of(volume, claim) {
         let version = &volume.metadata.resource_version;
         let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"claimRef": reference(claim)}});
         cx.patch(volume, patch).await?;

@@ -13,8 +13,8 @@ use tokio::signal::unix::{SignalKind, signal as listen};
 use tokio::time::sleep;
 
 use super::process::{children, has_mark, session, signal};
-use super::table::Keeper;
-use super::{RUN_MARK, brand, system};
+use super::process_supervisor::Keeper;
+use super::{RUN_MARK, process_tag, system};
 
 /// Between two looks at what was killed: it needs a moment to die.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
@@ -41,7 +41,7 @@ impl Signs {
 /// Ends everything that is left of a run whose first process, the leader of its session, has ended.
 pub(super) async fn end(keeper: &Keeper, run: &str, leader: i32) {
     let mark = format!("{RUN_MARK}={run}");
-    let signs = Signs { mark, brand: brand::of_run(keeper.layout.root(), run), session: leader };
+    let signs = Signs { mark, brand: process_tag::of_run(keeper.layout.root(), run), session: leader };
     until_none(|| {
         reap(keeper);
         let mut found = adopted(keeper);

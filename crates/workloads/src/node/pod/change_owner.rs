@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Stat, Uid};
 
-use crate::node::blocks::is_reserved;
+use crate::node::id_blocks::is_reserved;
 
 /// How a folder is opened that must be one itself.
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -53,7 +53,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt as _, chown, lchown, symlink};
 
     use super::*;
-    use crate::node::keeper::walk::own_folder;
+    use crate::node::supervisor::safe_path::own_folder;
 
     /// Of a Pod that is gone.
     const BEFORE: u32 = 0x7000_0001;

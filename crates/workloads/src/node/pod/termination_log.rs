@@ -12,10 +12,10 @@ use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 
 use super::environment::config_error;
 use super::mount_path;
-use super::place;
+use super::pod_folders;
 use super::status::Refusal;
 use crate::node::Ground;
-use crate::node::keeper::protocol::{Mount, Origin, RunId};
+use crate::node::supervisor::protocol::{Mount, Origin, RunId};
 
 /// Kubernetes' default.
 const PATH: &str = "/dev/termination-log";
@@ -39,7 +39,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn of(ground: &Ground, pod: &Pod, container: &Container, place: &place::Place) -> Self {
+    pub(crate) fn of(ground: &Ground, pod: &Pod, container: &Container, place: &pod_folders::Place) -> Self {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let file = ground.layout.message(&RunId { pod: uid, container: container.name.clone() });
         let path = container.termination_message_path.as_deref().filter(|path| !path.is_empty());
@@ -58,7 +58,7 @@ impl Place {
     }
 
     /// Makes the file and gives what its launcher shall mount.
-    pub(crate) fn make(self, ground: &Ground, place: &place::Place) -> Result<Option<Mount>, Refusal> {
+    pub(crate) fn make(self, ground: &Ground, place: &pod_folders::Place) -> Result<Option<Mount>, Refusal> {
         let failed = |error: io::Error| config_error(format!("cannot make {}: {error}", self.file.display()));
         make_file(&self.file).map_err(failed)?;
         let mount = VolumeMount {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::pod::Pod;
+use super::partial_pod::Pod;
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
@@ -76,7 +76,7 @@ fn by_age(
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-    use super::super::pod::{Condition, ContainerStatus};
+    use super::super::partial_pod::{Condition, ContainerStatus};
     use super::*;
 
     const NOW: i64 = 100_000;

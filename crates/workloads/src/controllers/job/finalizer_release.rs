@@ -7,9 +7,9 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::Resource;
 use serde_json::json;
 
-use super::account::{FINALIZER, is_tracked};
-use crate::controllers::claim::controller_of;
-use crate::controllers::pod::Pod;
+use super::progress::{FINALIZER, is_tracked};
+use crate::controllers::ownership::controller_of;
+use crate::controllers::partial_pod::Pod;
 
 pub(super) fn control() -> Control {
     Controller::<Pod>::new()

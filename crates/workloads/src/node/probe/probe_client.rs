@@ -8,8 +8,8 @@ use tokio::time::timeout;
 
 use crate::node::grpc;
 use crate::node::http::{self, Request};
-use crate::node::keeper::protocol::{Process, RunId};
-use crate::node::link::Link;
+use crate::node::supervisor::protocol::{Process, RunId};
+use crate::node::supervisor_client::Link;
 
 /// Asks one container.
 pub(super) struct Asker {

@@ -9,14 +9,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use super::walk::{self, Reached};
+use super::safe_path::{self, Reached};
 
 /// Opens a part of a path of the machine, both made if that is wanted.
 pub(super) fn open(path: &Path, kind: &str, part: &Path) -> io::Result<OwnedFd> {
     make(path, kind)?;
     check_kind(path, kind)?;
-    let Reached { at, missing } = walk::beneath(walk::look(path, true)?, part)?;
-    walk::make_folders(at, &missing, walk::open_to_all)
+    let Reached { at, missing } = safe_path::beneath(safe_path::look(path, true)?, part)?;
+    safe_path::make_folders(at, &missing, safe_path::open_to_all)
 }
 
 fn make(path: &Path, kind: &str) -> io::Result<()> {

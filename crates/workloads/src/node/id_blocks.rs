@@ -17,9 +17,9 @@ use std::sync::{Mutex, PoisonError};
 use homeostat_core::hash::fnv_32;
 use rustix::fs::{Gid, Mode, Uid};
 
-use super::keeper::layout::Layout;
-use super::keeper::protocol::IdRange;
-use super::keeper::walk;
+use super::supervisor::layout::Layout;
+use super::supervisor::protocol::IdRange;
+use super::supervisor::safe_path;
 
 /// The first number of all: from here to the largest one that Kubernetes takes, systemd's table of numbers says "unused". People,
 /// services and containers of other programs are below.
@@ -133,7 +133,7 @@ impl Holder<'_> {
 
     /// Writes down its block.
     pub(crate) fn record(&self, block: Block) -> io::Result<()> {
-        let folder = walk::own_folder(self.folder())?;
+        let folder = safe_path::own_folder(self.folder())?;
         let (user, group) = (Uid::from_raw(block.user()), Gid::from_raw(block.user()));
         match self {
             Self::Pod(_) => {
@@ -176,7 +176,7 @@ impl Blocks {
         let _choosing = self.choosing.lock().unwrap_or_else(PoisonError::into_inner);
         fs::create_dir_all(&self.registry)?;
         // Its folder first: what has none is taken for gone.
-        drop(walk::own_folder(holder.folder())?);
+        drop(safe_path::own_folder(holder.folder())?);
         if let Some(block) = holder.recorded()
             && self.take(block, holder.folder())?
         {

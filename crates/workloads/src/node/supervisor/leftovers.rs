@@ -9,17 +9,17 @@ use super::MARK;
 use super::layout::Layout;
 use super::process::{all, has_mark, signal_group, started_ticks};
 use super::protocol::{Exit, Run, Runs, State};
-use super::{brand, record, strays, system};
+use super::{process_tag, run_records, strays, system};
 
 /// Kills what is left and gives the records as they are true then.
 pub(super) async fn settle(layout: &Layout, now: Timestamp) -> Vec<Runs> {
-    let mut known = record::load_all(layout);
+    let mut known = run_records::load_all(layout);
     for runs in &mut known {
         if runs.current.is_over() {
             continue;
         }
         end(&mut runs.current, now);
-        if let Err(error) = record::save(layout, runs) {
+        if let Err(error) = run_records::save(layout, runs) {
             eprintln!("cannot write the record of {}: {error}", runs.id.container);
         }
     }
@@ -41,9 +41,9 @@ fn end(run: &mut Run, now: Timestamp) {
 /// Everything that carries the node's brand, or its mark.
 async fn kill_marked(layout: &Layout) {
     let own = i32::try_from(std::process::id()).unwrap_or_default();
-    let mark = format!("{MARK}={}", brand::name_of_node(layout.root()));
+    let mark = format!("{MARK}={}", process_tag::name_of_node(layout.root()));
     let is_ours = |pid: i32| {
-        system::brand_of(pid).is_some_and(|brand| brand::is_of_folder(brand, layout.root()))
+        system::brand_of(pid).is_some_and(|brand| process_tag::is_of_folder(brand, layout.root()))
             || has_mark(pid, &mark)
     };
     strays::until_none(|| all().into_iter().filter(|pid| *pid != own && is_ours(*pid)).collect()).await;

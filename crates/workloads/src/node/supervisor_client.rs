@@ -23,9 +23,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::error::Error;
-use super::keeper::layout::Layout;
-use super::keeper::protocol::{Ask, Executed, Exit, Owner, Process, RunId, Runs, Tell};
-use super::keeper::{GUARD, is_mistaken, system};
+use super::supervisor::layout::Layout;
+use super::supervisor::protocol::{Ask, Executed, Exit, Owner, Process, RunId, Runs, Tell};
+use super::supervisor::{GUARD, is_mistaken, system};
 
 /// Requests waiting to be written: more than a thousand Pods ask for at once.
 const ASKED_MAX: usize = 8192;

@@ -27,7 +27,7 @@ use rustix::thread::UnshareFlags;
 use super::credentials::as_user;
 use super::host_path;
 use super::protocol::{Mount, Origin, Process};
-use super::walk::{self, Reached};
+use super::safe_path::{self, Reached};
 
 /// A folder with more entries is not mirrored: each entry is a mount.
 const ENTRIES_MAX: usize = 4096;
@@ -110,7 +110,7 @@ fn hide(hidden: &[PathBuf]) -> io::Result<()> {
     rustix::fs::mkdirat(&empty, c"folder", NOBODYS)?;
     drop(make_file(&empty, c"file", NOBODYS)?);
     for path in hidden {
-        let point = match walk::look(path, false) {
+        let point = match safe_path::look(path, false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             found => found.map_err(said(format!("cannot hide {}", path.display())))?,
         };
@@ -132,7 +132,7 @@ fn show_own_processes() {
             | MountAttrFlags::MOUNT_ATTR_NOSUID
             | MountAttrFlags::MOUNT_ATTR_NOEXEC;
         let tree = rustix::mount::fsmount(&system, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-        attach(&tree, &walk::look(Path::new("/proc"), true)?)
+        attach(&tree, &safe_path::look(Path::new("/proc"), true)?)
     };
     let _ = made();
 }
@@ -143,7 +143,8 @@ fn open_source(mount: &Mount, process: &Process) -> io::Result<OwnedFd> {
         Origin::Machine(kind) => as_user(process, || host_path::open(&mount.source, kind, &mount.part)),
         // Its path is the node's own.
         Origin::Pod => {
-            let Reached { at, missing } = walk::beneath(walk::look(&mount.source, false)?, &mount.part)?;
+            let Reached { at, missing } =
+                safe_path::beneath(safe_path::look(&mount.source, false)?, &mount.part)?;
             if missing.is_empty() { Ok(at) } else { Err(io::ErrorKind::NotFound.into()) }
         }
     }
@@ -206,7 +207,7 @@ fn place(of: &OwnedFd) -> io::Result<(u64, u64)> {
 }
 
 fn is_root(place_of_it: (u64, u64)) -> io::Result<bool> {
-    Ok(place(&walk::look(Path::new("/"), false)?)? == place_of_it)
+    Ok(place(&safe_path::look(Path::new("/"), false)?)? == place_of_it)
 }
 
 struct Maker {
@@ -220,7 +221,7 @@ struct Maker {
 
 impl Maker {
     fn reach(&self, path: &Path) -> io::Result<Reached> {
-        walk::from_root(path, |folder| {
+        safe_path::from_root(path, |folder| {
             let (mount, _) = place(folder)?;
             if self.volumes.contains(&mount) {
                 return Err(io::Error::other("the path leads through a symbolic link in a volume"));
@@ -269,10 +270,10 @@ impl Maker {
         let is_ours = self.mirrors.contains(&mount) || self.volumes.contains(&mount);
         let existing = if is_ours { existing } else { self.mirror(&existing)? };
         if is_folder {
-            return walk::make_folders(existing, missing, walk::open_to_all);
+            return safe_path::make_folders(existing, missing, safe_path::open_to_all);
         }
         let (name, folders) = missing.split_last().expect("something is missing");
-        let folder = walk::make_folders(existing, folders, walk::open_to_all)?;
+        let folder = safe_path::make_folders(existing, folders, safe_path::open_to_all)?;
         make_file(&folder, name.as_os_str(), PLAIN)
     }
 
@@ -319,7 +320,7 @@ impl Maker {
         let table = fs::read_to_string("/proc/self/mountinfo")?;
         let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped);
         for point in points.filter(|point| !KERNELS.iter().any(|kernels| point.starts_with(kernels))) {
-            match walk::look(&point, false) {
+            match safe_path::look(&point, false) {
                 // Covered by another, or closed to this user: nobody writes there.
                 Err(_) => {}
                 Ok(tree) => self.close(&tree)?,
@@ -331,7 +332,7 @@ impl Maker {
     /// The same for folders that were covered since, but for devices.
     fn close_mirrors(&self) -> io::Result<()> {
         for folder in ["/", "/run"] {
-            let tree = walk::look(Path::new(folder), true)?;
+            let tree = safe_path::look(Path::new(folder), true)?;
             if self.mirrors.contains(&place(&tree)?.0) {
                 self.close(&tree)?;
             }

@@ -12,11 +12,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus, UncountedTerminatedPods};
 
+use super::backoff::{backoff_after, elapsed, finished};
 use super::indexes::Indexes;
 use super::policy::{Consequence, consequence, satisfied};
-use super::wait::{backoff_after, elapsed, finished};
 use crate::controllers::number::{count, nonzero};
-use crate::controllers::pod::Pod;
+use crate::controllers::partial_pod::Pod;
 use crate::controllers::time::whole_second;
 
 /// What holds a Pod until it is counted.

@@ -58,7 +58,7 @@ pub(crate) fn resource(container: &Container, selector: &ResourceFieldSelector) 
 fn of_machine(name: &str) -> f64 {
     match name {
         "cpu" => std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64,
-        "memory" => crate::node::register::memory_bytes() as f64,
+        "memory" => crate::node::registration::memory_bytes() as f64,
         _ => 0.0,
     }
 }

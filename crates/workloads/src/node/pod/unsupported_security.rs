@@ -8,8 +8,8 @@ use std::path::Path;
 use homeostat_runtime::{Context, Severity};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
 
+use super::container_roles::all;
 use super::identity::{Giver, PodIdentity};
-use super::parts::all;
 use super::rights;
 use crate::node::Ground;
 

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::Container;
 use rustix::fs::{Gid, Uid};
 
-use super::adopt;
+use super::change_owner;
 use super::environment::config_error;
 use super::identity::{Identity, PodIdentity};
 use super::status::Refusal;
 use crate::node::Ground;
-use crate::node::keeper::protocol::{Mount, Origin};
-use crate::node::keeper::walk;
+use crate::node::supervisor::protocol::{Mount, Origin};
+use crate::node::supervisor::safe_path;
 
 /// Where a container in a mount namespace finds the Pod's own folder. Containers see a view of `/run` anyway, so that it costs
 /// nothing to put something there.
@@ -77,12 +77,12 @@ fn give(home: &OwnedFd, identity: &Identity) -> io::Result<()> {
     if before == user {
         return Ok(());
     }
-    adopt::adopt(home, |id| (id == before).then_some(user))?;
+    change_owner::adopt(home, |id| (id == before).then_some(user))?;
     Ok(rustix::fs::fchown(home, Some(Uid::from_raw(user)), identity.machine_group.map(Gid::from_raw))?)
 }
 
 fn made(folder: &Path) -> Result<OwnedFd, Refusal> {
-    walk::own_folder(folder).map_err(|error| cannot_make(folder, &error))
+    safe_path::own_folder(folder).map_err(|error| cannot_make(folder, &error))
 }
 
 fn cannot_make(folder: &Path, error: &io::Error) -> Refusal {

@@ -11,9 +11,9 @@ use super::sources::Sources;
 use super::status::Refusal;
 use super::volumes::{Filled, Inside, open_up};
 use crate::node::Ground;
-use crate::node::keeper::protocol::Origin;
-use crate::node::keeper::{host_path, walk};
 use crate::node::storage;
+use crate::node::supervisor::protocol::Origin;
+use crate::node::supervisor::{host_path, safe_path};
 
 /// A volume that is not the Pod's own.
 pub(super) enum Outside {
@@ -36,7 +36,7 @@ impl Outside {
                 Ok(Filled { path, folder: None, origin: Origin::Machine(kind), inside: Inside::Elsewhere })
             }
             Self::Claimed(path) => {
-                let folder = walk::own_folder(&path)?;
+                let folder = safe_path::own_folder(&path)?;
                 open_up(&folder, false, group)?;
                 if ground.blocks.is_some() && !ground.has_namespaces {
                     close_to_others(&folder)?;

@@ -10,10 +10,10 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
-use super::launch::Orders;
+use super::launcher::Orders;
+use super::process_supervisor::Keeper;
 use super::protocol::{Exit, IdRange, Process};
-use super::table::Keeper;
-use super::{LAUNCH, MARK, NAMESPACE_IS_SET_UP, NAMESPACE_MADE, RUN_MARK, brand, system};
+use super::{LAUNCH, MARK, NAMESPACE_IS_SET_UP, NAMESPACE_MADE, RUN_MARK, process_tag, system};
 
 /// A process that runs the command, and the pipe it writes to.
 pub(super) struct Started<'a> {
@@ -41,10 +41,10 @@ pub(super) async fn start<'a>(
     mut process: Process,
     run: &str,
 ) -> Result<Started<'a>, String> {
-    process.environment.push((MARK.to_owned(), brand::name_of_node(keeper.layout.root())));
+    process.environment.push((MARK.to_owned(), process_tag::name_of_node(keeper.layout.root())));
     process.environment.push((RUN_MARK.to_owned(), run.to_owned()));
     let (started, socket) = spawn(keeper, run).map_err(|error| format!("cannot start a process: {error}"))?;
-    let brand = brand::of_run(keeper.layout.root(), run);
+    let brand = process_tag::of_run(keeper.layout.root(), run);
     let orders = Orders { process, keeper_pid: keeper.pid, open_files: keeper.open_files, brand };
     let words = tell(socket, &orders, started.pid)
         .await
@@ -65,7 +65,7 @@ fn spawn<'a>(keeper: &'a Keeper, run: &str) -> io::Result<(Started<'a>, UnixStre
     let mut command = Command::new(system::this_program()?);
     command.arg0(LAUNCH).arg(LAUNCH).env_clear().kill_on_drop(true);
     // Told from its first moment, before it gets its orders.
-    command.env(MARK, brand::name_of_node(keeper.layout.root())).env(RUN_MARK, run);
+    command.env(MARK, process_tag::name_of_node(keeper.layout.root())).env(RUN_MARK, run);
     command.stdin(OwnedFd::from(theirs)).stdout(writer.try_clone()?).stderr(Stdio::from(writer));
     let child = command.spawn()?;
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).ok_or(io::ErrorKind::NotFound)?;

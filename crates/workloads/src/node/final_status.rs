@@ -15,11 +15,11 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::NAME;
-use super::keeper::layout::Layout;
-use super::keeper::records;
-use super::link::PodRuns;
 use super::options::RestartBackoff;
 use super::pod::last_status;
+use super::supervisor::layout::Layout;
+use super::supervisor::records;
+use super::supervisor_client::PodRuns;
 
 /// A person waits at the terminal.
 const LIMIT: Duration = Duration::from_secs(5);

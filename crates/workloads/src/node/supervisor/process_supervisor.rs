@@ -19,7 +19,7 @@ use super::container::{self, Deadline};
 use super::execute;
 use super::layout::Layout;
 use super::protocol::{Ask, Executed, Exit, Launch, Process, Run, RunId, Runs, State, Tell};
-use super::{record, strays};
+use super::{run_records, strays};
 use crate::node::remove_folder;
 
 /// Changes waiting for the node. A node further behind is cut off and gets the whole state when it comes back.
@@ -105,7 +105,7 @@ impl Keeper {
             Runs { id: launch.id.clone(), owner: launch.owner.clone(), current, previous: before.cloned() };
         let (stop, stopped) = watch::channel(None);
         let recorded = fs::create_dir_all(self.layout.container(&launch.id))
-            .and_then(|()| record::save(&self.layout, &runs));
+            .and_then(|()| run_records::save(&self.layout, &runs));
         let entry = Entry { runs, stop, is_forgotten: false };
         table.entries.insert(launch.id.clone(), entry);
         match recorded {
@@ -165,7 +165,7 @@ impl Keeper {
         let mut table = self.lock();
         let Some(entry) = table.entries.get_mut(id) else { return };
         entry.runs.current.state = state;
-        if let Err(error) = record::save(&self.layout, &entry.runs) {
+        if let Err(error) = run_records::save(&self.layout, &entry.runs) {
             eprintln!("cannot write the record of {}: {error}", id.container);
         }
         if entry.is_forgotten {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::controllers::pod::Pod;
+use crate::controllers::partial_pod::Pod;
 
 /// The wait before a failed Pod is replaced: doubled with each failure in a row, up to the largest.
 const BACKOFF: Duration = Duration::from_secs(10);

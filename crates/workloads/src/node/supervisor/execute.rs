@@ -9,8 +9,8 @@ use tokio::time::timeout;
 
 use super::child::{self, exit_of};
 use super::process::signal_group;
+use super::process_supervisor::Keeper;
 use super::protocol::{Executed, Exit, Process};
-use super::table::Keeper;
 
 /// As much as an event shows.
 const OUTPUT_BYTES_MAX: usize = 1024;

@@ -7,7 +7,6 @@
 //! dies with its keeper; a keeper whose node is gone for longer than it was told to wait ends its containers and itself. So
 //! whoever is killed, nothing runs for ever; only who kills keeper and guard together leaves processes to the next keeper.
 
-mod brand;
 mod child;
 mod container;
 #[cfg(target_os = "linux")]
@@ -18,19 +17,21 @@ mod credentials;
 mod execute;
 mod guard;
 pub(crate) mod host_path;
-mod launch;
+mod launcher;
 pub(crate) mod layout;
 mod leftovers;
-pub(crate) mod log;
-mod message;
+pub(crate) mod log_file;
 #[cfg(target_os = "linux")]
 mod mount;
 #[cfg(not(target_os = "linux"))]
 #[path = "mount_elsewhere.rs"]
 mod mount;
 pub(crate) mod process;
+mod process_supervisor;
+mod process_tag;
 pub(crate) mod protocol;
-mod record;
+mod run_records;
+pub(crate) mod safe_path;
 mod serve;
 mod strays;
 #[cfg(target_os = "linux")]
@@ -38,8 +39,7 @@ pub(crate) mod system;
 #[cfg(not(target_os = "linux"))]
 #[path = "system_elsewhere.rs"]
 pub(crate) mod system;
-mod table;
-pub(crate) mod walk;
+mod termination_message;
 
 use std::fs::File;
 use std::path::Path;
@@ -66,7 +66,7 @@ const NAMESPACE_IS_SET_UP: u8 = 2;
 
 /// What is written down about every container of the folder.
 pub(crate) fn records(layout: &layout::Layout) -> Vec<protocol::Runs> {
-    record::load_all(layout)
+    run_records::load_all(layout)
 }
 
 /// Ends what runs for a node in this folder although its keeper and guard are gone: somebody killed them together with the
@@ -92,7 +92,7 @@ pub fn act_if_asked() -> Option<ExitCode> {
         GUARD => Some(guard::begin(&arguments.collect::<Vec<_>>())),
         GUARD_ALONE => Some(guard::main(&arguments.collect::<Vec<_>>())),
         KEEP => Some(serve::main(&arguments.collect::<Vec<_>>())),
-        LAUNCH => Some(launch::main()),
+        LAUNCH => Some(launcher::main()),
         _ => None,
     }
 }

@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use homeostat_runtime::Context;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::adopt::adopt;
+use super::change_owner::adopt;
 use super::environment::config_error;
 use super::identity::{Giver, PodBlocks, PodIdentity};
 use super::sources::{Sources, Supplies};
 use super::status::Refusal;
-use crate::node::accounts::Account;
-use crate::node::blocks::{Block, Blocks, Holder, is_reserved};
-use crate::node::keeper::walk;
+use crate::node::id_blocks::{Block, Blocks, Holder, is_reserved};
+use crate::node::supervisor::safe_path;
+use crate::node::user_accounts::Account;
 use crate::node::{Ground, storage};
 
 /// Everybody in the Pod. All its claims must be there: nothing of it runs before.
@@ -90,7 +90,7 @@ fn share(
 
 /// Gives what is in a claim to the users of a block: what Pods wrote, and root for them.
 fn give(claim: &Claim, block: Block) -> std::io::Result<()> {
-    adopt(&walk::own_folder(&claim.folder)?, |id| match id {
+    adopt(&safe_path::own_folder(&claim.folder)?, |id| match id {
         0 => Some(block.user()),
         id => is_reserved(id).then(|| block.counterpart(id)).filter(|heir| *heir != id),
     })
@@ -115,7 +115,7 @@ fn is_used_elsewhere(claim: &str, cx: &Context<Pod>) -> bool {
 /// Gives what is in the claims to the one account that Pods run as, unless it may read everything.
 fn hand_over(claims: &[Claim], account: &Account) -> std::io::Result<()> {
     for claim in claims.iter().filter(|_| account.user != 0) {
-        let folder = walk::own_folder(&claim.folder)?;
+        let folder = safe_path::own_folder(&claim.folder)?;
         if rustix::fs::fstat(&folder)?.st_uid != account.user {
             // Groups that were given stay: the account may be in them.
             adopt(&folder, |id| (id == 0 || is_reserved(id)).then_some(account.user))?;

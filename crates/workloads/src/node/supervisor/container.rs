@@ -11,11 +11,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::child::{self, Awaited, exit_of};
-use super::log::{self, LogFile};
+use super::log_file::{self, LogFile};
 use super::process::{signal_group, started_ticks};
+use super::process_supervisor::Keeper;
 use super::protocol::{Executed, Exit, Hook, Launch, Process, RunId, State};
-use super::table::Keeper;
-use super::{execute, message, strays};
+use super::{execute, strays, termination_message};
 
 /// How long the pipe may stay open after the process, its group and its strays are gone.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -33,7 +33,7 @@ pub(super) fn run_name(id: &RunId) -> String {
 /// Runs it to its end. The keeper's table says how it goes.
 pub(super) async fn run(keeper: Arc<Keeper>, launch: Launch, stop: watch::Receiver<Deadline>) {
     let id = launch.id.clone();
-    let source = message::Source {
+    let source = termination_message::Source {
         id: id.clone(),
         attempt: launch.attempt,
         falls_back_to_log: launch.falls_back_to_log,
@@ -47,7 +47,7 @@ pub(super) async fn run(keeper: Arc<Keeper>, launch: Launch, stop: watch::Receiv
         }
     };
     let finished_at = keeper.clock.now();
-    let message = message::read(&keeper.layout, &source, &exit);
+    let message = termination_message::read(&keeper.layout, &source, &exit);
     keeper.set(&id, State::Ended { started_at, finished_at, exit, message });
     keeper.settle(&id);
 }
@@ -63,9 +63,9 @@ async fn start<'a>(keeper: &'a Keeper, launch: &Launch) -> Result<Running<'a>, S
     let path = keeper.layout.log(&launch.id, launch.attempt);
     let log = LogFile::create(path).map_err(|error| format!("cannot write its log: {error}"))?;
     drop_old_logs(keeper, launch);
-    message::clear(&keeper.layout, &launch.id);
+    termination_message::clear(&keeper.layout, &launch.id);
     let started = child::start(keeper, launch.process.clone(), &run_name(&launch.id)).await?;
-    let copy = tokio::spawn(log::copy(started.output, log, keeper.clock));
+    let copy = tokio::spawn(log_file::copy(started.output, log, keeper.clock));
     Ok(Running { child: started.child, pid: started.pid, copy, awaited: started.awaited })
 }
 
@@ -73,7 +73,7 @@ async fn start<'a>(keeper: &'a Keeper, launch: &Launch) -> Result<Running<'a>, S
 fn drop_old_logs(keeper: &Keeper, launch: &Launch) {
     if let Some(old) = launch.attempt.checked_sub(2) {
         let path = keeper.layout.log(&launch.id, old);
-        let _ = fs::remove_file(log::set_aside(&path));
+        let _ = fs::remove_file(log_file::set_aside(&path));
         let _ = fs::remove_file(path);
     }
 }

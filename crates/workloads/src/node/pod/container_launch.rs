@@ -6,17 +6,17 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 
-use super::account;
 use super::environment::{Environment, config_error, environment};
 use super::expand::expand;
 use super::identity::PodIdentity;
-use super::place::Place;
 use super::plan::Start;
+use super::pod_folders::Place;
+use super::service_account;
 use super::sources::Sources;
 use super::status::Refusal;
-use super::{rights, services, termination, volumes};
+use super::{rights, service_variables, termination_log, volumes};
 use crate::node::http::Request;
-use crate::node::keeper::protocol::{Hook, Launch, Owner, Process, RunId, View};
+use crate::node::supervisor::protocol::{Hook, Launch, Owner, Process, RunId, View};
 use crate::node::{Ground, quantity};
 
 /// What an image gives cannot be had here; what stands in its place must be named.
@@ -47,7 +47,7 @@ pub(crate) fn launch(
         strikes: start.strikes,
         interruptions: start.interruptions,
         process,
-        falls_back_to_log: termination::falls_back_to_log(container),
+        falls_back_to_log: termination_log::falls_back_to_log(container),
         after_start: after_start.map(|handler| hook(handler, container, address)).transpose()?.flatten(),
         before_stop: before_stop.map(|handler| hook(handler, container, address)).transpose()?.flatten(),
     })
@@ -76,17 +76,17 @@ pub(crate) fn process(
     let pod = everybody.pod;
     let mut identity = everybody.of(container)?;
     let place = Place::make(ground, everybody, container, &identity)?;
-    let last_words = termination::Place::of(ground, pod, container, &place);
+    let last_words = termination_log::Place::of(ground, pod, container, &place);
     let services = sources.services()?;
-    let mut given = services::variables(pod, services.iter().map(|service| &**service));
+    let mut given = service_variables::variables(pod, services.iter().map(|service| &**service));
     given.extend([
         ("HOSTNAME".to_owned(), pod.metadata.name.clone().unwrap_or_default()),
         ("HOME".to_owned(), place.home.display().to_string()),
         ("HOMEOSTAT_VOLUMES".to_owned(), place.volumes.display().to_string()),
-        (termination::VARIABLE.to_owned(), last_words.seen()),
+        (termination_log::VARIABLE.to_owned(), last_words.seen()),
     ]);
     given.extend(identity.machine_user.filter(|user| *user != 0).and_then(|_| passable_path()));
-    given.extend(account::variables(ground, container, &place.volumes));
+    given.extend(service_account::variables(ground, container, &place.volumes));
     let environment = environment(pod, container, sources, given)?;
     let mut mounts = volumes::prepare(ground, everybody, container, (sources, &environment, &place))?;
     mounts.extend(last_words.make(ground, &place)?);

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use homeostat_runtime::{Context, Error, Kind, Severity};
 use k8s_openapi::api::core::v1 as core;
 
-use super::pod::Pod;
+use super::partial_pod::Pod;
 
 /// Pods made or removed in one reconcile; the rest follows in the next one, so that one owner cannot starve others.
 pub(crate) const BURST: usize = 500;

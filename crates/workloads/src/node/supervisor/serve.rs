@@ -19,8 +19,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::child::lock;
 use super::layout::Layout;
+use super::process_supervisor::Keeper;
 use super::protocol::{Ask, Tell};
-use super::table::Keeper;
 use super::{leftovers, strays, system};
 use crate::node::remove_folder;
 

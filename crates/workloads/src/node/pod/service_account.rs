@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ServiceAccount, Volume
 use serde_json::json;
 
 use super::environment::Environment;
-use super::services::{Port, links};
+use super::service_variables::{Port, links};
 use crate::node::Ground;
 
 /// The volume's name: no volume of a Pod can have a dot in its own.
