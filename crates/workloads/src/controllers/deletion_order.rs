@@ -76,7 +76,7 @@ fn by_age(
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-    use super::super::partial_pod::{Condition, ContainerStatus};
+    use super::super::partial_pod::{PartialCondition, PartialContainerStatus};
     use super::*;
 
     const NOW: i64 = 100_000;
@@ -95,16 +95,16 @@ mod tests {
         pod.metadata.creation_timestamp = Some(Time(at(1)));
         pod.spec.node_name = given(words[1]);
         pod.status.phase = given(words[2]);
-        pod.status.conditions.extend(words[3].parse::<i64>().ok().map(|age| Condition {
+        pod.status.conditions.extend(words[3].parse::<i64>().ok().map(|age| PartialCondition {
             reason: None,
             message: None,
             r#type: "Ready".into(),
             status: "True".into(),
             last_transition_time: Some(Time(at(NOW - age))),
         }));
-        pod.status.container_statuses = vec![ContainerStatus {
+        pod.status.container_statuses = vec![PartialContainerStatus {
             restart_count: words[4].parse().unwrap_or_default(),
-            ..ContainerStatus::default()
+            ..PartialContainerStatus::default()
         }];
         pod.metadata.annotations = given(words[5]).map(|cost| [(DELETION_COST.to_owned(), cost)].into());
         Arc::new(pod)

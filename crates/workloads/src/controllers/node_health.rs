@@ -33,13 +33,13 @@ const LOST_AFTER: Duration = Duration::from_secs(300);
 
 /// The index of Pods by the Node they are bound to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct OnNode(String);
+struct PodsOnNode(String);
 
 pub(super) fn control() -> Control {
     Controller::<Node>::new()
         .named("node-lifecycle-controller")
         .references::<Lease, _>(|node: &Node| node.metadata.name.as_deref().map(lease_of))
-        .index::<Pod, OnNode, _>(|pod: &Pod| pod.spec.node_name.clone().map(OnNode))
+        .index::<Pod, PodsOnNode, _>(|pod: &Pod| pod.spec.node_name.clone().map(PodsOnNode))
         .reconcile(reconcile)
 }
 
@@ -57,7 +57,7 @@ async fn reconcile(node: Arc<Node>, cx: Context<Node>) -> Result {
         return Ok(Action::await_change());
     }
     if is_unready(&node) {
-        let pods = cx.indexed::<Pod, _>(&OnNode(name))?;
+        let pods = cx.indexed::<Pod, _>(&PodsOnNode(name))?;
         let unready = pods.iter().filter(|pod| pod.is_ready()).map(|pod| doubt(&cx, pod));
         join_all(unready).await.into_iter().collect::<Result<Vec<()>, kube::Error>>()?;
     }

@@ -15,12 +15,12 @@ use serde_json::json;
 
 /// The index of objects that nobody controls, by namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct OrphanIn(pub(crate) String);
+pub(crate) struct OrphansInNamespace(pub(crate) String);
 
 /// Where this object is indexed, if nobody controls it.
-pub(crate) fn orphan<T: Kind>(object: &T) -> Option<OrphanIn> {
+pub(crate) fn orphan<T: Kind>(object: &T) -> Option<OrphansInNamespace> {
     let namespace = object.meta().namespace.clone().unwrap_or_default();
-    controller_of(object.meta()).is_none().then_some(OrphanIn(namespace))
+    controller_of(object.meta()).is_none().then_some(OrphansInNamespace(namespace))
 }
 
 /// The reference to the object that controls this one.
@@ -44,21 +44,21 @@ pub(crate) fn matches(selector: &LabelSelector, meta: &ObjectMeta) -> bool {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum ClaimDecision {
     Ours,
     Adopt,
     Release,
     NotOurs,
 }
 
-fn judge(object: &ObjectMeta, owner: &ObjectMeta, selector: &LabelSelector) -> Verdict {
+fn judge(object: &ObjectMeta, owner: &ObjectMeta, selector: &LabelSelector) -> ClaimDecision {
     let is_match = matches(selector, object);
     match controller_of(object) {
-        Some(reference) if Some(&reference.uid) != owner.uid.as_ref() => Verdict::NotOurs,
-        Some(_) if is_match => Verdict::Ours,
-        Some(_) => Verdict::Release,
-        None if is_match && object.deletion_timestamp.is_none() => Verdict::Adopt,
-        None => Verdict::NotOurs,
+        Some(reference) if Some(&reference.uid) != owner.uid.as_ref() => ClaimDecision::NotOurs,
+        Some(_) if is_match => ClaimDecision::Ours,
+        Some(_) => ClaimDecision::Release,
+        None if is_match && object.deletion_timestamp.is_none() => ClaimDecision::Adopt,
+        None => ClaimDecision::NotOurs,
     }
 }
 
@@ -69,13 +69,13 @@ pub(crate) async fn claim<K: Kind, T: Kind>(
     may_adopt: impl Fn(&T) -> bool,
 ) -> Result<Vec<Arc<T>>, Error> {
     let owner = cx.object().meta();
-    let orphans = cx.indexed::<T, _>(&OrphanIn(owner.namespace.clone().unwrap_or_default()))?;
+    let orphans = cx.indexed::<T, _>(&OrphansInNamespace(owner.namespace.clone().unwrap_or_default()))?;
     let mut ours = Vec::new();
     let mut is_alive = None;
     for object in cx.owned::<T>()?.into_iter().chain(orphans) {
         match judge(object.meta(), owner, selector) {
-            Verdict::Ours => ours.push(object),
-            Verdict::Adopt if may_adopt(&object) => {
+            ClaimDecision::Ours => ours.push(object),
+            ClaimDecision::Adopt if may_adopt(&object) => {
                 if is_alive.is_none() {
                     is_alive = Some(owner_is_alive(cx).await?);
                 }
@@ -83,8 +83,8 @@ pub(crate) async fn claim<K: Kind, T: Kind>(
                     ours.extend(adopt(cx, &*object).await?);
                 }
             }
-            Verdict::Release => release(cx, &*object).await?,
-            Verdict::Adopt | Verdict::NotOurs => {}
+            ClaimDecision::Release => release(cx, &*object).await?,
+            ClaimDecision::Adopt | ClaimDecision::NotOurs => {}
         }
     }
     Ok(ours)
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(labels: &str, controller: Option<&str>, is_dying: bool, expected: Verdict) {
+    fn check(labels: &str, controller: Option<&str>, is_dying: bool, expected: ClaimDecision) {
         let owner = ObjectMeta { uid: Some("ours".into()), ..ObjectMeta::default() };
         let references = controller.map(|uid| {
             vec![OwnerReference { uid: uid.into(), controller: Some(true), ..OwnerReference::default() }]
@@ -148,11 +148,11 @@ mod tests {
 
     #[test]
     fn whose_it_is() {
-        check("web", None, false, Verdict::Adopt);
-        check("web", None, true, Verdict::NotOurs);
-        check("db", None, false, Verdict::NotOurs);
-        check("web", Some("ours"), false, Verdict::Ours);
-        check("db", Some("ours"), false, Verdict::Release);
-        check("web", Some("theirs"), false, Verdict::NotOurs);
+        check("web", None, false, ClaimDecision::Adopt);
+        check("web", None, true, ClaimDecision::NotOurs);
+        check("db", None, false, ClaimDecision::NotOurs);
+        check("web", Some("ours"), false, ClaimDecision::Ours);
+        check("db", Some("ours"), false, ClaimDecision::Release);
+        check("web", Some("theirs"), false, ClaimDecision::NotOurs);
     }
 }

@@ -17,14 +17,14 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Pod {
     pub(crate) metadata: ObjectMeta,
     #[serde(default)]
-    pub(crate) spec: Spec,
+    pub(crate) spec: PartialPodSpec,
     #[serde(default)]
-    pub(crate) status: Status,
+    pub(crate) status: PartialPodStatus,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Spec {
+pub(crate) struct PartialPodSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) node_name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,18 +36,18 @@ pub(crate) struct Spec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) scheduling_gates: Vec<core::PodSchedulingGate>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) containers: Vec<Container>,
+    pub(crate) containers: Vec<PartialContainer>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Container {
+pub(crate) struct PartialContainer {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) ports: Vec<Port>,
+    pub(crate) ports: Vec<PartialPort>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Port {
+pub(crate) struct PartialPort {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
     #[serde(rename = "containerPort")]
@@ -58,30 +58,30 @@ pub(crate) struct Port {
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Status {
+pub(crate) struct PartialPodStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) phase: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) conditions: Vec<Condition>,
+    pub(crate) conditions: Vec<PartialCondition>,
     #[serde(default, rename = "podIP", skip_serializing_if = "Option::is_none")]
     pub(crate) pod_ip: Option<String>,
     #[serde(default, rename = "podIPs", skip_serializing_if = "Vec::is_empty")]
-    pub(crate) pod_ips: Vec<Address>,
+    pub(crate) pod_ips: Vec<PartialPodAddress>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) container_statuses: Vec<ContainerStatus>,
+    pub(crate) container_statuses: Vec<PartialContainerStatus>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) init_container_statuses: Vec<ContainerStatus>,
+    pub(crate) init_container_statuses: Vec<PartialContainerStatus>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Address {
+pub(crate) struct PartialPodAddress {
     #[serde(default)]
     pub(crate) ip: String,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Condition {
+pub(crate) struct PartialCondition {
     pub(crate) r#type: String,
     pub(crate) status: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,24 +94,24 @@ pub(crate) struct Condition {
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ContainerStatus {
+pub(crate) struct PartialContainerStatus {
     #[serde(default)]
     pub(crate) name: String,
     #[serde(default)]
     pub(crate) restart_count: i32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) state: Option<State>,
+    pub(crate) state: Option<PartialContainerState>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct State {
+pub(crate) struct PartialContainerState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) terminated: Option<Terminated>,
+    pub(crate) terminated: Option<PartialTermination>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Terminated {
+pub(crate) struct PartialTermination {
     #[serde(default)]
     pub(crate) exit_code: i32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -188,7 +188,7 @@ impl Pod {
         self.ready_condition()?.last_transition_time.as_ref().map(|time| time.0)
     }
 
-    fn ready_condition(&self) -> Option<&Condition> {
+    fn ready_condition(&self) -> Option<&PartialCondition> {
         self.status.conditions.iter().find(|one| one.r#type == "Ready" && one.status == "True")
     }
 
@@ -219,9 +219,9 @@ impl Pod {
 
 /// The index of Pods by namespace, declared by the controller of endpoints for all.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PodsIn(pub(crate) String);
+pub(crate) struct PodsInNamespace(pub(crate) String);
 
-impl PodsIn {
+impl PodsInNamespace {
     /// The namespace of this object.
     pub(crate) fn of(meta: &ObjectMeta) -> Self {
         Self(meta.namespace.clone().unwrap_or_default())

@@ -22,10 +22,10 @@ use super::partial_pod::Pod;
 const QUARANTINE: Duration = Duration::from_secs(40);
 
 /// Since when Nodes are missing.
-type Missing = Mutex<HashMap<String, Timestamp>>;
+type MissingNodes = Mutex<HashMap<String, Timestamp>>;
 
 pub(super) fn control() -> Control {
-    let missing = Arc::new(Missing::default());
+    let missing = Arc::new(MissingNodes::default());
     Controller::<Pod>::new()
         .named("pod-garbage-collector")
         .references::<core::Node, _>(|pod: &Pod| pod.spec.node_name.clone().filter(|name| !name.is_empty()))
@@ -33,7 +33,7 @@ pub(super) fn control() -> Control {
         .reconcile(move |pod, cx| reconcile(pod, cx, Arc::clone(&missing)))
 }
 
-async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>, missing: Arc<Missing>) -> Result {
+async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>, missing: Arc<MissingNodes>) -> Result {
     let name = pod.node();
     if name.is_empty() {
         return Ok(Action::await_change());
@@ -69,7 +69,7 @@ fn release_in(pod: &Pod, node: &core::Node, now: Timestamp) -> Option<Duration> 
 }
 
 /// How much longer to wait for a Node.
-fn left(missing: &Missing, node: &str, now: Timestamp) -> Duration {
+fn left(missing: &MissingNodes, node: &str, now: Timestamp) -> Duration {
     let mut missing = missing.lock().unwrap_or_else(PoisonError::into_inner);
     let since = *missing.entry(node.to_owned()).or_insert(now);
     QUARANTINE.saturating_sub(Duration::try_from(now.duration_since(since)).unwrap_or_default())

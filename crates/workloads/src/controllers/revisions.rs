@@ -26,7 +26,7 @@ fn data(template: &PodTemplateSpec) -> Value {
 }
 
 /// What is to be done so that the newest revision holds the owner's template.
-pub(super) enum Newest {
+pub(super) enum NewestRevision {
     /// It is.
     Known(Arc<ControllerRevision>),
     /// This one is, and must become the newest.
@@ -41,14 +41,14 @@ pub(super) fn newest(
     template: &PodTemplateSpec,
     revisions: &[Arc<ControllerRevision>],
     collisions: i32,
-) -> Newest {
+) -> NewestRevision {
     // As types, not as text: another build may write the same template differently.
     let is_equal = |revision: &Arc<ControllerRevision>| held(revision).as_ref() == Some(template);
     let next = revisions.last().map_or(1, |last| last.revision + 1);
     match revisions.iter().rposition(is_equal) {
-        Some(at) if at + 1 == revisions.len() => Newest::Known(revisions[at].clone()),
-        Some(at) => Newest::Renumber(revisions[at].clone(), next),
-        None => Newest::Missing(Box::new(revision(owner, template, next, collisions))),
+        Some(at) if at + 1 == revisions.len() => NewestRevision::Known(revisions[at].clone()),
+        Some(at) => NewestRevision::Renumber(revisions[at].clone(), next),
+        None => NewestRevision::Missing(Box::new(revision(owner, template, next, collisions))),
     }
 }
 

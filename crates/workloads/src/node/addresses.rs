@@ -20,9 +20,9 @@ const COUNT: u32 = 254 << 16;
 
 /// Who has which address, by the Pod's uid.
 #[derive(Default)]
-pub(crate) struct Addresses(Mutex<HashMap<Ipv4Addr, String>>);
+pub(crate) struct PodAddresses(Mutex<HashMap<Ipv4Addr, String>>);
 
-impl Addresses {
+impl PodAddresses {
     /// The Pod's address: the one it has, or a free one.
     pub(crate) fn of(&self, pod: &Pod) -> Ipv4Addr {
         let is_machines = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn every_pod_has_an_address_of_its_own() {
-        let addresses = Addresses::default();
+        let addresses = PodAddresses::default();
         let mut all: Vec<Ipv4Addr> =
             (0..5000).map(|index| addresses.of(&pod(&index.to_string(), json!({}), None))).collect();
         assert!(all.iter().all(|address| address.is_loopback() && address.octets()[1] != 0));

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::NAME;
 use super::options::RestartBackoff;
 use super::pod::last_status;
-use super::supervisor::layout::Layout;
+use super::supervisor::layout::NodeLayout;
 use super::supervisor::records;
 use super::supervisor_client::PodRuns;
 
@@ -27,15 +27,15 @@ const LIMIT: Duration = Duration::from_secs(5);
 const CONCURRENCY: usize = 16;
 
 /// What it takes to say it.
-pub(super) struct Farewell {
+pub(super) struct FinalStatusWriter {
     pub(super) client: Client,
     pub(super) nodes: Vec<String>,
-    pub(super) layout: Layout,
+    pub(super) layout: NodeLayout,
     pub(super) backoff: RestartBackoff,
     pub(super) clock: Clock,
 }
 
-impl Farewell {
+impl FinalStatusWriter {
     /// Writes the status of every Pod that ran here. What cannot be written is left to the next node.
     pub(super) async fn say(&self) {
         let mut runs: HashMap<String, PodRuns> = HashMap::new();

@@ -1,4 +1,4 @@
-//! One question by gRPC: `grpc.health.v1.Health/Check`, over HTTP/2 without TLS, as Kubernetes asks it.
+//! One question by gRPC: `grpc.health.v1.PodHealth/Check`, over HTTP/2 without TLS, as Kubernetes asks it.
 //!
 //! Request and answer are a few bytes, written and read here by hand. What is not read: more than the first message.
 

@@ -21,14 +21,14 @@ const HEAD_BYTES_MAX: u64 = 1024;
 
 /// A request, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Request {
+pub(crate) struct ContainerRequest {
     host: String,
     port: u16,
     is_encrypted: bool,
     text: String,
 }
 
-impl Request {
+impl ContainerRequest {
     /// The request an action of this container means, at its Pod's address unless it names a host.
     pub(crate) fn new(action: &HTTPGetAction, container: &Container, own: &str) -> Result<Self, String> {
         Ok(Self {
@@ -122,16 +122,16 @@ fn judge(head: &[u8]) -> Result<(), String> {
 
 fn unchecked() -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = Arc::new(Anybody(Arc::clone(&provider)));
+    let verifier = Arc::new(AnyCertificateVerifier(Arc::clone(&provider)));
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
 }
 
 /// Takes any certificate.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AnyCertificateVerifier(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificateVerifier {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

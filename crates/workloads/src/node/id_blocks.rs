@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use homeostat_core::hash::fnv_32;
 use rustix::fs::{Gid, Mode, Uid};
 
-use super::supervisor::layout::Layout;
+use super::supervisor::layout::NodeLayout;
 use super::supervisor::protocol::IdRange;
 use super::supervisor::safe_path;
 
@@ -39,9 +39,9 @@ const POD_MODE: Mode = Mode::from_raw_mode(0o710);
 
 /// The numbers of one Pod or claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Block(u32);
+pub(crate) struct IdBlock(u32);
 
-impl Block {
+impl IdBlock {
     /// The block that a number is of.
     pub(crate) fn of(id: u32) -> Option<Self> {
         id.checked_sub(FIRST).map(|distance| Self(distance / BLOCK_IDS)).filter(|block| block.0 < BLOCKS)
@@ -91,16 +91,16 @@ impl Block {
 
 /// Is this one of the numbers that only this program gives?
 pub(crate) fn is_reserved(id: u32) -> bool {
-    Block::of(id).is_some()
+    IdBlock::of(id).is_some()
 }
 
 /// Some numbers, to see whether a user namespace can show them.
 pub(crate) fn sample() -> Vec<IdRange> {
-    Block(0).ranges(&[])
+    IdBlock(0).ranges(&[])
 }
 
 /// Gives blocks.
-pub(crate) struct Blocks {
+pub(crate) struct IdBlocks {
     registry: PathBuf,
     /// Choosing is look and take.
     choosing: Mutex<()>,
@@ -108,14 +108,14 @@ pub(crate) struct Blocks {
 
 /// Whose a block is: a folder.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Holder<'a> {
+pub(crate) enum BlockHolder<'a> {
     /// Closed but to the Pod's group, which says the block.
     Pod(&'a Path),
     /// Of the claim's user, who says the block.
     Claim(&'a Path),
 }
 
-impl Holder<'_> {
+impl BlockHolder<'_> {
     fn folder(&self) -> &Path {
         match self {
             Self::Pod(folder) | Self::Claim(folder) => folder,
@@ -123,16 +123,16 @@ impl Holder<'_> {
     }
 
     /// The block that is written down for it.
-    pub(crate) fn recorded(&self) -> Option<Block> {
+    pub(crate) fn recorded(&self) -> Option<IdBlock> {
         let meta = fs::symlink_metadata(self.folder()).ok()?;
-        Block::of(match self {
+        IdBlock::of(match self {
             Self::Pod(_) => meta.gid(),
             Self::Claim(_) => meta.uid(),
         })
     }
 
     /// Writes down its block.
-    pub(crate) fn record(&self, block: Block) -> io::Result<()> {
+    pub(crate) fn record(&self, block: IdBlock) -> io::Result<()> {
         let folder = safe_path::own_folder(self.folder())?;
         let (user, group) = (Uid::from_raw(block.user()), Gid::from_raw(block.user()));
         match self {
@@ -146,9 +146,9 @@ impl Holder<'_> {
     }
 }
 
-impl Blocks {
+impl IdBlocks {
     /// Blocks of the whole machine; only of this node's folder where the machine has no place to agree on them.
-    pub(crate) fn open(layout: &Layout) -> Self {
+    pub(crate) fn open(layout: &NodeLayout) -> Self {
         Self::registered_in(Path::new(REGISTRY)).unwrap_or_else(|error| {
             tracing::info!(%error, "users of Pods are not agreed on with other servers of this machine");
             Self { registry: layout.root().join("users"), choosing: Mutex::default() }
@@ -172,7 +172,7 @@ impl Blocks {
     }
 
     /// The block of a holder: the one it has, or a free one. Says whether it is new.
-    pub(crate) fn of(&self, holder: Holder<'_>) -> io::Result<(Block, bool)> {
+    pub(crate) fn of(&self, holder: BlockHolder<'_>) -> io::Result<(IdBlock, bool)> {
         let _choosing = self.choosing.lock().unwrap_or_else(PoisonError::into_inner);
         fs::create_dir_all(&self.registry)?;
         // Its folder first: what has none is taken for gone.
@@ -184,7 +184,7 @@ impl Blocks {
         }
         let start = start(holder.folder());
         for step in 0..BLOCKS {
-            let block = Block((start + step) % BLOCKS);
+            let block = IdBlock((start + step) % BLOCKS);
             if self.take(block, holder.folder())? {
                 holder.record(block)?;
                 return Ok((block, true));
@@ -194,7 +194,7 @@ impl Blocks {
     }
 
     /// Takes a block for a folder, unless another that exists has it.
-    fn take(&self, block: Block, folder: &Path) -> io::Result<bool> {
+    fn take(&self, block: IdBlock, folder: &Path) -> io::Result<bool> {
         let entry = self.registry.join(block.0.to_string());
         loop {
             match fs::read_link(&entry) {
@@ -216,9 +216,9 @@ fn not_found(error: io::Error) -> io::Result<()> {
 }
 
 /// Does a folder have this block? One that is there and has none is about to.
-fn has(folder: &Path, block: Block) -> bool {
+fn has(folder: &Path, block: IdBlock) -> bool {
     let Ok(meta) = fs::symlink_metadata(folder) else { return false };
-    let told = [meta.uid(), meta.gid()].map(Block::of);
+    let told = [meta.uid(), meta.gid()].map(IdBlock::of);
     told.contains(&Some(block)) || told == [None, None]
 }
 
@@ -234,14 +234,17 @@ mod tests {
 
     #[test]
     fn all_numbers_are_of_one_block_and_taken_by_kubernetes() {
-        let last = Block(BLOCKS - 1);
+        let last = IdBlock(BLOCKS - 1);
         assert_eq!(last.user(), i32::MAX.unsigned_abs(), "the largest number there is");
-        assert_eq!([FIRST - 1, last.user() + 1, 0, NOBODY].map(Block::of), [None; 4]);
-        for block in [Block(0), Block(7), last] {
+        assert_eq!([FIRST - 1, last.user() + 1, 0, NOBODY].map(IdBlock::of), [None; 4]);
+        for block in [IdBlock(0), IdBlock(7), last] {
             let own = [block.user(), block.stand_in(0).unwrap(), block.stand_in(NOBODY).unwrap()];
-            assert_eq!(own.map(Block::of), [Some(block); 3]);
+            assert_eq!(own.map(IdBlock::of), [Some(block); 3]);
             assert_eq!(block.stand_in(STOOD_IN_MAX), None);
-            assert_eq!(Block(3).counterpart(block.stand_in(1000).unwrap()), Block(3).stand_in(1000).unwrap());
+            assert_eq!(
+                IdBlock(3).counterpart(block.stand_in(1000).unwrap()),
+                IdBlock(3).stand_in(1000).unwrap()
+            );
         }
     }
 
@@ -249,7 +252,7 @@ mod tests {
     #[test]
     fn ranges_show_every_number_once() {
         for plain in [&[][..], &[0], &[1000, 2000, 1000], &[STOOD_IN_MAX - 1, NOBODY], &[40_000, 5]] {
-            let ranges = Block(2).ranges(plain);
+            let ranges = IdBlock(2).ranges(plain);
             let at = |id: u32| {
                 let found =
                     ranges.iter().filter(|range| (range.inside..range.inside + range.count).contains(&id));
@@ -259,9 +262,9 @@ mod tests {
                 assert_eq!(at(*id), [*id], "{plain:?}");
             }
             for id in [0, 999, 1000, STOOD_IN_MAX - 1, NOBODY].iter().filter(|id| !plain.contains(id)) {
-                assert_eq!(at(*id), [Block(2).stand_in(*id).unwrap()], "{plain:?}");
+                assert_eq!(at(*id), [IdBlock(2).stand_in(*id).unwrap()], "{plain:?}");
             }
-            assert_eq!(at(Block(2).user()), [Block(2).user()]);
+            assert_eq!(at(IdBlock(2).user()), [IdBlock(2).user()]);
             let mut outside: Vec<u32> =
                 ranges.iter().flat_map(|range| range.outside..range.outside + range.count).collect();
             let count = outside.len();
@@ -279,26 +282,26 @@ mod tests {
             return;
         }
         let folder = tempfile::tempdir().unwrap();
-        let open = || Blocks::registered_in(&folder.path().join("registry")).unwrap();
+        let open = || IdBlocks::registered_in(&folder.path().join("registry")).unwrap();
         let (one, two) = (folder.path().join("one"), folder.path().join("two"));
         let claim = folder.path().join("claim");
-        let (first, is_new) = open().of(Holder::Pod(&one)).unwrap();
+        let (first, is_new) = open().of(BlockHolder::Pod(&one)).unwrap();
         assert!(is_new);
-        assert_eq!(open().of(Holder::Pod(&one)).unwrap(), (first, false), "also by another server");
+        assert_eq!(open().of(BlockHolder::Pod(&one)).unwrap(), (first, false), "also by another server");
         // Somebody whose search begins at the same place.
         fs::create_dir(&two).unwrap();
         assert!(!open().take(first, &two).unwrap());
-        let (second, _) = open().of(Holder::Pod(&two)).unwrap();
-        let (third, _) = open().of(Holder::Claim(&claim)).unwrap();
+        let (second, _) = open().of(BlockHolder::Pod(&two)).unwrap();
+        let (third, _) = open().of(BlockHolder::Claim(&claim)).unwrap();
         assert!(first != second && second != third && first != third);
         assert_eq!(fs::metadata(&claim).unwrap().uid(), third.user());
         // At a start of the machine the registry is empty; what is written down counts.
         fs::remove_dir_all(folder.path().join("registry")).unwrap();
-        assert_eq!(open().of(Holder::Claim(&claim)).unwrap(), (third, false));
+        assert_eq!(open().of(BlockHolder::Claim(&claim)).unwrap(), (third, false));
         // Who was first then has it; the other gets a new one.
         fs::remove_dir(&one).unwrap();
         assert!(open().take(first, &two).unwrap(), "what is gone has none");
-        assert_ne!(open().of(Holder::Pod(&one)).unwrap().0, third);
+        assert_ne!(open().of(BlockHolder::Pod(&one)).unwrap().0, third);
     }
 
     #[test]
@@ -308,6 +311,6 @@ mod tests {
         let registry = folder.path().join("registry");
         fs::create_dir(&registry).unwrap();
         fs::set_permissions(&registry, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(Blocks::registered_in(&registry).is_err());
+        assert!(IdBlocks::registered_in(&registry).is_err());
     }
 }

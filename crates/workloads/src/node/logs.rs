@@ -18,10 +18,10 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::supervisor::layout::Layout;
+use super::supervisor::layout::NodeLayout;
 use super::supervisor::log_file::set_aside;
-use super::supervisor::protocol::{RunId, State};
-use super::supervisor_client::Link;
+use super::supervisor::protocol::{ContainerKey, RunState};
+use super::supervisor_client::SupervisorClient;
 
 /// How soon a follower sees a new line.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
@@ -33,29 +33,29 @@ const OPEN_TRIES_MAX: u32 = 8;
 /// The logs of a node's containers. Cheap to clone.
 #[derive(Clone)]
 pub struct Logs {
-    pub(super) layout: Layout,
-    pub(super) link: Arc<Link>,
+    pub(super) layout: NodeLayout,
+    pub(super) link: Arc<SupervisorClient>,
 }
 
 impl Logs {
     /// The log as a stream of pieces. It ends at the end of what stands, or with the run that is followed.
     pub async fn read(&self, query: LogRequest) -> Result<BoxStream<'static, Vec<u8>>, LogRefusal> {
-        let id = RunId { pod: query.pod.clone(), container: query.container.clone() };
+        let id = ContainerKey { pod: query.pod.clone(), container: query.container.clone() };
         let attempt = self.attempt(&id, query.previous)?;
         let path = self.layout.log(&id, attempt);
         let (older, newest) = open_both(&path).await?;
         let inode = newest.inode;
         // From here on no file is missed.
         let files = query.follow.then(|| {
-            let watch = Watch { link: Arc::clone(&self.link), id, attempt, path, newest: inode };
-            Files::of(watch)
+            let watch = LogFollower { link: Arc::clone(&self.link), id, attempt, path, newest: inode };
+            NewLogFiles::of(watch)
         });
-        let mut reader = Reader::new(newest.file, &query);
+        let mut reader = LogReader::new(newest.file, &query);
         let standing = reader.standing(older, query.tail).await?;
         Ok(limited(standing, follow(reader, files), query.limit_bytes))
     }
 
-    fn attempt(&self, id: &RunId, previous: bool) -> Result<u32, LogRefusal> {
+    fn attempt(&self, id: &ContainerKey, previous: bool) -> Result<u32, LogRefusal> {
         let runs = self.link.runs(&id.pod);
         let runs = runs.get(&id.container).ok_or(LogRefusal::NotStarted)?;
         if previous {
@@ -63,23 +63,23 @@ impl Logs {
         }
         match (&runs.current.state, &runs.previous) {
             // The next run has said nothing yet: the last one is what people want to see.
-            (State::Starting, Some(previous)) => Ok(previous.attempt),
-            (State::Starting, None) => Err(LogRefusal::NotStarted),
+            (RunState::Starting, Some(previous)) => Ok(previous.attempt),
+            (RunState::Starting, None) => Err(LogRefusal::NotStarted),
             _ => Ok(runs.current.attempt),
         }
     }
 }
 
 /// The run whose end ends the stream, and the newest of its files that we know.
-struct Watch {
-    link: Arc<Link>,
-    id: RunId,
+struct LogFollower {
+    link: Arc<SupervisorClient>,
+    id: ContainerKey,
     attempt: u32,
     path: PathBuf,
     newest: u64,
 }
 
-impl Watch {
+impl LogFollower {
     fn is_over(&self) -> bool {
         let runs = self.link.runs(&self.id.pod);
         runs.get(&self.id.container)
@@ -117,26 +117,26 @@ impl Watch {
 }
 
 /// The files of a log that come after the one being read; closed when there will be no more.
-struct Files {
+struct NewLogFiles {
     receiver: mpsc::Receiver<File>,
     _task: AbortOnDropHandle<()>,
 }
 
-impl Files {
-    fn of(watch: Watch) -> Self {
+impl NewLogFiles {
+    fn of(watch: LogFollower) -> Self {
         let (sender, receiver) = mpsc::channel(FILES_MAX);
         Self { receiver, _task: AbortOnDropHandle::new(tokio::spawn(watch.run(sender))) }
     }
 }
 
 /// A file, and what tells it from others of its name.
-struct Opened {
+struct OpenedLog {
     file: File,
     inode: u64,
 }
 
 /// The file set aside, if there is one, and the newest one.
-async fn open_both(path: &Path) -> Result<(Option<Opened>, Opened), LogRefusal> {
+async fn open_both(path: &Path) -> Result<(Option<OpenedLog>, OpenedLog), LogRefusal> {
     let mut newest = open(path).await;
     for _ in 0..OPEN_TRIES_MAX {
         let older = open(&set_aside(path)).await.ok();
@@ -153,34 +153,34 @@ async fn open_both(path: &Path) -> Result<(Option<Opened>, Opened), LogRefusal> 
     Ok((None, newest.map_err(unreadable)?))
 }
 
-async fn open(path: &Path) -> std::io::Result<Opened> {
+async fn open(path: &Path) -> std::io::Result<OpenedLog> {
     let file = File::open(path).await?;
     let inode = file.metadata().await?.ino();
-    Ok(Opened { file, inode })
+    Ok(OpenedLog { file, inode })
 }
 
 /// Reads records of one log and shapes them.
-struct Reader {
+struct LogReader {
     file: File,
     begun: Vec<u8>,
-    shape: Shape,
+    shape: LogFormat,
 }
 
 /// What of a record is shown.
-struct Shape {
+struct LogFormat {
     since: Option<Timestamp>,
     timestamps: bool,
     is_inside_line: bool,
 }
 
-impl Reader {
+impl LogReader {
     fn new(file: File, query: &LogRequest) -> Self {
-        let shape = Shape { since: query.since, timestamps: query.timestamps, is_inside_line: false };
+        let shape = LogFormat { since: query.since, timestamps: query.timestamps, is_inside_line: false };
         Self { file, begun: Vec::new(), shape }
     }
 
     /// Everything up to now, cut to the last lines.
-    async fn standing(&mut self, older: Option<Opened>, tail: Option<u64>) -> Result<Vec<u8>, LogRefusal> {
+    async fn standing(&mut self, older: Option<OpenedLog>, tail: Option<u64>) -> Result<Vec<u8>, LogRefusal> {
         let mut bytes = Vec::new();
         if let Some(mut older) = older {
             older.file.read_to_end(&mut bytes).await.map_err(unreadable)?;
@@ -203,17 +203,17 @@ impl Reader {
     }
 
     /// Waits a moment for the next file and goes on with it: nothing is added to the one before any more.
-    async fn advance(&mut self, files: &mut Files) -> Advance {
+    async fn advance(&mut self, files: &mut NewLogFiles) -> FollowStep {
         match timeout(FOLLOW_PAUSE, files.receiver.recv()).await {
-            Err(_) => Advance::Wait,
+            Err(_) => FollowStep::Wait,
             Ok(next) => {
                 let last = self.more().await;
                 match next {
                     Some(file) => {
                         self.file = file;
-                        Advance::Next(last)
+                        FollowStep::Next(last)
                     }
-                    None => Advance::End(last),
+                    None => FollowStep::End(last),
                 }
             }
         }
@@ -221,7 +221,7 @@ impl Reader {
 }
 
 /// What became of an attempt to go on; with what the file said last.
-enum Advance {
+enum FollowStep {
     Wait,
     Next(Vec<u8>),
     End(Vec<u8>),
@@ -232,19 +232,19 @@ fn unreadable(error: std::io::Error) -> LogRefusal {
     LogRefusal::Unreadable(error.to_string())
 }
 
-impl Shape {
+impl LogFormat {
     /// Records as the client sees them.
     fn show(&mut self, records: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(records.len());
         for record in records.split_inclusive(|byte| *byte == b'\n') {
-            if let Some(record) = Record::parse(record) {
+            if let Some(record) = LogRecord::parse(record) {
                 self.show_one(&record, &mut out);
             }
         }
         out
     }
 
-    fn show_one(&mut self, record: &Record<'_>, out: &mut Vec<u8>) {
+    fn show_one(&mut self, record: &LogRecord<'_>, out: &mut Vec<u8>) {
         if self.since.is_some_and(|since| record.time.parse::<Timestamp>().is_ok_and(|time| time < since)) {
             return;
         }
@@ -261,13 +261,13 @@ impl Shape {
 }
 
 /// One line of the file: `TIME stdout F text`.
-struct Record<'a> {
+struct LogRecord<'a> {
     time: &'a str,
     text: &'a [u8],
     is_whole: bool,
 }
 
-impl<'a> Record<'a> {
+impl<'a> LogRecord<'a> {
     fn parse(line: &'a [u8]) -> Option<Self> {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let mut parts = line.splitn(4, |byte| *byte == b' ');
@@ -283,7 +283,7 @@ fn last_lines(records: &[u8], lines: u64) -> usize {
     let mut from = records.len();
     for record in records.split_inclusive(|byte| *byte == b'\n').rev() {
         let is_end_of_line =
-            Record::parse(record).is_some_and(|record| record.is_whole) || from == records.len();
+            LogRecord::parse(record).is_some_and(|record| record.is_whole) || from == records.len();
         if is_end_of_line {
             if left == 0 {
                 break;
@@ -296,7 +296,7 @@ fn last_lines(records: &[u8], lines: u64) -> usize {
 }
 
 /// What comes after what stands, until there is no more; nothing without files to follow.
-fn follow(reader: Reader, files: Option<Files>) -> BoxStream<'static, Vec<u8>> {
+fn follow(reader: LogReader, files: Option<NewLogFiles>) -> BoxStream<'static, Vec<u8>> {
     let Some(files) = files else { return stream::empty().boxed() };
     stream::unfold(Some((reader, files)), |state| async move {
         let (mut reader, mut files) = state?;
@@ -306,9 +306,9 @@ fn follow(reader: Reader, files: Option<Files>) -> BoxStream<'static, Vec<u8>> {
                 return Some((more, Some((reader, files))));
             }
             match reader.advance(&mut files).await {
-                Advance::Wait => {}
-                Advance::Next(last) => return Some((last, Some((reader, files)))),
-                Advance::End(last) => return Some((last, None)),
+                FollowStep::Wait => {}
+                FollowStep::Next(last) => return Some((last, Some((reader, files)))),
+                FollowStep::End(last) => return Some((last, None)),
             }
         }
     })
@@ -349,7 +349,7 @@ mod tests {
     #[track_caller]
     fn check(tail: Option<u64>, since: Option<&str>, timestamps: bool, expected: &str) {
         let mut shape =
-            Shape { since: since.map(|text| text.parse().unwrap()), timestamps, is_inside_line: false };
+            LogFormat { since: since.map(|text| text.parse().unwrap()), timestamps, is_inside_line: false };
         let from = tail.map_or(0, |lines| last_lines(LOG.as_bytes(), lines));
         assert_eq!(String::from_utf8(shape.show(&LOG.as_bytes()[from..])).unwrap(), expected);
     }

@@ -48,17 +48,17 @@ pub use options::{NodeOptions, RestartBackoff};
 pub use remove::remove_folder;
 pub use supervisor::{act_if_asked, end_leftovers};
 
-use addresses::Addresses;
-use final_status::Farewell;
-use id_blocks::Blocks;
-use namespaces::Namespaces;
-use pod::Giver;
+use addresses::PodAddresses;
+use final_status::FinalStatusWriter;
+use id_blocks::IdBlocks;
+use namespaces::AvailableNamespaces;
+use pod::IdentityPolicy;
 use probe::Prober;
-use registration::Registrations;
-use supervisor::layout::Layout;
-use supervisor_client::{Link, Recipe, Wire};
-use tokens::Tokens;
-use user_accounts::Account;
+use registration::NodeRegistrations;
+use supervisor::layout::NodeLayout;
+use supervisor_client::{SupervisorClient, SupervisorCommand, SupervisorConnection};
+use tokens::TokenCache;
+use user_accounts::UserAccount;
 
 /// Triggers on their way to the queue, which drops doubles: a burst waits in the keeper's socket.
 const TRIGGERS_MAX: usize = 1024;
@@ -68,22 +68,22 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 const NAME: &str = "node.homeostat.dev";
 
 /// What the node's controllers share.
-struct Ground {
+struct NodeShared {
     options: NodeOptions,
-    layout: Layout,
-    link: Arc<Link>,
+    layout: NodeLayout,
+    link: Arc<SupervisorClient>,
     prober: Prober,
-    tokens: Tokens,
-    addresses: Addresses,
+    tokens: TokenCache,
+    addresses: PodAddresses,
     /// Does a container have a view of the files of its own?
     has_namespaces: bool,
     /// Whom it makes of a process.
-    giver: Giver,
+    giver: IdentityPolicy,
     /// Users for Pods; none if this node has only one.
-    blocks: Option<Blocks>,
+    blocks: Option<IdBlocks>,
 }
 
-impl Ground {
+impl NodeShared {
     /// What no container sees, in a view of its own.
     fn hidden(&self) -> Vec<PathBuf> {
         let named =
@@ -101,14 +101,14 @@ impl Ground {
 pub struct Node {
     client: Client,
     options: NodeOptions,
-    layout: Layout,
-    link: Arc<Link>,
-    wire: Wire,
+    layout: NodeLayout,
+    link: Arc<SupervisorClient>,
+    wire: SupervisorConnection,
     triggers: mpsc::Receiver<Target>,
     prober: Prober,
-    registrations: Registrations,
+    registrations: NodeRegistrations,
     clock: Clock,
-    account: Option<Account>,
+    account: Option<UserAccount>,
 }
 
 impl Node {
@@ -134,16 +134,16 @@ impl Node {
             Some(program) => program.clone(),
             None => std::env::current_exe().map_err(|error| Error::Keeper(error.to_string()))?,
         };
-        let recipe = Recipe {
+        let recipe = SupervisorCommand {
             program,
             layout: layout.clone(),
             outlives_server: options.outlives_server,
             is_ephemeral: options.is_ephemeral,
         };
         let (sender, triggers) = mpsc::channel(TRIGGERS_MAX);
-        let (link, wire) = Link::connect(recipe, sender.clone()).await?;
+        let (link, wire) = SupervisorClient::connect(recipe, sender.clone()).await?;
         let prober = Prober::new(Arc::clone(&link), sender);
-        let registrations = Registrations::new(&client, options.names(), clock);
+        let registrations = NodeRegistrations::new(&client, options.names(), clock);
         registrations.begin().await;
         storage::offer(&client).await;
         Ok(Self { client, options, layout, link, wire, triggers, prober, registrations, clock, account })
@@ -167,29 +167,29 @@ impl Node {
         let mut wire = self.wire;
         let namespaces = tokio::select! {
             found = namespaces::find(&self.link, &self.layout), if self.options.uses_namespaces => found,
-            () = wire.run(), if self.options.uses_namespaces => Namespaces::default(),
-            else => Namespaces::default(),
+            () = wire.run(), if self.options.uses_namespaces => AvailableNamespaces::default(),
+            else => AvailableNamespaces::default(),
         };
         let is_root = rustix::process::geteuid().is_root();
         set_modes(&self.layout, is_root && !namespaces.has_mounts)
             .map_err(|source| Error::Folder { folder: self.layout.root().to_owned(), source })?;
-        let farewell = Farewell {
+        let farewell = FinalStatusWriter {
             client: self.client.clone(),
             nodes: self.options.names(),
             layout: self.layout.clone(),
             backoff: self.options.backoff,
             clock: self.clock,
         };
-        let ground = Ground {
+        let ground = NodeShared {
             has_namespaces: namespaces.has_mounts,
-            giver: Giver::new(self.account, namespaces.has_users),
-            blocks: is_root.then(|| Blocks::open(&self.layout)),
+            giver: IdentityPolicy::new(self.account, namespaces.has_users),
+            blocks: is_root.then(|| IdBlocks::open(&self.layout)),
             options: self.options,
             layout: self.layout,
             link: self.link,
             prober: self.prober,
-            tokens: Tokens::default(),
-            addresses: Addresses::default(),
+            tokens: TokenCache::default(),
+            addresses: PodAddresses::default(),
         };
         let operator = Operator::new(NAME)
             .control(scheduler::control(ground.options.names()))
@@ -210,15 +210,15 @@ impl Node {
 }
 
 /// Makes the folder, for its owner only.
-fn prepare(folder: &Path) -> std::io::Result<Layout> {
+fn prepare(folder: &Path) -> std::io::Result<NodeLayout> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let layout = Layout::new(fs::canonicalize(folder)?);
+    let layout = NodeLayout::new(fs::canonicalize(folder)?);
     fs::create_dir_all(layout.pods())?;
     Ok(layout)
 }
 
 /// Others pass the node's folders only where containers of other users have no other way to theirs.
-fn set_modes(layout: &Layout, is_passable: bool) -> std::io::Result<()> {
+fn set_modes(layout: &NodeLayout, is_passable: bool) -> std::io::Result<()> {
     let mode = if is_passable { 0o711 } else { 0o700 };
     fs::create_dir_all(layout.claims())?;
     for folder in [layout.root().to_owned(), layout.pods(), layout.claims()] {
@@ -228,11 +228,11 @@ fn set_modes(layout: &Layout, is_passable: bool) -> std::io::Result<()> {
 }
 
 /// The account Pods shall run as, if this process can make them run so.
-fn account(name: &str) -> Result<Account, Error> {
+fn account(name: &str) -> Result<UserAccount, Error> {
     let refused = |why: String| Error::Account { name: name.to_owned(), why };
-    let own = Account::of_this_process();
+    let own = UserAccount::of_this_process();
     if own.user == 0 || own.name != name && own.user.to_string() != name {
-        let found = Account::find(name).map_err(|error| refused(error.to_string()))?;
+        let found = UserAccount::find(name).map_err(|error| refused(error.to_string()))?;
         if own.user != 0 && found.user != own.user {
             return Err(refused(format!(
                 "only root runs Pods as others, and this is {0}: give {0}, or leave it out",

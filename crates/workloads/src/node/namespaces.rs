@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::id_blocks;
-use super::supervisor::layout::Layout;
-use super::supervisor::protocol::{Mount, Origin, Process, Rights, RunId, View};
-use super::supervisor_client::Link;
+use super::supervisor::layout::NodeLayout;
+use super::supervisor::protocol::{
+    ContainerKey, MachineView, Mount, MountOrigin, ProcessRights, ProcessSpec,
+};
+use super::supervisor_client::SupervisorClient;
 
 /// What does not exist and can be mounted, if anything can: below the root, beside devices, beside the account's folder.
 const PLACES: [&str; 3] =
@@ -16,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// What containers can have of their own.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Namespaces {
+pub(super) struct AvailableNamespaces {
     /// A view of the files.
     pub(super) has_mounts: bool,
     /// Users and groups. For a node that is not root they come with the mounts.
@@ -24,17 +26,17 @@ pub(super) struct Namespaces {
 }
 
 /// Tries them.
-pub(super) async fn find(link: &Link, layout: &Layout) -> Namespaces {
+pub(super) async fn find(link: &SupervisorClient, layout: &NodeLayout) -> AvailableNamespaces {
     let has_mounts = works(link, mounting(layout), "no mount namespaces: volumes are reached by links").await;
     let has_users = if rustix::process::geteuid().is_root() {
         works(link, Ok(mapping()), "no user namespaces: no user of the machine has a stand-in").await
     } else {
         has_mounts
     };
-    Namespaces { has_mounts, has_users }
+    AvailableNamespaces { has_mounts, has_users }
 }
 
-async fn works(link: &Link, process: std::io::Result<Process>, otherwise: &str) -> bool {
+async fn works(link: &SupervisorClient, process: std::io::Result<ProcessSpec>, otherwise: &str) -> bool {
     let process = match process {
         Ok(process) => process,
         Err(error) => {
@@ -42,7 +44,7 @@ async fn works(link: &Link, process: std::io::Result<Process>, otherwise: &str) 
             return false;
         }
     };
-    let id = RunId { pod: String::new(), container: String::new() };
+    let id = ContainerKey { pod: String::new(), container: String::new() };
     let executed = link.execute(id, process, LIMIT).await;
     if !executed.exit.is_success() {
         tracing::info!(why = executed.output, "{otherwise}");
@@ -51,7 +53,7 @@ async fn works(link: &Link, process: std::io::Result<Process>, otherwise: &str) 
 }
 
 /// Sees folders mounted at paths that do not exist, in the places where every container gets something.
-fn mounting(layout: &Layout) -> std::io::Result<Process> {
+fn mounting(layout: &NodeLayout) -> std::io::Result<ProcessSpec> {
     let source = layout.root().join("mount-check").join("source");
     std::fs::create_dir_all(&source)?;
     let mount = |target: &&str| Mount {
@@ -59,21 +61,21 @@ fn mounting(layout: &Layout) -> std::io::Result<Process> {
         part: PathBuf::new(),
         target: target.into(),
         is_read_only: true,
-        origin: Origin::Pod,
+        origin: MountOrigin::Pod,
     };
     let command = ["ls"].iter().chain(&PLACES).map(|&word| word.to_owned()).collect();
-    let view = View { hidden: vec![layout.root().to_owned()], ..View::default() };
-    Ok(Process { mounts: PLACES.iter().map(mount).collect(), view, ..plain(command) })
+    let view = MachineView { hidden: vec![layout.root().to_owned()], ..MachineView::default() };
+    Ok(ProcessSpec { mounts: PLACES.iter().map(mount).collect(), view, ..plain(command) })
 }
 
 /// Is root in its own eyes only.
-fn mapping() -> Process {
+fn mapping() -> ProcessSpec {
     let ranges = id_blocks::sample();
-    Process { user: Some(0), group: Some(0), ranges, ..plain(vec!["true".to_owned()]) }
+    ProcessSpec { user: Some(0), group: Some(0), ranges, ..plain(vec!["true".to_owned()]) }
 }
 
-fn plain(command: Vec<String>) -> Process {
-    Process {
+fn plain(command: Vec<String>) -> ProcessSpec {
+    ProcessSpec {
         command,
         environment: std::env::var("PATH").map(|path| ("PATH".to_owned(), path)).into_iter().collect(),
         directory: "/".into(),
@@ -81,10 +83,10 @@ fn plain(command: Vec<String>) -> Process {
         group: None,
         groups: Vec::new(),
         ranges: Vec::new(),
-        rights: Rights::default(),
+        rights: ProcessRights::default(),
         memory_bytes: None,
         mounts: Vec::new(),
-        view: View::default(),
+        view: MachineView::default(),
         is_program_given: false,
     }
 }

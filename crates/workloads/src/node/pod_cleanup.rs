@@ -9,7 +9,7 @@ use std::time::Duration;
 use homeostat_runtime::{Action, Context, Control, Controller, Result, Target};
 use k8s_openapi::api::core::v1::{Node, Pod};
 
-use super::{Ground, NodeOptions};
+use super::{NodeOptions, NodeShared};
 
 /// A Pod that vanished without a sign is noticed this soon.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ fn may_go(pod: &Pod, options: &NodeOptions) -> bool {
 }
 
 async fn sweep(node: Arc<Node>, cx: Context<Node>) -> Result {
-    let ground = cx.state::<Ground>();
+    let ground = cx.state::<NodeShared>();
     if node.metadata.name.as_deref() != Some(&ground.options.name) {
         return Ok(Action::await_change());
     }

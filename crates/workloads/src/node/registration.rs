@@ -32,11 +32,11 @@ pub(super) fn memory_bytes() -> u64 {
 }
 
 /// All the Nodes that this machine is.
-pub(super) struct Registrations(Vec<Registration>);
+pub(super) struct NodeRegistrations(Vec<NodeRegistration>);
 
-impl Registrations {
+impl NodeRegistrations {
     pub(super) fn new(client: &Client, names: Vec<String>, clock: Clock) -> Self {
-        Self(names.into_iter().map(|name| Registration { client: client.clone(), name, clock }).collect())
+        Self(names.into_iter().map(|name| NodeRegistration { client: client.clone(), name, clock }).collect())
     }
 
     /// Makes the Nodes. A failure is for the next beat.
@@ -63,13 +63,13 @@ impl Registrations {
 }
 
 /// The heartbeat of one Node.
-struct Registration {
+struct NodeRegistration {
     client: Client,
     name: String,
     clock: Clock,
 }
 
-impl Registration {
+impl NodeRegistration {
     /// Makes the Node, and says that it is alive.
     async fn begin(&self) {
         if let Err(error) = self.beat().await {

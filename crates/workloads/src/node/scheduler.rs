@@ -14,7 +14,7 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use super::{Ground, storage};
+use super::{NodeShared, storage};
 
 /// A Pod that fits nowhere is looked at again this often, besides when the Node or a claim of its changes.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ async fn schedule(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     let Some(spec) = pod.spec.as_ref().filter(|spec| is_ours(spec)) else {
         return Ok(Action::await_change());
     };
-    let ground = cx.state::<Ground>();
+    let ground = cx.state::<NodeShared>();
     let names = ground.options.names();
     make_claims(spec, &cx).await?;
     let node = match choose(spec, &names, &cx)? {

@@ -23,8 +23,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::error::Error;
-use super::supervisor::layout::Layout;
-use super::supervisor::protocol::{Ask, Executed, Exit, Owner, Process, RunId, Runs, Tell};
+use super::supervisor::layout::NodeLayout;
+use super::supervisor::protocol::{
+    CommandOutcome, ContainerKey, ContainerRuns, PodName, ProcessSpec, RunExit, SupervisorEvent,
+    SupervisorRequest,
+};
 use super::supervisor::{GUARD, is_mistaken, system};
 
 /// Requests waiting to be written: more than a thousand Pods ask for at once.
@@ -40,47 +43,47 @@ const ANSWER_SLACK: Duration = Duration::from_secs(5);
 
 /// How a keeper is started.
 #[derive(Clone, Debug)]
-pub(crate) struct Recipe {
+pub(crate) struct SupervisorCommand {
     pub(crate) program: PathBuf,
-    pub(crate) layout: Layout,
+    pub(crate) layout: NodeLayout,
     pub(crate) outlives_server: Duration,
     pub(crate) is_ephemeral: bool,
 }
 
 /// The runs of one Pod, by container.
-pub(crate) type PodRuns = BTreeMap<String, Runs>;
+pub(crate) type PodRuns = BTreeMap<String, ContainerRuns>;
 
 /// The shared end of the connection.
-pub(crate) struct Link {
+pub(crate) struct SupervisorClient {
     state: Mutex<HashMap<String, PodRuns>>,
-    asks: mpsc::Sender<Ask>,
+    asks: mpsc::Sender<SupervisorRequest>,
     triggers: mpsc::Sender<Target>,
     tickets: AtomicU64,
-    executions: Mutex<HashMap<u64, oneshot::Sender<Executed>>>,
+    executions: Mutex<HashMap<u64, oneshot::Sender<CommandOutcome>>>,
     /// Pods the keeper was asked to forget: once is enough, and what it still says of them is nothing to us.
     forgotten: Mutex<HashSet<String>>,
 }
 
 /// The end that moves lines: a task of the node.
-pub(crate) struct Wire {
-    link: Arc<Link>,
-    recipe: Recipe,
-    asked: mpsc::Receiver<Ask>,
-    connection: Connection,
+pub(crate) struct SupervisorConnection {
+    link: Arc<SupervisorClient>,
+    recipe: SupervisorCommand,
+    asked: mpsc::Receiver<SupervisorRequest>,
+    connection: SupervisorStream,
 }
 
-struct Connection {
+struct SupervisorStream {
     lines: Lines<BufReader<OwnedReadHalf>>,
     write: OwnedWriteHalf,
     child: Option<Child>,
 }
 
-impl Link {
-    /// Connects to the folder's keeper, or starts one. What happens later is the [`Wire`]'s task.
+impl SupervisorClient {
+    /// Connects to the folder's keeper, or starts one. What happens later is the [`SupervisorConnection`]'s task.
     pub(crate) async fn connect(
-        recipe: Recipe,
+        recipe: SupervisorCommand,
         triggers: mpsc::Sender<Target>,
-    ) -> Result<(Arc<Self>, Wire), Error> {
+    ) -> Result<(Arc<Self>, SupervisorConnection), Error> {
         if is_mistaken() {
             let why = "this program was started as a keeper; let its main begin with act_if_asked()";
             return Err(Error::Keeper(why.to_owned()));
@@ -101,7 +104,7 @@ impl Link {
             return Err(Error::Keeper("it does not say what it knows".to_owned()));
         };
         link.observe(&first);
-        Ok((Arc::clone(&link), Wire { link, recipe, asked, connection }))
+        Ok((Arc::clone(&link), SupervisorConnection { link, recipe, asked, connection }))
     }
 
     /// The runs of a Pod.
@@ -110,14 +113,14 @@ impl Link {
     }
 
     /// Every Pod that has runs, with its uid.
-    pub(crate) fn pods(&self) -> Vec<(String, Owner)> {
+    pub(crate) fn pods(&self) -> Vec<(String, PodName)> {
         let state = self.lock();
         let owner = |runs: &PodRuns| runs.values().next().map(|runs| runs.owner.clone());
         state.iter().filter_map(|(uid, runs)| Some((uid.clone(), owner(runs)?))).collect()
     }
 
     /// Asks the keeper. An overflow is an error: the reconcile that asked is tried again.
-    pub(crate) fn ask(&self, ask: Ask) -> io::Result<()> {
+    pub(crate) fn ask(&self, ask: SupervisorRequest) -> io::Result<()> {
         self.asks.try_send(ask).map_err(|_| io::Error::other("the keeper does not keep up; trying again"))
     }
 
@@ -125,7 +128,7 @@ impl Link {
     pub(crate) fn forget(&self, pod: &str) -> io::Result<()> {
         let mut forgotten = self.forgotten();
         if !forgotten.contains(pod) {
-            self.ask(Ask::Forget { pod: pod.to_owned() })?;
+            self.ask(SupervisorRequest::Forget { pod: pod.to_owned() })?;
             forgotten.insert(pod.to_owned());
         }
         self.lock().remove(pod);
@@ -139,32 +142,39 @@ impl Link {
     }
 
     /// Runs a command beside a container.
-    pub(crate) async fn execute(&self, id: RunId, process: Process, limit: Duration) -> Executed {
+    pub(crate) async fn execute(
+        &self,
+        id: ContainerKey,
+        process: ProcessSpec,
+        limit: Duration,
+    ) -> CommandOutcome {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
         self.executions().insert(ticket, sender);
         let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-        let asked = self.ask(Ask::Execute { ticket, id, process: Box::new(process), limit_ms });
+        let asked = self.ask(SupervisorRequest::Execute { ticket, id, process: Box::new(process), limit_ms });
         let answer = match asked {
             Ok(()) => timeout(limit + ANSWER_SLACK, receiver).await.ok().and_then(Result::ok),
             Err(_) => None,
         };
         self.executions().remove(&ticket);
-        answer
-            .unwrap_or_else(|| Executed { exit: Exit::Lost, output: "the keeper did not answer".to_owned() })
+        answer.unwrap_or_else(|| CommandOutcome {
+            exit: RunExit::Lost,
+            output: "the keeper did not answer".to_owned(),
+        })
     }
 
     /// Takes in a line of the keeper; tells whom it concerns.
     fn observe(&self, line: &str) -> Vec<Target> {
         match serde_json::from_str(line) {
-            Ok(Tell::Known(all)) => self.replace(all),
-            Ok(Tell::Changed(runs)) if self.forgotten().contains(&runs.id.pod) => Vec::new(),
-            Ok(Tell::Changed(runs)) => {
+            Ok(SupervisorEvent::Known(all)) => self.replace(all),
+            Ok(SupervisorEvent::Changed(runs)) if self.forgotten().contains(&runs.id.pod) => Vec::new(),
+            Ok(SupervisorEvent::Changed(runs)) => {
                 let target = target_of(&runs.owner);
                 self.lock().entry(runs.id.pod.clone()).or_default().insert(runs.id.container.clone(), *runs);
                 vec![target]
             }
-            Ok(Tell::Executed { ticket, outcome }) => {
+            Ok(SupervisorEvent::Executed { ticket, outcome }) => {
                 if let Some(waiting) = self.executions().remove(&ticket) {
                     // Whoever asked may have stopped waiting.
                     let _ = waiting.send(outcome);
@@ -178,7 +188,7 @@ impl Link {
         }
     }
 
-    fn replace(&self, all: Vec<Runs>) -> Vec<Target> {
+    fn replace(&self, all: Vec<ContainerRuns>) -> Vec<Target> {
         // A new connection: what was asked on the old one may be lost.
         self.forgotten().clear();
         let mut state = self.lock();
@@ -200,12 +210,12 @@ impl Link {
         self.forgotten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn executions(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Executed>>> {
+    fn executions(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<CommandOutcome>>> {
         self.executions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Wire {
+impl SupervisorConnection {
     /// Moves lines for as long as it is polled. Dropped, the connection closes and the keeper waits for the next node.
     pub(crate) async fn run(&mut self) {
         loop {
@@ -244,7 +254,7 @@ impl Wire {
     /// Ends the keeper and all it keeps; returns when it is gone.
     pub(crate) async fn end(mut self, grace: Duration) {
         let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-        if send(&mut self.connection.write, &Ask::End { grace_ms }).await.is_err() {
+        if send(&mut self.connection.write, &SupervisorRequest::End { grace_ms }).await.is_err() {
             return;
         }
         let gone = async {
@@ -261,7 +271,7 @@ impl Wire {
     }
 }
 
-async fn unlocked(layout: &Layout) {
+async fn unlocked(layout: &NodeLayout) {
     while let Ok(file) = File::open(layout.lock()) {
         if rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok() {
             return;
@@ -270,13 +280,13 @@ async fn unlocked(layout: &Layout) {
     }
 }
 
-async fn send(write: &mut OwnedWriteHalf, ask: &Ask) -> io::Result<()> {
+async fn send(write: &mut OwnedWriteHalf, ask: &SupervisorRequest) -> io::Result<()> {
     let mut text = serde_json::to_vec(ask)?;
     text.push(b'\n');
     write.write_all(&text).await
 }
 
-async fn connect(recipe: &Recipe) -> io::Result<Connection> {
+async fn connect(recipe: &SupervisorCommand) -> io::Result<SupervisorStream> {
     if let Ok(stream) = reach(&recipe.layout).await {
         return Ok(connection(stream, None));
     }
@@ -297,18 +307,18 @@ async fn connect(recipe: &Recipe) -> io::Result<Connection> {
     Ok(connection(stream, Some(child)))
 }
 
-fn connection(stream: UnixStream, child: Option<Child>) -> Connection {
+fn connection(stream: UnixStream, child: Option<Child>) -> SupervisorStream {
     let (read, write) = stream.into_split();
-    Connection { lines: BufReader::new(read).lines(), write, child }
+    SupervisorStream { lines: BufReader::new(read).lines(), write, child }
 }
 
-async fn reach(layout: &Layout) -> io::Result<UnixStream> {
+async fn reach(layout: &NodeLayout) -> io::Result<UnixStream> {
     let folder = File::open(layout.root())?;
-    UnixStream::connect(system::socket(&folder, layout.root(), Layout::socket_name())).await
+    UnixStream::connect(system::socket(&folder, layout.root(), NodeLayout::socket_name())).await
 }
 
 /// A process group of its own, so that ctrl-c in a terminal reaches the server only.
-fn spawn(recipe: &Recipe) -> io::Result<Child> {
+fn spawn(recipe: &SupervisorCommand) -> io::Result<Child> {
     let log = File::options().create(true).append(true).open(recipe.layout.keeper_log())?;
     let mut command = std::process::Command::new(&recipe.program);
     command
@@ -323,6 +333,6 @@ fn spawn(recipe: &Recipe) -> io::Result<Child> {
     Command::from(command).spawn()
 }
 
-fn target_of(owner: &Owner) -> Target {
+fn target_of(owner: &PodName) -> Target {
     Target { namespace: Some(owner.namespace.clone()), name: owner.name.clone() }
 }

@@ -25,12 +25,12 @@ const RETRY: Duration = Duration::from_secs(10);
 
 /// What a token shall be: for whom (nobody named: the server) and for how long.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Wish {
+pub(crate) struct TokenSpec {
     audience: Option<String>,
     lifetime_s: i64,
 }
 
-impl Wish {
+impl TokenSpec {
     pub(crate) fn new(audience: Option<&str>, lifetime_s: Option<i64>) -> Self {
         let audience = audience.filter(|audience| !audience.is_empty()).map(ToOwned::to_owned);
         Self { audience, lifetime_s: lifetime_s.unwrap_or(LIFETIME_S) }
@@ -39,7 +39,7 @@ impl Wish {
 
 /// A token in hand.
 #[derive(Clone)]
-struct Held {
+struct CachedToken {
     text: String,
     refresh_at: Timestamp,
     expires_at: Timestamp,
@@ -47,21 +47,21 @@ struct Held {
 
 /// The tokens of one Pod as they are now, and when to ask again.
 #[derive(Default)]
-pub(crate) struct Supply {
-    pub(crate) tokens: BTreeMap<Wish, Result<String, String>>,
+pub(crate) struct PodTokens {
+    pub(crate) tokens: BTreeMap<TokenSpec, Result<String, String>>,
     pub(crate) again: Option<Duration>,
 }
 
 /// All tokens of a node, by Pod.
 #[derive(Default)]
-pub(crate) struct Tokens(Mutex<HashMap<String, BTreeMap<Wish, Held>>>);
+pub(crate) struct TokenCache(Mutex<HashMap<String, BTreeMap<TokenSpec, CachedToken>>>);
 
-impl Tokens {
+impl TokenCache {
     /// Every token the Pod asks for, fresh or refreshed.
-    pub(crate) async fn supply(&self, client: &Client, pod: &Pod, now: Timestamp) -> Supply {
-        let mut supply = Supply::default();
+    pub(crate) async fn supply(&self, client: &Client, pod: &Pod, now: Timestamp) -> PodTokens {
+        let mut supply = PodTokens::default();
         let wishes = pod.spec.iter().flat_map(service_account::token_wishes);
-        for wish in wishes.map(|(audience, lifetime_s)| Wish::new(audience, lifetime_s)) {
+        for wish in wishes.map(|(audience, lifetime_s)| TokenSpec::new(audience, lifetime_s)) {
             let (token, again) = self.one(client, pod, &wish, now).await;
             supply.tokens.insert(wish, token);
             supply.again = Some(supply.again.map_or(again, |earlier| earlier.min(again)));
@@ -73,7 +73,7 @@ impl Tokens {
         &self,
         client: &Client,
         pod: &Pod,
-        wish: &Wish,
+        wish: &TokenSpec,
         now: Timestamp,
     ) -> (Result<String, String>, Duration) {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
@@ -98,7 +98,7 @@ impl Tokens {
         self.lock().retain(|uid, _| pods.contains(uid.as_str()));
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, BTreeMap<Wish, Held>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, BTreeMap<TokenSpec, CachedToken>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -122,7 +122,12 @@ fn said(pod: &Pod, error: &kube::Error) -> String {
     format!("no token of the account {name}: {why}{cure}")
 }
 
-async fn request(client: &Client, pod: &Pod, wish: &Wish, now: Timestamp) -> Result<Held, kube::Error> {
+async fn request(
+    client: &Client,
+    pod: &Pod,
+    wish: &TokenSpec,
+    now: Timestamp,
+) -> Result<CachedToken, kube::Error> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     let request = TokenRequest {
@@ -144,7 +149,7 @@ async fn request(client: &Client, pod: &Pod, wish: &Wish, now: Timestamp) -> Res
     let asked_for = || now.saturating_add(SignedDuration::from_secs(wish.lifetime_s)).unwrap_or(now);
     let expires_at = status.expiration_timestamp.map_or_else(asked_for, |time| time.0);
     let text = status.token.unwrap_or_default();
-    Ok(Held { text, refresh_at: refresh_at(now, expires_at), expires_at })
+    Ok(CachedToken { text, refresh_at: refresh_at(now, expires_at), expires_at })
 }
 
 /// When a token of now shall be replaced.
@@ -194,9 +199,9 @@ mod tests {
     async fn a_token_is_replaced_when_four_fifths_of_its_life_are_over() {
         let clock = Clock::virtual_from(Timestamp::from_second(1_800_000_000).unwrap());
         let client = client(clock).await;
-        let (pod, tokens) = (pod(&client).await, Tokens::default());
+        let (pod, tokens) = (pod(&client).await, TokenCache::default());
         let supply = async || tokens.supply(&client, &pod, clock.now()).await;
-        let text = |supply: &Supply| supply.tokens.values().next().unwrap().clone().unwrap();
+        let text = |supply: &PodTokens| supply.tokens.values().next().unwrap().clone().unwrap();
         let first = supply().await;
         assert_eq!(first.again, Some(Duration::from_secs(800)));
         tokio::time::advance(Duration::from_secs(799)).await;
@@ -212,7 +217,7 @@ mod tests {
     async fn an_old_token_is_good_until_it_expires() {
         let clock = Clock::virtual_from(Timestamp::from_second(1_800_000_000).unwrap());
         let client = client(clock).await;
-        let (pod, tokens) = (pod(&client).await, Tokens::default());
+        let (pod, tokens) = (pod(&client).await, TokenCache::default());
         assert!(tokens.supply(&client, &pod, clock.now()).await.tokens.values().all(Result::is_ok));
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
         accounts.delete("robot", &kube::api::DeleteParams::default()).await.unwrap();

@@ -15,7 +15,7 @@ const GROUPS: &str = "/etc/group";
 
 /// One of them, by which all Pods of a node may run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Account {
+pub(super) struct UserAccount {
     pub(super) name: String,
     pub(super) user: u32,
     pub(super) group: u32,
@@ -23,7 +23,7 @@ pub(super) struct Account {
     pub(super) groups: Vec<u32>,
 }
 
-impl Account {
+impl UserAccount {
     /// The account of this name or number.
     pub(super) fn find(name: &str) -> io::Result<Self> {
         let users = fs::read_to_string(USERS)?;
@@ -91,11 +91,11 @@ mod tests {
         let users =
             "root:x:0:0:root:/root:/bin/sh\n# a note\nada:x:1000:1001:Ada:/var/lib/ada:/bin/sh\nbroken:x\n";
         let groups = "root:x:0:\ndisk:x:6:ada,root\nada:x:1001:\ndocker:x:998:bob\naudio:x:29:bob,ada\n";
-        let ada = Account { name: "ada".to_owned(), user: 1000, group: 1001, groups: vec![1001, 6, 29] };
-        assert_eq!(Account::of("ada", users, groups), Some(ada.clone()));
-        assert_eq!(Account::of("1000", users, groups), Some(ada));
-        assert_eq!(Account::of("bob", users, groups), None);
-        assert_eq!(Account::of("broken", users, groups), None);
+        let ada = UserAccount { name: "ada".to_owned(), user: 1000, group: 1001, groups: vec![1001, 6, 29] };
+        assert_eq!(UserAccount::of("ada", users, groups), Some(ada.clone()));
+        assert_eq!(UserAccount::of("1000", users, groups), Some(ada));
+        assert_eq!(UserAccount::of("bob", users, groups), None);
+        assert_eq!(UserAccount::of("broken", users, groups), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::schedule::Schedule;
 const MISSED_MANY: i64 = 100;
 
 /// A schedule in its zone, and what is known of its past.
-pub(super) struct Plan<'a> {
+pub(super) struct ScheduleWindow<'a> {
     pub(super) schedule: &'a Schedule,
     pub(super) zone: &'a TimeZone,
     /// The last run, or the birth of the CronJob.
@@ -23,14 +23,14 @@ pub(super) struct Plan<'a> {
 
 /// A run that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Due {
+pub(super) struct DueRun {
     pub(super) at: Timestamp,
     pub(super) has_missed_many: bool,
 }
 
-impl Plan<'_> {
+impl ScheduleWindow<'_> {
     /// The most recent run that is due. Runs older than `deadline` are not even looked at.
-    pub(super) fn due(&self, deadline: Option<Duration>) -> Option<Due> {
+    pub(super) fn due(&self, deadline: Option<Duration>) -> Option<DueRun> {
         let horizon = deadline.and_then(|deadline| self.now.checked_sub(deadline).ok());
         let since = horizon.map_or(self.since, |horizon| horizon.max(self.since));
         self.most_recent(since)
@@ -46,10 +46,10 @@ impl Plan<'_> {
         self.schedule.next(after, self.zone)
     }
 
-    fn most_recent(&self, since: Timestamp) -> Option<Due> {
+    fn most_recent(&self, since: Timestamp) -> Option<DueRun> {
         let first = self.next(since).filter(|first| *first <= self.now)?;
         let Some(second) = self.next(first).filter(|second| *second <= self.now) else {
-            return Some(Due { at: first, has_missed_many: false });
+            return Some(DueRun { at: first, has_missed_many: false });
         };
         let period = second.duration_since(first).as_secs().max(1);
         let missed = self.now.duration_since(first).as_secs() / period + 1;
@@ -57,7 +57,7 @@ impl Plan<'_> {
         let jump = SignedDuration::from_secs((missed - 2).max(0).saturating_mul(period));
         let start = first.checked_add(jump).unwrap_or(first);
         let late = self.last_before_now(start).or_else(|| self.last_before_now(first));
-        Some(Due { at: late.unwrap_or(second), has_missed_many: missed > MISSED_MANY })
+        Some(DueRun { at: late.unwrap_or(second), has_missed_many: missed > MISSED_MANY })
     }
 
     fn last_before_now(&self, start: Timestamp) -> Option<Timestamp> {
@@ -74,7 +74,8 @@ mod tests {
     fn check(schedule: &str, since: &str, now: &str, deadline: Option<u64>, due: Option<&str>, next_in: u64) {
         let schedule = Schedule::parse(schedule).expect("a schedule");
         let time = |text: &str| text.parse::<Timestamp>().expect("a time");
-        let plan = Plan { schedule: &schedule, zone: &TimeZone::UTC, since: time(since), now: time(now) };
+        let plan =
+            ScheduleWindow { schedule: &schedule, zone: &TimeZone::UTC, since: time(since), now: time(now) };
         let found = plan.due(deadline.map(Duration::from_secs)).map(|due| due.at);
         assert_eq!(found, due.map(time));
         assert_eq!(plan.next_in(), Some(Duration::from_secs(next_in)));
@@ -123,7 +124,7 @@ mod tests {
         let schedule = Schedule::parse("* * * * *").expect("a schedule");
         let since = Timestamp::UNIX_EPOCH;
         let now = since.checked_add(Duration::from_secs(7200)).expect("a time");
-        let plan = Plan { schedule: &schedule, zone: &TimeZone::UTC, since, now };
-        assert_eq!(plan.due(None), Some(Due { at: now, has_missed_many: true }));
+        let plan = ScheduleWindow { schedule: &schedule, zone: &TimeZone::UTC, since, now };
+        assert_eq!(plan.due(None), Some(DueRun { at: now, has_missed_many: true }));
     }
 }

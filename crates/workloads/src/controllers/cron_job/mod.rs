@@ -17,7 +17,7 @@ use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, CronJobStatus, Job};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
-use self::due::{Due, Plan};
+use self::due::{DueRun, ScheduleWindow};
 use self::schedule::Schedule;
 use self::zone::zone;
 use super::number::size;
@@ -42,7 +42,7 @@ async fn reconcile(cron: Arc<CronJob>, cx: Context<CronJob>) -> Result {
     let spec = &cron.spec;
     let mut jobs = cx.owned::<Job>()?;
     jobs.retain(|job| is_controlled_by(&job.metadata, &cron.metadata));
-    let mut run = Run { cx: &cx, cron: &cron, spec, status: cron.status.clone().unwrap_or_default() };
+    let mut run = CronJobSync { cx: &cx, cron: &cron, spec, status: cron.status.clone().unwrap_or_default() };
     run.mind_jobs(&jobs);
     let next = run.start().await;
     let cleaned = run.clean_up(&jobs).await;
@@ -52,7 +52,7 @@ async fn reconcile(cron: Arc<CronJob>, cx: Context<CronJob>) -> Result {
     Ok(next?.map_or(Action::await_change(), |wait| Action::requeue(wait + MARGIN)))
 }
 
-struct Run<'a> {
+struct CronJobSync<'a> {
     cx: &'a Context<CronJob>,
     cron: &'a CronJob,
     spec: &'a CronJobSpec,
@@ -70,7 +70,7 @@ fn name(job: &Job) -> &str {
     job.metadata.name.as_deref().unwrap_or_default()
 }
 
-impl Run<'_> {
+impl CronJobSync<'_> {
     /// Brings the list of active Jobs and the time of the last success up to date.
     fn mind_jobs(&mut self, jobs: &[Arc<Job>]) {
         for job in jobs {
@@ -136,7 +136,7 @@ impl Run<'_> {
             self.status.last_schedule_time.as_ref().or(self.cron.metadata.creation_timestamp.as_ref());
         let now = self.cx.now();
         let since = since.map_or(now, |time| time.0);
-        let plan = Plan { schedule: &schedule, zone: &zone, since, now };
+        let plan = ScheduleWindow { schedule: &schedule, zone: &zone, since, now };
         let deadline = self.spec.starting_deadline_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let deadline = deadline.map(Duration::from_secs);
         let Some(next_in) = plan.next_in() else {
@@ -157,7 +157,7 @@ impl Run<'_> {
     }
 
     /// A run that is due, but later than the deadline allows.
-    fn tell_missed(&self, plan: &Plan<'_>, deadline: Option<Duration>) {
+    fn tell_missed(&self, plan: &ScheduleWindow<'_>, deadline: Option<Duration>) {
         if deadline.is_some()
             && let Some(missed) = plan.due(None)
         {
@@ -166,7 +166,7 @@ impl Run<'_> {
         }
     }
 
-    async fn run(&mut self, due: Due, zone: &TimeZone) -> Result<(), Error> {
+    async fn run(&mut self, due: DueRun, zone: &TimeZone) -> Result<(), Error> {
         if due.has_missed_many {
             let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
             self.warn("TooManyMissedTimes", message.to_owned());

@@ -27,29 +27,29 @@ pub(super) enum Schedule {
 /// One set of numbers per field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Calendar {
-    minutes: Field,
-    hours: Field,
-    days: Field,
-    months: Field,
-    weekdays: Field,
+    minutes: FieldBits,
+    hours: FieldBits,
+    days: FieldBits,
+    months: FieldBits,
+    weekdays: FieldBits,
 }
 
 /// The numbers of a field, one bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Field {
+struct FieldBits {
     bits: u64,
     /// It was written as `*` or `?`, perhaps with a step.
     is_any: bool,
 }
 
-impl Field {
+impl FieldBits {
     fn has(self, number: i8) -> bool {
         self.bits & (1 << number) != 0
     }
 }
 
 /// The bounds and names of a field.
-struct Grammar {
+struct FieldGrammar {
     first: u32,
     last: u32,
     /// The name at place 0 stands for `first`.
@@ -77,11 +77,11 @@ impl Schedule {
             return Err(format!("expected exactly 5 fields, found {}: {text}", fields.len()));
         };
         Ok(Self::Calendar(Calendar {
-            minutes: field(minutes, &Grammar { first: 0, last: 59, names: &[] })?,
-            hours: field(hours, &Grammar { first: 0, last: 23, names: &[] })?,
-            days: field(days, &Grammar { first: 1, last: 31, names: &[] })?,
-            months: field(months, &Grammar { first: 1, last: 12, names: MONTHS })?,
-            weekdays: field(weekdays, &Grammar { first: 0, last: 6, names: WEEKDAYS })?,
+            minutes: field(minutes, &FieldGrammar { first: 0, last: 59, names: &[] })?,
+            hours: field(hours, &FieldGrammar { first: 0, last: 23, names: &[] })?,
+            days: field(days, &FieldGrammar { first: 1, last: 31, names: &[] })?,
+            months: field(months, &FieldGrammar { first: 1, last: 12, names: MONTHS })?,
+            weekdays: field(weekdays, &FieldGrammar { first: 0, last: 6, names: WEEKDAYS })?,
         }))
     }
 
@@ -136,8 +136,8 @@ impl Calendar {
 }
 
 /// A list of ranges: `*`, `1`, `1-5`, `*/2`, `10-50/20`, `mon-fri`.
-fn field(text: &str, grammar: &Grammar) -> Result<Field, String> {
-    let mut all = Field { bits: 0, is_any: false };
+fn field(text: &str, grammar: &FieldGrammar) -> Result<FieldBits, String> {
+    let mut all = FieldBits { bits: 0, is_any: false };
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (range, step) = match part.split_once('/') {
             Some((range, step)) => (range, Some(number(step)?)),
@@ -168,7 +168,7 @@ fn field(text: &str, grammar: &Grammar) -> Result<Field, String> {
     if all.bits == 0 { Err(format!("empty field: {text:?}")) } else { Ok(all) }
 }
 
-fn named(text: &str, grammar: &Grammar) -> Result<u32, String> {
+fn named(text: &str, grammar: &FieldGrammar) -> Result<u32, String> {
     let place = grammar.names.iter().position(|name| name.eq_ignore_ascii_case(text));
     match place.and_then(|place| u32::try_from(place).ok()) {
         Some(place) => Ok(grammar.first + place),

@@ -13,12 +13,12 @@ use k8s_openapi::api::core::v1::{Node, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use serde_json::json;
 
-use self::plan::{View, is_for};
+use self::plan::{DaemonSetState, is_for};
 use super::number::size;
 use super::ownership::{claim, selector};
 use super::partial_pod::{Pod, next_available};
 use super::pod_control;
-use super::revisions::{self, Newest, REVISION, name, superfluous};
+use super::revisions::{self, NewestRevision, REVISION, name, superfluous};
 use super::template::generated;
 
 /// Revisions kept when the set does not say.
@@ -45,10 +45,10 @@ async fn reconcile(set: Arc<DaemonSet>, cx: Context<DaemonSet>) -> Result {
     let hash =
         newest.metadata.labels.as_ref().and_then(|labels| labels.get(REVISION)).cloned().unwrap_or_default();
     let nodes = nodes(&cx, spec)?;
-    let view = View { spec, nodes: nodes.clone(), pods: &pods, hash: &hash, now: cx.now() };
+    let view = DaemonSetState { spec, nodes: nodes.clone(), pods: &pods, hash: &hash, now: cx.now() };
     let stepped = step(&cx, &set, spec, &view).await;
     let pods = cx.owned::<Pod>()?;
-    let view = View { pods: &pods, nodes, ..view };
+    let view = DaemonSetState { pods: &pods, nodes, ..view };
     let collisions = set.status.as_ref().and_then(|status| status.collision_count);
     cx.replace_status(&view.status(set.metadata.generation, collisions));
     stepped?;
@@ -82,9 +82,9 @@ async fn newest(
 ) -> Result<Arc<ControllerRevision>, Error> {
     let collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or_default();
     match revisions::newest(&set.metadata, &spec.template, history, collisions) {
-        Newest::Known(revision) => Ok(revision),
-        Newest::Renumber(revision, number) => cx.patch(&*revision, json!({"revision": number})).await,
-        Newest::Missing(revision) => {
+        NewestRevision::Known(revision) => Ok(revision),
+        NewestRevision::Renumber(revision, number) => cx.patch(&*revision, json!({"revision": number})).await,
+        NewestRevision::Missing(revision) => {
             let created = cx.create::<_, ControllerRevision>(*revision).await;
             if matches!(&created, Err(error) if error.is_conflict()) {
                 // The name is taken: another one next time.
@@ -99,7 +99,7 @@ async fn step(
     cx: &Context<DaemonSet>,
     set: &DaemonSet,
     spec: &DaemonSetSpec,
-    view: &View<'_>,
+    view: &DaemonSetState<'_>,
 ) -> Result<(), Error> {
     let step = view.step();
     let owner = set.metadata.name.as_deref().unwrap_or_default();

@@ -52,7 +52,7 @@ fn is_tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
 }
 
 /// What a step is decided from.
-pub(super) struct View<'a> {
+pub(super) struct DaemonSetState<'a> {
     pub(super) spec: &'a DaemonSetSpec,
     /// The Nodes that shall have a Pod.
     pub(super) nodes: BTreeSet<String>,
@@ -64,12 +64,12 @@ pub(super) struct View<'a> {
 
 /// The Nodes to be given a Pod, and the Pods that go.
 #[derive(Debug, Default)]
-pub(super) struct Step {
+pub(super) struct PodChanges {
     pub(super) create: Vec<String>,
     pub(super) delete: Vec<Arc<Pod>>,
 }
 
-impl View<'_> {
+impl DaemonSetState<'_> {
     pub(super) fn min_ready(&self) -> Duration {
         min_ready(self.spec.min_ready_seconds)
     }
@@ -85,8 +85,8 @@ impl View<'_> {
         by_node
     }
 
-    pub(super) fn step(&self) -> Step {
-        let mut step = Step::default();
+    pub(super) fn step(&self) -> PodChanges {
+        let mut step = PodChanges::default();
         let by_node = self.by_node();
         let of = |node: &str| by_node.get(node).map(Vec::as_slice).unwrap_or_default();
         for node in &self.nodes {
@@ -180,7 +180,8 @@ mod tests {
         let spec = serde_json::from_value(json!({"selector": {}, "template": {}})).unwrap();
         let pods = pods(text);
         let nodes = nodes.split_whitespace().map(str::to_owned).collect();
-        let view = View { spec: &spec, nodes, pods: &pods, hash: "new", now: Timestamp::UNIX_EPOCH };
+        let view =
+            DaemonSetState { spec: &spec, nodes, pods: &pods, hash: "new", now: Timestamp::UNIX_EPOCH };
         let step = view.step();
         let mut told: Vec<String> = step.create.iter().map(|node| format!("+{node}")).collect();
         told.extend(step.delete.iter().map(|pod| format!("-{}", pod.name())));

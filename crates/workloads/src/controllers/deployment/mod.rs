@@ -15,11 +15,11 @@ use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, R
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-use self::sets::{REVISION, Sets, name, replicas, size_annotations};
-use self::sizes::{Limits, new_size, old_sizes, proportional};
-use self::status::{Conditions, View};
-use super::ownership::{OrphanIn, claim, controller_of, orphan, selector};
-use super::partial_pod::{Pod, PodsIn};
+use self::sets::{REVISION, ReplicaSets, name, replicas, size_annotations};
+use self::sizes::{RolloutLimits, new_size, old_sizes, proportional};
+use self::status::{DeploymentConditions, DeploymentState};
+use super::ownership::{OrphansInNamespace, claim, controller_of, orphan, selector};
+use super::partial_pod::{Pod, PodsInNamespace};
 use super::pod_control::said;
 use super::template::hash;
 
@@ -33,7 +33,7 @@ pub(super) fn control() -> Control {
         .selects::<ReplicaSet, _>(|deployment: &Deployment| {
             Some(selector(&deployment.spec.as_ref()?.selector))
         })
-        .index::<ReplicaSet, OrphanIn, _>(orphan)
+        .index::<ReplicaSet, OrphansInNamespace, _>(orphan)
         .reads::<Pod>()
         .writes_status::<Deployment>()
         .reconcile(reconcile)
@@ -47,16 +47,16 @@ async fn reconcile(deployment: Arc<Deployment>, cx: Context<Deployment>) -> Resu
         cx: &cx,
         deployment: &deployment,
         spec,
-        limits: Limits::of(spec),
-        sets: Sets::of(all, spec),
-        conditions: Conditions::of(old_status),
+        limits: RolloutLimits::of(spec),
+        sets: ReplicaSets::of(all, spec),
+        conditions: DeploymentConditions::of(old_status),
         collisions: old_status.and_then(|status| status.collision_count),
     };
     rollout.conditions.mind_pause(spec, cx.now());
     let step = rollout.step().await;
     let status = match &step {
-        Ok(Step::Scaled) => rollout.view().counted(rollout.conditions.clone(), rollout.collisions),
-        Ok(Step::Rolled) | Err(_) => {
+        Ok(RolloutStep::Scaled) => rollout.view().counted(rollout.conditions.clone(), rollout.collisions),
+        Ok(RolloutStep::Rolled) | Err(_) => {
             rollout.view().progressed(rollout.conditions.clone(), rollout.collisions)
         }
     };
@@ -67,7 +67,7 @@ async fn reconcile(deployment: Arc<Deployment>, cx: Context<Deployment>) -> Resu
 }
 
 /// What a reconcile did.
-enum Step {
+enum RolloutStep {
     /// The Deployment is paused or was scaled: that says nothing about progress.
     Scaled,
     Rolled,
@@ -77,25 +77,25 @@ struct Rollout<'a> {
     cx: &'a Context<Deployment>,
     deployment: &'a Deployment,
     spec: &'a DeploymentSpec,
-    limits: Limits,
-    sets: Sets,
-    conditions: Conditions,
+    limits: RolloutLimits,
+    sets: ReplicaSets,
+    conditions: DeploymentConditions,
     collisions: Option<i32>,
 }
 
 impl Rollout<'_> {
-    async fn step(&mut self) -> Result<Step, Error> {
+    async fn step(&mut self) -> Result<RolloutStep, Error> {
         if self.spec.paused == Some(true) || self.sets.are_outsized(self.limits.desired) {
             self.mind_new_set().await?;
             self.scale().await?;
-            return Ok(Step::Scaled);
+            return Ok(RolloutStep::Scaled);
         }
         if self.limits.is_rolling {
             self.roll().await?;
         } else {
             self.recreate().await?;
         }
-        Ok(Step::Rolled)
+        Ok(RolloutStep::Rolled)
     }
 
     /// Grows the new set if there is room, else shrinks the old ones if availability allows.
@@ -142,7 +142,7 @@ impl Rollout<'_> {
             let owner = controller_of(&pod.metadata).map(|reference| reference.uid.as_str());
             self.sets.old.iter().any(|set| owner.is_some() && set.metadata.uid.as_deref() == owner)
         };
-        let pods = self.cx.indexed::<Pod, _>(&PodsIn::of(&self.deployment.metadata))?;
+        let pods = self.cx.indexed::<Pod, _>(&PodsInNamespace::of(&self.deployment.metadata))?;
         Ok(pods.iter().any(|pod| is_old(pod) && !pod.is_finished()))
     }
 
@@ -307,8 +307,8 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    fn view(&self) -> View<'_> {
-        View {
+    fn view(&self) -> DeploymentState<'_> {
+        DeploymentState {
             deployment: self.deployment,
             spec: self.spec,
             limits: self.limits,

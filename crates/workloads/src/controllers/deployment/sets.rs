@@ -8,7 +8,7 @@ use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, ReplicaSet};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
-use super::sizes::{Limits, Share, Size};
+use super::sizes::{RolloutLimits, SetShare, SetSize};
 
 /// The label that tells the Pods of one template from those of another.
 pub(super) const HASH: &str = "pod-template-hash";
@@ -32,12 +32,12 @@ const HISTORY_CHARACTERS_MAX: usize = 2000;
 
 /// The ReplicaSets of one Deployment, the old ones oldest first.
 #[derive(Clone, Default)]
-pub(super) struct Sets {
+pub(super) struct ReplicaSets {
     pub(super) new: Option<Arc<ReplicaSet>>,
     pub(super) old: Vec<Arc<ReplicaSet>>,
 }
 
-impl Sets {
+impl ReplicaSets {
     /// Sorts out which is the new one: the oldest with the Deployment's template.
     pub(super) fn of(mut all: Vec<Arc<ReplicaSet>>, spec: &DeploymentSpec) -> Self {
         all.sort_by(|left, right| age(left).cmp(&age(right)));
@@ -124,12 +124,12 @@ pub(super) fn available(set: &ReplicaSet) -> i32 {
     set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default()
 }
 
-pub(super) fn size(set: &ReplicaSet) -> Size {
-    Size { replicas: replicas(set), available: available(set) }
+pub(super) fn size(set: &ReplicaSet) -> SetSize {
+    SetSize { replicas: replicas(set), available: available(set) }
 }
 
-pub(super) fn share(set: &ReplicaSet) -> Share {
-    Share { replicas: replicas(set), max_before: number(set, MAX) }
+pub(super) fn share(set: &ReplicaSet) -> SetShare {
+    SetShare { replicas: replicas(set), max_before: number(set, MAX) }
 }
 
 pub(super) fn name(set: &ReplicaSet) -> &str {
@@ -156,7 +156,7 @@ pub(super) fn is_saturated(new: Option<&Arc<ReplicaSet>>, desired: i32) -> bool 
 }
 
 /// What tells a set for how many replicas it was sized.
-pub(super) fn size_annotations(limits: Limits) -> [(&'static str, String); 2] {
+pub(super) fn size_annotations(limits: RolloutLimits) -> [(&'static str, String); 2] {
     [(DESIRED, limits.desired.to_string()), (MAX, limits.total_max().to_string())]
 }
 
@@ -256,11 +256,11 @@ mod tests {
     #[test]
     fn the_new_set_is_the_oldest_with_the_template() {
         let all = || vec![set("c", 3, 0, "two"), set("a", 1, 3, "one"), set("b", 2, 0, "two")];
-        let sets = Sets::of(all(), &spec("two"));
+        let sets = ReplicaSets::of(all(), &spec("two"));
         assert_eq!(name(sets.new.as_ref().expect("one")), "b");
         assert_eq!(sets.old.iter().map(|set| name(set)).collect::<Vec<_>>(), ["a", "c"]);
         assert_eq!(name(sets.active_or_latest().expect("one")), "a", "the only active one");
-        assert!(Sets::of(all(), &spec("three")).new.is_none());
+        assert!(ReplicaSets::of(all(), &spec("three")).new.is_none());
         assert!(sets.are_outsized(4) && !sets.are_outsized(3));
         assert_eq!(sets.next_revision(), 4);
     }

@@ -9,7 +9,7 @@ use crate::controllers::number::{Rounding, scaled};
 
 /// What the Deployment asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
+pub(super) struct RolloutLimits {
     pub(super) desired: i32,
     /// Pods beyond the desired ones that may exist for a while.
     pub(super) surge: i32,
@@ -18,7 +18,7 @@ pub(super) struct Limits {
     pub(super) is_rolling: bool,
 }
 
-impl Limits {
+impl RolloutLimits {
     pub(super) fn of(spec: &DeploymentSpec) -> Self {
         let desired = spec.replicas.unwrap_or(1);
         let strategy = spec.strategy.as_ref();
@@ -45,14 +45,14 @@ impl Limits {
 
 /// A ReplicaSet, as far as sizes matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Size {
+pub(super) struct SetSize {
     /// What its spec says.
     pub(super) replicas: i32,
     pub(super) available: i32,
 }
 
 /// The size of the new ReplicaSet, when all together have `total` replicas.
-pub(super) fn new_size(limits: Limits, total: i32, new: i32) -> i32 {
+pub(super) fn new_size(limits: RolloutLimits, total: i32, new: i32) -> i32 {
     if !limits.is_rolling || new > limits.desired {
         return limits.desired;
     }
@@ -61,7 +61,7 @@ pub(super) fn new_size(limits: Limits, total: i32, new: i32) -> i32 {
 }
 
 /// The sizes of the old ReplicaSets, oldest first: unhealthy replicas go first, then as many as availability allows.
-pub(super) fn old_sizes(limits: Limits, old: &[Size], new: Size) -> Vec<i32> {
+pub(super) fn old_sizes(limits: RolloutLimits, old: &[SetSize], new: SetSize) -> Vec<i32> {
     let mut sizes: Vec<i32> = old.iter().map(|size| size.replicas).collect();
     let total: i32 = sizes.iter().sum::<i32>() + new.replicas;
     let removable = total - limits.available_min() - (new.replicas - new.available);
@@ -86,7 +86,7 @@ pub(super) fn old_sizes(limits: Limits, old: &[Size], new: Size) -> Vec<i32> {
 
 /// A ReplicaSet in a rollout that is scaled as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Share {
+pub(super) struct SetShare {
     pub(super) replicas: i32,
     /// Desired plus surge when it was last sized.
     pub(super) max_before: Option<i32>,
@@ -94,7 +94,7 @@ pub(super) struct Share {
 
 /// The sizes when a Deployment is scaled during a rollout: each set grows or shrinks in proportion, and the first one
 /// takes the rest. `shares` are the active sets, largest first.
-pub(super) fn proportional(limits: Limits, shares: &[Share], status_replicas: i32) -> Vec<i32> {
+pub(super) fn proportional(limits: RolloutLimits, shares: &[SetShare], status_replicas: i32) -> Vec<i32> {
     let total: i32 = shares.iter().map(|share| share.replicas).sum();
     let allowed = if limits.desired > 0 { limits.total_max() } else { 0 };
     let to_add = allowed - total;
@@ -111,7 +111,7 @@ pub(super) fn proportional(limits: Limits, shares: &[Share], status_replicas: i3
     sizes
 }
 
-fn proportion(limits: Limits, share: Share, status_replicas: i32, to_add: i32, added: i32) -> i32 {
+fn proportion(limits: RolloutLimits, share: SetShare, status_replicas: i32, to_add: i32, added: i32) -> i32 {
     if share.replicas == 0 || to_add == 0 || to_add == added {
         return 0;
     }
@@ -119,7 +119,7 @@ fn proportion(limits: Limits, share: Share, status_replicas: i32, to_add: i32, a
     if to_add > 0 { fraction.min(allowed) } else { fraction.max(allowed) }
 }
 
-fn fraction(limits: Limits, share: Share, status_replicas: i32) -> i32 {
+fn fraction(limits: RolloutLimits, share: SetShare, status_replicas: i32) -> i32 {
     if limits.desired == 0 {
         return -share.replicas;
     }
@@ -140,15 +140,15 @@ mod tests {
 
     use super::*;
 
-    fn limits(desired: i32, surge: i32, unavailable: i32) -> Limits {
-        Limits { desired, surge, unavailable, is_rolling: true }
+    fn limits(desired: i32, surge: i32, unavailable: i32) -> RolloutLimits {
+        RolloutLimits { desired, surge, unavailable, is_rolling: true }
     }
 
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
     fn check_limits(strategy: serde_json::Value, replicas: i32, expected: (i32, i32)) {
         let spec = json!({"replicas": replicas, "strategy": strategy, "selector": {}, "template": {}});
-        let limits = Limits::of(&serde_json::from_value(spec).expect("a spec"));
+        let limits = RolloutLimits::of(&serde_json::from_value(spec).expect("a spec"));
         assert_eq!((limits.surge, limits.unavailable), expected);
     }
 
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_new(limits: Limits, total: i32, new: i32, expected: i32) {
+    fn check_new(limits: RolloutLimits, total: i32, new: i32, expected: i32) {
         assert_eq!(new_size(limits, total, new), expected);
     }
 
@@ -178,13 +178,14 @@ mod tests {
         check_new(limits(10, 3, 2), 8, 3, 8);
         check_new(limits(3, 1, 0), 0, 0, 3);
         check_new(limits(2, 1, 0), 5, 5, 2);
-        check_new(Limits { is_rolling: false, ..limits(3, 0, 0) }, 9, 0, 3);
+        check_new(RolloutLimits { is_rolling: false, ..limits(3, 0, 0) }, 9, 0, 3);
     }
 
     #[track_caller]
-    fn check_old(limits: Limits, old: &[(i32, i32)], new: (i32, i32), expected: &[i32]) {
-        let size = |(replicas, available): &(i32, i32)| Size { replicas: *replicas, available: *available };
-        let old: Vec<Size> = old.iter().map(size).collect();
+    fn check_old(limits: RolloutLimits, old: &[(i32, i32)], new: (i32, i32), expected: &[i32]) {
+        let size =
+            |(replicas, available): &(i32, i32)| SetSize { replicas: *replicas, available: *available };
+        let old: Vec<SetSize> = old.iter().map(size).collect();
         assert_eq!(old_sizes(limits, &old, size(&new)), expected);
     }
 
@@ -202,10 +203,10 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_proportional(limits: Limits, shares: &[(i32, i32)], expected: &[i32]) {
-        let shares: Vec<Share> = shares
+    fn check_proportional(limits: RolloutLimits, shares: &[(i32, i32)], expected: &[i32]) {
+        let shares: Vec<SetShare> = shares
             .iter()
-            .map(|(replicas, max)| Share { replicas: *replicas, max_before: Some(*max) })
+            .map(|(replicas, max)| SetShare { replicas: *replicas, max_before: Some(*max) })
             .collect();
         assert_eq!(proportional(limits, &shares, 0), expected);
     }

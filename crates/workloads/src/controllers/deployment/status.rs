@@ -9,8 +9,8 @@ use k8s_openapi::api::apps::v1::{
     Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus, ReplicaSet, ReplicaSetStatus,
 };
 
-use super::sets::{Sets, name};
-use super::sizes::Limits;
+use super::sets::{ReplicaSets, name};
+use super::sizes::RolloutLimits;
 use crate::controllers::number::nonzero;
 use crate::controllers::time::whole_second;
 
@@ -25,9 +25,9 @@ const PAUSED: &str = "DeploymentPaused";
 
 /// The conditions of a Deployment in the making.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Conditions(Vec<DeploymentCondition>);
+pub(super) struct DeploymentConditions(Vec<DeploymentCondition>);
 
-impl Conditions {
+impl DeploymentConditions {
     pub(super) fn of(status: Option<&DeploymentStatus>) -> Self {
         Self(status.and_then(|status| status.conditions.clone()).unwrap_or_default())
     }
@@ -113,17 +113,21 @@ fn deadline(spec: &DeploymentSpec) -> Option<Duration> {
 }
 
 /// What is known of a Deployment at the end of a reconcile.
-pub(super) struct View<'a> {
+pub(super) struct DeploymentState<'a> {
     pub(super) deployment: &'a Deployment,
     pub(super) spec: &'a DeploymentSpec,
-    pub(super) limits: Limits,
-    pub(super) sets: &'a Sets,
+    pub(super) limits: RolloutLimits,
+    pub(super) sets: &'a ReplicaSets,
     pub(super) now: Timestamp,
 }
 
-impl View<'_> {
+impl DeploymentState<'_> {
     /// Counts and availability; what is known of progress stays.
-    pub(super) fn counted(&self, mut conditions: Conditions, collisions: Option<i32>) -> DeploymentStatus {
+    pub(super) fn counted(
+        &self,
+        mut conditions: DeploymentConditions,
+        collisions: Option<i32>,
+    ) -> DeploymentStatus {
         let available = self.sum(|status| status.available_replicas);
         let available_condition = if available >= self.limits.available_min() {
             condition(
@@ -157,9 +161,13 @@ impl View<'_> {
     }
 
     /// Counts, availability and progress.
-    pub(super) fn progressed(&self, conditions: Conditions, collisions: Option<i32>) -> DeploymentStatus {
+    pub(super) fn progressed(
+        &self,
+        conditions: DeploymentConditions,
+        collisions: Option<i32>,
+    ) -> DeploymentStatus {
         let mut status = self.counted(conditions, collisions);
-        let mut conditions = Conditions(status.conditions.take().unwrap_or_default());
+        let mut conditions = DeploymentConditions(status.conditions.take().unwrap_or_default());
         match deadline(self.spec) {
             None => conditions.remove(PROGRESSING),
             Some(deadline) => self.judge_progress(&status, &mut conditions, deadline),
@@ -172,7 +180,12 @@ impl View<'_> {
         status
     }
 
-    fn judge_progress(&self, new: &DeploymentStatus, conditions: &mut Conditions, deadline: Duration) {
+    fn judge_progress(
+        &self,
+        new: &DeploymentStatus,
+        conditions: &mut DeploymentConditions,
+        deadline: Duration,
+    ) {
         let known = conditions.get(PROGRESSING).cloned();
         let reason = known.as_ref().and_then(|condition| condition.reason.as_deref());
         if reason == Some(DONE) && new.replicas == new.updated_replicas {
@@ -219,7 +232,7 @@ impl View<'_> {
     /// When to look again whether the deadline has passed.
     pub(super) fn next_check(&self, status: &DeploymentStatus) -> Option<Duration> {
         let deadline = deadline(self.spec)?;
-        let conditions = Conditions(status.conditions.clone().unwrap_or_default());
+        let conditions = DeploymentConditions(status.conditions.clone().unwrap_or_default());
         let known = conditions.get(PROGRESSING)?;
         if self.is_complete(status) || known.reason.as_deref() == Some(TIMED_OUT) {
             return None;

@@ -17,10 +17,10 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatu
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
-use self::plan::Basis;
+use self::plan::ExpectedPodsBasis;
 use super::number::count;
 use super::ownership::{controller_of, matches, selector};
-use super::partial_pod::{Pod, PodsIn};
+use super::partial_pod::{Pod, PodsInNamespace};
 
 /// How many replicas an owner that does not say wants.
 const REPLICAS: i32 = 1;
@@ -45,9 +45,9 @@ fn pod_selector(budget: &PodDisruptionBudget) -> Option<LabelSelector> {
 async fn reconcile(budget: Arc<PodDisruptionBudget>, cx: Context<PodDisruptionBudget>) -> Result {
     let pods = pods(&cx, &budget)?;
     let expected = match plan::basis(&budget) {
-        Basis::Nothing => 0,
-        Basis::Pods => count(pods.len()),
-        Basis::Scale => scale(&cx, &pods)?,
+        ExpectedPodsBasis::Nothing => 0,
+        ExpectedPodsBasis::Pods => count(pods.len()),
+        ExpectedPodsBasis::Scale => scale(&cx, &pods)?,
     };
     let status = plan::status(&budget, &pods, expected, cx.now());
     if budget.status.as_ref() != Some(&status) {
@@ -58,7 +58,7 @@ async fn reconcile(budget: Arc<PodDisruptionBudget>, cx: Context<PodDisruptionBu
 
 fn pods(cx: &Context<PodDisruptionBudget>, budget: &PodDisruptionBudget) -> Result<Vec<Arc<Pod>>, Error> {
     let Some(selector) = pod_selector(budget) else { return Ok(Vec::new()) };
-    let mut pods = cx.indexed::<Pod, _>(&PodsIn::of(&budget.metadata))?;
+    let mut pods = cx.indexed::<Pod, _>(&PodsInNamespace::of(&budget.metadata))?;
     pods.retain(|pod| matches(&selector, &pod.metadata));
     Ok(pods)
 }

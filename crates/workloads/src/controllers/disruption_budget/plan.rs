@@ -19,7 +19,7 @@ const CONDITION: &str = "DisruptionAllowed";
 
 /// What the number of expected Pods is taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Basis {
+pub(super) enum ExpectedPodsBasis {
     /// The budget asks for nothing.
     Nothing,
     /// The Pods that are there.
@@ -28,12 +28,12 @@ pub(super) enum Basis {
     Scale,
 }
 
-pub(super) fn basis(budget: &PodDisruptionBudget) -> Basis {
+pub(super) fn basis(budget: &PodDisruptionBudget) -> ExpectedPodsBasis {
     let asked = budget.spec.as_ref().map(|spec| (&spec.max_unavailable, &spec.min_available));
     match asked {
-        Some((Some(_), _) | (None, Some(IntOrString::String(_)))) => Basis::Scale,
-        Some((None, Some(IntOrString::Int(_)))) => Basis::Pods,
-        Some((None, None)) | None => Basis::Nothing,
+        Some((Some(_), _) | (None, Some(IntOrString::String(_)))) => ExpectedPodsBasis::Scale,
+        Some((None, Some(IntOrString::Int(_)))) => ExpectedPodsBasis::Pods,
+        Some((None, None)) | None => ExpectedPodsBasis::Nothing,
     }
 }
 
@@ -180,11 +180,11 @@ mod tests {
     #[test]
     fn bases() {
         let check = |spec, expected| assert_eq!(basis(&budget(spec, json!({}))), expected);
-        check(json!({}), Basis::Nothing);
-        check(json!({"minAvailable": 1}), Basis::Pods);
-        check(json!({"minAvailable": "10%"}), Basis::Scale);
-        check(json!({"maxUnavailable": 1}), Basis::Scale);
-        check(json!({"maxUnavailable": "10%"}), Basis::Scale);
+        check(json!({}), ExpectedPodsBasis::Nothing);
+        check(json!({"minAvailable": 1}), ExpectedPodsBasis::Pods);
+        check(json!({"minAvailable": "10%"}), ExpectedPodsBasis::Scale);
+        check(json!({"maxUnavailable": 1}), ExpectedPodsBasis::Scale);
+        check(json!({"maxUnavailable": "10%"}), ExpectedPodsBasis::Scale);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, 
 use k8s_openapi::api::discovery::v1::Endpoint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::plan::Group;
+use super::plan::EndpointGroup;
 
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const MANAGER: &str = "endpoint-controller";
@@ -13,7 +13,7 @@ const MANAGER: &str = "endpoint-controller";
 const ADDRESSES_MAX: usize = 1000;
 
 /// The Endpoints of a Service with these groups. Of two families it shows the first.
-pub(super) fn endpoints(service: &Service, groups: &[Group]) -> Endpoints {
+pub(super) fn endpoints(service: &Service, groups: &[EndpointGroup]) -> Endpoints {
     let family = groups.first().map(|group| group.address_type.as_str()).unwrap_or_default();
     let mut room = ADDRESSES_MAX;
     let of_family = groups.iter().filter(|group| group.address_type == family);
@@ -30,7 +30,7 @@ pub(super) fn endpoints(service: &Service, groups: &[Group]) -> Endpoints {
     }
 }
 
-fn subset(group: &Group, room: &mut usize) -> Option<EndpointSubset> {
+fn subset(group: &EndpointGroup, room: &mut usize) -> Option<EndpointSubset> {
     let is = |endpoint: &&Endpoint, claim: fn(&Endpoint) -> Option<bool>| claim(endpoint) == Some(true);
     let ready = |one: &Endpoint| one.conditions.as_ref().and_then(|conditions| conditions.ready);
     let leaving = |one: &Endpoint| one.conditions.as_ref().and_then(|conditions| conditions.terminating);
@@ -60,7 +60,7 @@ fn address(endpoint: &Endpoint) -> EndpointAddress {
     }
 }
 
-fn ports(group: &Group) -> Vec<EndpointPort> {
+fn ports(group: &EndpointGroup) -> Vec<EndpointPort> {
     let port = |one: &k8s_openapi::api::discovery::v1::EndpointPort| EndpointPort {
         name: one.name.clone().filter(|name| !name.is_empty()),
         port: one.port.unwrap_or_default(),

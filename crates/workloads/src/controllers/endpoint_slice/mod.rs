@@ -14,9 +14,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
-use self::plan::{Change, Group, changes, groups};
+use self::plan::{EndpointGroup, SliceChange, changes, groups};
 use super::ownership::{matches, selector};
-use super::partial_pod::{Pod, PodsIn};
+use super::partial_pod::{Pod, PodsInNamespace};
 
 const SERVICE: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
@@ -29,7 +29,7 @@ pub(super) fn control() -> Control {
         .owns::<EndpointSlice>()
         .owns::<Endpoints>()
         .selects::<Pod, _>(pod_selector)
-        .index::<Pod, PodsIn, _>(|pod: &Pod| Some(PodsIn::of(&pod.metadata)))
+        .index::<Pod, PodsInNamespace, _>(|pod: &Pod| Some(PodsInNamespace::of(&pod.metadata)))
         .reconcile(reconcile)
 }
 
@@ -42,7 +42,7 @@ fn pod_selector(service: &Service) -> Option<LabelSelector> {
 
 async fn reconcile(service: Arc<Service>, cx: Context<Service>) -> Result {
     let Some(selector) = pod_selector(&service) else { return Ok(Action::await_change()) };
-    let mut pods = cx.indexed::<Pod, _>(&PodsIn::of(&service.metadata))?;
+    let mut pods = cx.indexed::<Pod, _>(&PodsInNamespace::of(&service.metadata))?;
     pods.retain(|pod| matches(&selector, &pod.metadata));
     let groups = groups(&service, &pods);
     cx.adopt(legacy::endpoints(&service, &groups)).await?;
@@ -64,23 +64,23 @@ fn is_managed(slice: &EndpointSlice) -> bool {
         && slice.metadata.deletion_timestamp.is_none()
 }
 
-async fn apply(cx: &Context<Service>, service: &Service, change: Change<'_>) -> Result<(), Error> {
+async fn apply(cx: &Context<Service>, service: &Service, change: SliceChange<'_>) -> Result<(), Error> {
     match change {
-        Change::Create(group) => {
+        SliceChange::Create(group) => {
             cx.create::<_, EndpointSlice>(slice(service, group)).await?;
         }
-        Change::Update(slice, group) => {
+        SliceChange::Update(slice, group) => {
             let patch = json!({"endpoints": group.endpoints, "ports": group.ports});
             cx.patch(slice, patch).await?;
         }
-        Change::Delete(slice) => {
+        SliceChange::Delete(slice) => {
             cx.delete(slice).await?;
         }
     }
     Ok(())
 }
 
-fn slice(service: &Service, group: Group) -> EndpointSlice {
+fn slice(service: &Service, group: EndpointGroup) -> EndpointSlice {
     let name = service.metadata.name.clone().unwrap_or_default();
     let mut labels = service.metadata.labels.clone().unwrap_or_default();
     let is_headless = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()) == Some("None");

@@ -16,7 +16,7 @@ const ENDPOINTS_MAX: usize = 100;
 
 /// Endpoints of one family behind the same ports.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Group {
+pub(super) struct EndpointGroup {
     pub(super) address_type: String,
     pub(super) ports: Vec<EndpointPort>,
     pub(super) endpoints: Vec<Endpoint>,
@@ -24,15 +24,15 @@ pub(super) struct Group {
 
 /// What to do with the slices.
 #[derive(Debug, PartialEq)]
-pub(super) enum Change<'a> {
-    Create(Group),
-    Update(&'a EndpointSlice, Group),
+pub(super) enum SliceChange<'a> {
+    Create(EndpointGroup),
+    Update(&'a EndpointSlice, EndpointGroup),
     Delete(&'a EndpointSlice),
 }
 
 /// The groups a Service needs for these Pods; one empty group per family without any.
-pub(super) fn groups(service: &Service, pods: &[Arc<Pod>]) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+pub(super) fn groups(service: &Service, pods: &[Arc<Pod>]) -> Vec<EndpointGroup> {
+    let mut groups: Vec<EndpointGroup> = Vec::new();
     for address_type in families(service) {
         let before = groups.len();
         for pod in pods.iter().filter(|pod| !pod.is_finished()) {
@@ -41,7 +41,7 @@ pub(super) fn groups(service: &Service, pods: &[Arc<Pod>]) -> Vec<Group> {
             let same = groups[before..].iter_mut().find(|group| group.ports == ports);
             match same {
                 Some(group) => group.endpoints.push(endpoint),
-                None => groups.push(Group {
+                None => groups.push(EndpointGroup {
                     address_type: address_type.clone(),
                     ports,
                     endpoints: vec![endpoint],
@@ -49,7 +49,7 @@ pub(super) fn groups(service: &Service, pods: &[Arc<Pod>]) -> Vec<Group> {
             }
         }
         if groups.len() == before {
-            groups.push(Group { address_type, ports: Vec::new(), endpoints: Vec::new() });
+            groups.push(EndpointGroup { address_type, ports: Vec::new(), endpoints: Vec::new() });
         }
     }
     groups
@@ -92,7 +92,7 @@ fn target(port: &ServicePort, pod: &Pod) -> Option<i32> {
         Some(IntOrString::String(name)) => {
             let all = pod.spec.containers.iter().flat_map(|container| &container.ports);
             let mut named = all.filter(|one| one.name.as_ref() == Some(name));
-            let is_same = |one: &&crate::controllers::partial_pod::Port| {
+            let is_same = |one: &&crate::controllers::partial_pod::PartialPort| {
                 protocol(one.protocol.as_ref()) == protocol(port.protocol.as_ref())
             };
             named.find(is_same).map(|one| one.number)
@@ -126,7 +126,7 @@ fn endpoint(service: &Service, pod: &Pod, address: String) -> Endpoint {
 }
 
 /// The changes that turn the existing slices into these groups. Slices that are right are not mentioned.
-pub(super) fn changes(existing: &[EndpointSlice], groups: Vec<Group>) -> Vec<Change<'_>> {
+pub(super) fn changes(existing: &[EndpointSlice], groups: Vec<EndpointGroup>) -> Vec<SliceChange<'_>> {
     let mut changes = Vec::new();
     let mut kept = Vec::new();
     for group in groups {
@@ -144,11 +144,11 @@ pub(super) fn changes(existing: &[EndpointSlice], groups: Vec<Group>) -> Vec<Cha
         distribute(&slices, group, &mut changes);
     }
     let unused = existing.iter().filter(|slice| !kept.contains(&slice.metadata.uid.as_ref()));
-    changes.extend(unused.map(Change::Delete));
+    changes.extend(unused.map(SliceChange::Delete));
     changes
 }
 
-fn is_for(slice: &EndpointSlice, group: &Group) -> bool {
+fn is_for(slice: &EndpointSlice, group: &EndpointGroup) -> bool {
     slice.address_type == group.address_type && slice.ports.clone().unwrap_or_default() == group.ports
 }
 
@@ -161,9 +161,10 @@ fn is_same_target(left: &Endpoint, right: &Endpoint) -> bool {
 }
 
 /// Puts the endpoints of a group into its slices.
-fn distribute<'a>(slices: &[&'a EndpointSlice], group: Group, changes: &mut Vec<Change<'a>>) {
-    let Group { address_type, ports, endpoints: mut left } = group;
-    let with = |endpoints| Group { address_type: address_type.clone(), ports: ports.clone(), endpoints };
+fn distribute<'a>(slices: &[&'a EndpointSlice], group: EndpointGroup, changes: &mut Vec<SliceChange<'a>>) {
+    let EndpointGroup { address_type, ports, endpoints: mut left } = group;
+    let with =
+        |endpoints| EndpointGroup { address_type: address_type.clone(), ports: ports.clone(), endpoints };
     let mut contents: Vec<Vec<Endpoint>> = Vec::new();
     for slice in slices {
         let mut content = Vec::new();
@@ -185,18 +186,18 @@ fn distribute<'a>(slices: &[&'a EndpointSlice], group: Group, changes: &mut Vec<
         let is_right =
             is_for(slice, &with(Vec::new())) && slice.endpoints.clone().unwrap_or_default() == content;
         match (is_needed, is_right) {
-            (false, _) => changes.push(Change::Delete(slice)),
+            (false, _) => changes.push(SliceChange::Delete(slice)),
             (true, true) => {}
-            (true, false) => changes.push(Change::Update(slice, with(content))),
+            (true, false) => changes.push(SliceChange::Update(slice, with(content))),
         }
     }
     let is_first = slices.is_empty() && left.is_empty();
     while !left.is_empty() {
         let rest = left.split_off(left.len().min(ENDPOINTS_MAX));
-        changes.push(Change::Create(with(std::mem::replace(&mut left, rest))));
+        changes.push(SliceChange::Create(with(std::mem::replace(&mut left, rest))));
     }
     if is_first {
-        changes.push(Change::Create(with(Vec::new())));
+        changes.push(SliceChange::Create(with(Vec::new())));
     }
 }
 
@@ -220,7 +221,7 @@ mod tests {
         Arc::new(serde_json::from_value(pod).unwrap())
     }
 
-    fn slice(name: &str, group: &Group) -> EndpointSlice {
+    fn slice(name: &str, group: &EndpointGroup) -> EndpointSlice {
         let mut slice = EndpointSlice {
             address_type: group.address_type.clone(),
             endpoints: Some(group.endpoints.clone()),
@@ -231,13 +232,13 @@ mod tests {
         slice
     }
 
-    fn told(changes: &[Change<'_>]) -> Vec<String> {
+    fn told(changes: &[SliceChange<'_>]) -> Vec<String> {
         let told = changes.iter().map(|change| match change {
-            Change::Create(group) => format!("create {}", group.endpoints.len()),
-            Change::Update(slice, group) => {
+            SliceChange::Create(group) => format!("create {}", group.endpoints.len()),
+            SliceChange::Update(slice, group) => {
                 format!("update {} {}", slice.metadata.uid.as_deref().unwrap(), group.endpoints.len())
             }
-            Change::Delete(slice) => format!("delete {}", slice.metadata.uid.as_deref().unwrap()),
+            SliceChange::Delete(slice) => format!("delete {}", slice.metadata.uid.as_deref().unwrap()),
         });
         told.collect()
     }

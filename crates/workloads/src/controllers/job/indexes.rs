@@ -6,9 +6,9 @@ use std::fmt;
 
 /// A set of indexes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Indexes(Vec<(i32, i32)>);
+pub(super) struct CompletionIndexes(Vec<(i32, i32)>);
 
-impl Indexes {
+impl CompletionIndexes {
     /// Reads the text; what does not parse or lies at or beyond `bound` is left out.
     pub(super) fn parse(text: &str, bound: i32) -> Self {
         let mut indexes = Self::default();
@@ -73,7 +73,7 @@ impl Indexes {
     }
 }
 
-impl fmt::Display for Indexes {
+impl fmt::Display for CompletionIndexes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, (first, last)) in self.0.iter().enumerate() {
             let comma = if number > 0 { "," } else { "" };
@@ -93,7 +93,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, bound: i32, written: &str, len: i32) {
-        let indexes = Indexes::parse(text, bound);
+        let indexes = CompletionIndexes::parse(text, bound);
         assert_eq!((indexes.to_string().as_str(), indexes.len()), (written, len));
     }
 
@@ -109,10 +109,10 @@ mod tests {
 
     #[test]
     fn what_is_missing() {
-        let indexes = Indexes::parse("0,2-3,6", 10);
+        let indexes = CompletionIndexes::parse("0,2-3,6", 10);
         assert_eq!(indexes.missing(4, 8), [1, 4, 5, 7]);
         assert_eq!(indexes.missing(2, 8), [1, 4]);
-        assert_eq!(Indexes::default().missing(5, 3), [0, 1, 2]);
-        assert_eq!(indexes.common(&Indexes::parse("1-2,6-9", 10)), 2);
+        assert_eq!(CompletionIndexes::default().missing(5, 3), [0, 1, 2]);
+        assert_eq!(indexes.common(&CompletionIndexes::parse("1-2,6-9", 10)), 2);
     }
 }

@@ -21,7 +21,7 @@ use k8s_openapi::api::core::v1::{self as core, EnvVar, EnvVarSource, ObjectField
 use serde_json::{Value, json};
 
 use self::progress::{
-    Account, FINALIZER, INDEX, INDEX_FAILURES, Verdict, index_of, is_indexed, is_suspended,
+    FINALIZER, INDEX, INDEX_FAILURES, JobOutcome, JobProgress, index_of, is_indexed, is_suspended,
 };
 use super::deletion_order::victims;
 use super::ownership::{claim, selector};
@@ -58,7 +58,7 @@ async fn reconcile(job: Arc<Job>, cx: Context<Job>) -> Result {
     }
     let Some(selector) = spec.selector.as_ref().map(selector) else { return Ok(Action::await_change()) };
     let pods = claim::<_, Pod>(&cx, &selector, |_| true).await?;
-    Sync { cx: &cx, job: &job, spec, account: Account::open(&job, spec, &pods, cx.now()) }.run().await
+    JobSync { cx: &cx, job: &job, spec, account: JobProgress::open(&job, spec, &pods, cx.now()) }.run().await
 }
 
 /// When the Job ended, if it has.
@@ -81,14 +81,14 @@ async fn expire(job: &Job, spec: &JobSpec, finished: Timestamp, cx: &Context<Job
     Ok(Action::await_change())
 }
 
-struct Sync<'a> {
+struct JobSync<'a> {
     cx: &'a Context<Job>,
     job: &'a Job,
     spec: &'a JobSpec,
-    account: Account<'a>,
+    account: JobProgress<'a>,
 }
 
-impl Sync<'_> {
+impl JobSync<'_> {
     async fn run(mut self) -> Result {
         let mut verdict = self.account.verdict();
         let mut wait = None;
@@ -121,10 +121,10 @@ impl Sync<'_> {
         Ok(waits.into_iter().flatten().min().map_or(Action::await_change(), Action::requeue))
     }
 
-    fn completed(&self) -> Option<Verdict> {
+    fn completed(&self) -> Option<JobOutcome> {
         let succeeded = self.account.succeeded();
         let is_enough = self.spec.completions.map_or(succeeded > 0, |completions| succeeded >= completions);
-        (is_enough && self.account.status.active.is_none()).then(Verdict::completed)
+        (is_enough && self.account.status.active.is_none()).then(JobOutcome::completed)
     }
 
     fn mind_suspension(&mut self) {
@@ -221,7 +221,7 @@ impl Sync<'_> {
     }
 
     /// Writes the Pods that ended into the status, takes their finalizers off, and turns them into numbers.
-    async fn track(&mut self, verdict: Option<Verdict>) -> Result<(), Error> {
+    async fn track(&mut self, verdict: Option<JobOutcome>) -> Result<(), Error> {
         if let Some(verdict) = &verdict {
             self.account.announce(verdict);
         }
@@ -248,10 +248,10 @@ impl Sync<'_> {
         self.cx.patch_status(self.job, json!({"status": whole(&self.account.status)})).await.map(drop)
     }
 
-    fn tell(&self, verdict: &Verdict) {
+    fn tell(&self, verdict: &JobOutcome) {
         match verdict {
-            Verdict::Complete { .. } => self.cx.event(Severity::Normal, "Completed", "Job completed"),
-            Verdict::Failed { reason, message } => self.cx.event(Severity::Warning, reason, message),
+            JobOutcome::Complete { .. } => self.cx.event(Severity::Normal, "Completed", "Job completed"),
+            JobOutcome::Failed { reason, message } => self.cx.event(Severity::Warning, reason, message),
         }
     }
 }

@@ -4,12 +4,12 @@ use k8s_openapi::api::batch::v1::{
     JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule, SuccessPolicy,
 };
 
-use super::indexes::Indexes;
-use crate::controllers::partial_pod::{ContainerStatus, Pod};
+use super::indexes::CompletionIndexes;
+use crate::controllers::partial_pod::{PartialContainerStatus, Pod};
 
 /// What follows from a failed Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Consequence {
+pub(super) enum FailureConsequence {
     /// It counts towards the backoff limit.
     Count,
     /// It does not.
@@ -22,16 +22,19 @@ pub(super) enum Consequence {
 
 /// What the first rule that matches says. Without one it counts, unless its node was stopped: where the only node is a
 /// process that people stop, that is no failure of the Job's. (Kubernetes counts it, having other nodes to drain to.)
-pub(super) fn consequence(spec: &JobSpec, pod: &Pod) -> Consequence {
-    let otherwise = if pod.is_disrupted_by_node() { Consequence::Ignore } else { Consequence::Count };
+pub(super) fn consequence(spec: &JobSpec, pod: &Pod) -> FailureConsequence {
+    let otherwise =
+        if pod.is_disrupted_by_node() { FailureConsequence::Ignore } else { FailureConsequence::Count };
     let Some(PodFailurePolicy { rules }) = &spec.pod_failure_policy else { return otherwise };
     let told = rules.iter().enumerate().find_map(|(index, rule)| {
         let what = matched(rule, pod)?;
         Some(match rule.action.as_str() {
-            "Ignore" => Consequence::Ignore,
-            "FailIndex" => Consequence::FailIndex,
-            "FailJob" => Consequence::FailJob(format!("{what} matching FailJob rule at index {index}")),
-            _ => Consequence::Count,
+            "Ignore" => FailureConsequence::Ignore,
+            "FailIndex" => FailureConsequence::FailIndex,
+            "FailJob" => {
+                FailureConsequence::FailJob(format!("{what} matching FailJob rule at index {index}"))
+            }
+            _ => FailureConsequence::Count,
         })
     });
     told.unwrap_or(otherwise)
@@ -56,7 +59,7 @@ fn matched(rule: &PodFailurePolicyRule, pod: &Pod) -> Option<String> {
 }
 
 fn exit<'a>(
-    status: &'a ContainerStatus,
+    status: &'a PartialContainerStatus,
     codes: &PodFailurePolicyOnExitCodesRequirement,
 ) -> Option<(&'a str, i32)> {
     let code = status.state.as_ref()?.terminated.as_ref()?.exit_code;
@@ -69,7 +72,7 @@ fn exit<'a>(
 /// The words of the rule that these completed indexes satisfy.
 pub(super) fn satisfied(
     policy: Option<&SuccessPolicy>,
-    completed: &Indexes,
+    completed: &CompletionIndexes,
     completions: i32,
 ) -> Option<String> {
     if completed.len() == 0 {
@@ -77,7 +80,7 @@ pub(super) fn satisfied(
     }
     let is_satisfied = |rule: &k8s_openapi::api::batch::v1::SuccessPolicyRule| match &rule.succeeded_indexes {
         Some(text) => {
-            let required = Indexes::parse(text, completions);
+            let required = CompletionIndexes::parse(text, completions);
             let common = required.common(completed);
             required.len() > 0
                 && (common == required.len() || rule.succeeded_count.is_some_and(|count| common >= count))
@@ -96,7 +99,7 @@ mod tests {
 
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
-    fn check_failure(rules: Value, status: Value, expected: Consequence) {
+    fn check_failure(rules: Value, status: Value, expected: FailureConsequence) {
         let spec = json!({"template": {}, "podFailurePolicy": {"rules": rules}});
         let pod = json!({"metadata": {"name": "p", "namespace": "n"}, "status": status});
         let (spec, pod) = (serde_json::from_value(spec).unwrap(), serde_json::from_value(pod).unwrap());
@@ -112,24 +115,27 @@ mod tests {
         ]);
         let exited = |code: i32| json!({"containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": code}}}]});
         let failed = "Container c for pod n/p failed with exit code 42 matching FailJob rule at index 1";
-        check_failure(rules.clone(), exited(42), Consequence::FailJob(failed.into()));
-        check_failure(rules.clone(), exited(1), Consequence::Count);
-        check_failure(rules.clone(), exited(7), Consequence::FailIndex);
-        check_failure(rules.clone(), exited(0), Consequence::Count);
+        check_failure(rules.clone(), exited(42), FailureConsequence::FailJob(failed.into()));
+        check_failure(rules.clone(), exited(1), FailureConsequence::Count);
+        check_failure(rules.clone(), exited(7), FailureConsequence::FailIndex);
+        check_failure(rules.clone(), exited(0), FailureConsequence::Count);
         let disrupted = json!({"conditions": [{"type": "DisruptionTarget", "status": "True"}]});
-        check_failure(rules, disrupted.clone(), Consequence::Ignore);
-        check_failure(json!([]), disrupted, Consequence::Count);
+        check_failure(rules, disrupted.clone(), FailureConsequence::Ignore);
+        check_failure(json!([]), disrupted, FailureConsequence::Count);
         let stopped = json!({"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}]});
-        check_failure(json!([]), stopped.clone(), Consequence::Ignore);
+        check_failure(json!([]), stopped.clone(), FailureConsequence::Ignore);
         let counts = json!([{"action": "Count", "onPodConditions": [{"type": "DisruptionTarget"}]}]);
-        check_failure(counts, stopped, Consequence::Count);
+        check_failure(counts, stopped, FailureConsequence::Count);
     }
 
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
     fn check_success(rule: Value, completed: &str, expected: bool) {
         let policy = serde_json::from_value(json!({"rules": [rule]})).unwrap();
-        assert_eq!(satisfied(Some(&policy), &Indexes::parse(completed, 10), 10).is_some(), expected);
+        assert_eq!(
+            satisfied(Some(&policy), &CompletionIndexes::parse(completed, 10), 10).is_some(),
+            expected
+        );
     }
 
     #[test]

@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus, UncountedTerminatedPods};
 
 use super::backoff::{backoff_after, elapsed, finished};
-use super::indexes::Indexes;
-use super::policy::{Consequence, consequence, satisfied};
+use super::indexes::CompletionIndexes;
+use super::policy::{FailureConsequence, consequence, satisfied};
 use crate::controllers::number::{count, nonzero};
 use crate::controllers::partial_pod::Pod;
 use crate::controllers::time::whole_second;
@@ -29,12 +29,12 @@ pub(super) const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-c
 
 /// How a Job ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum JobOutcome {
     Complete { reason: String, message: String },
     Failed { reason: String, message: String },
 }
 
-impl Verdict {
+impl JobOutcome {
     fn failed(reason: &str, message: impl Into<String>) -> Self {
         Self::Failed { reason: reason.to_owned(), message: message.into() }
     }
@@ -59,25 +59,25 @@ pub(super) fn index_of(pod: &Pod) -> Option<i32> {
 }
 
 /// The books of one reconcile.
-pub(super) struct Account<'a> {
+pub(super) struct JobProgress<'a> {
     pub(super) spec: &'a JobSpec,
     /// The Job's Pods as they were when the books were opened.
     pub(super) pods: &'a [Arc<Pod>],
     pub(super) status: JobStatus,
     pub(super) now: Timestamp,
-    completed: Indexes,
+    completed: CompletionIndexes,
     /// The indexes that are given up, where the Job limits failures per index.
-    given_up: Indexes,
+    given_up: CompletionIndexes,
 }
 
-impl<'a> Account<'a> {
+impl<'a> JobProgress<'a> {
     pub(super) fn open(job: &Job, spec: &'a JobSpec, pods: &'a [Arc<Pod>], now: Timestamp) -> Self {
         let mut status = job.status.clone().unwrap_or_default();
         status.uncounted_terminated_pods.get_or_insert_default();
         if status.start_time.is_none() && !is_suspended(spec) {
             status.start_time = Some(whole_second(now));
         }
-        let (completed, given_up) = (Indexes::default(), Indexes::default());
+        let (completed, given_up) = (CompletionIndexes::default(), CompletionIndexes::default());
         let mut account = Self { spec, pods, status, now, completed, given_up };
         let tracked = pods.iter().filter(|pod| is_tracked(pod)).map(|pod| pod.uid().to_owned()).collect();
         account.settle(&tracked);
@@ -100,13 +100,13 @@ impl<'a> Account<'a> {
         self.status.failed = nonzero(self.status.failed.unwrap_or_default() + failed);
     }
 
-    fn completed_indexes(&self) -> Indexes {
+    fn completed_indexes(&self) -> CompletionIndexes {
         if !is_indexed(self.spec) {
-            return Indexes::default();
+            return CompletionIndexes::default();
         }
         let bound = self.spec.completions.unwrap_or_default();
         let known = self.status.completed_indexes.as_deref().unwrap_or_default();
-        let mut indexes = Indexes::parse(known, bound);
+        let mut indexes = CompletionIndexes::parse(known, bound);
         let fresh = self.pods.iter().filter(|pod| pod.is_succeeded() && is_tracked(pod));
         for index in fresh.filter_map(|pod| self.valid_index(pod)) {
             indexes.add(index, index);
@@ -114,15 +114,15 @@ impl<'a> Account<'a> {
         indexes
     }
 
-    fn failed_indexes(&self) -> Indexes {
-        let Some(limit) = self.spec.backoff_limit_per_index else { return Indexes::default() };
+    fn failed_indexes(&self) -> CompletionIndexes {
+        let Some(limit) = self.spec.backoff_limit_per_index else { return CompletionIndexes::default() };
         let known = self.status.failed_indexes.as_deref().unwrap_or_default();
-        let mut indexes = Indexes::parse(known, self.spec.completions.unwrap_or_default());
+        let mut indexes = CompletionIndexes::parse(known, self.spec.completions.unwrap_or_default());
         for pod in self.pods.iter().filter(|pod| is_tracked(pod) && self.is_failed(pod)) {
             let is_over = match consequence(self.spec, pod) {
-                Consequence::FailIndex => true,
-                Consequence::Ignore => false,
-                Consequence::Count | Consequence::FailJob(_) => failures(pod) >= limit,
+                FailureConsequence::FailIndex => true,
+                FailureConsequence::Ignore => false,
+                FailureConsequence::Count | FailureConsequence::FailJob(_) => failures(pod) >= limit,
             };
             if let Some(index) = self.valid_index(pod).filter(|_| is_over) {
                 indexes.add(index, index);
@@ -155,7 +155,7 @@ impl<'a> Account<'a> {
     /// How often an index failed before the Pod that is made for it now.
     pub(super) fn index_failures(&self, index: i32) -> i32 {
         let Some(pod) = self.predecessor(index) else { return 0 };
-        failures(pod) + i32::from(consequence(self.spec, pod) != Consequence::Ignore)
+        failures(pod) + i32::from(consequence(self.spec, pod) != FailureConsequence::Ignore)
     }
 
     fn valid_index(&self, pod: &Pod) -> Option<i32> {
@@ -202,60 +202,60 @@ impl<'a> Account<'a> {
                 && self.is_ours(pod)
                 && self.is_failed(pod)
                 && !uncounted.iter().any(|uid| uid == pod.uid())
-                && consequence(self.spec, pod) != Consequence::Ignore
+                && consequence(self.spec, pod) != FailureConsequence::Ignore
         });
         self.status.failed.unwrap_or_default() + count(fresh.count() + uncounted.len())
     }
 
     /// Is it decided how the Job ends?
-    pub(super) fn verdict(&self) -> Option<Verdict> {
+    pub(super) fn verdict(&self) -> Option<JobOutcome> {
         if let Some(met) = self.condition("SuccessCriteriaMet") {
-            return Some(Verdict::Complete {
+            return Some(JobOutcome::Complete {
                 reason: words(met.reason.as_deref()),
                 message: words(met.message.as_deref()),
             });
         }
         if let Some(target) = self.condition("FailureTarget") {
-            return Some(Verdict::Failed {
+            return Some(JobOutcome::Failed {
                 reason: words(target.reason.as_deref()),
                 message: words(target.message.as_deref()),
             });
         }
         let policy = self.pods.iter().filter(|pod| self.is_failed(pod)).find_map(|pod| {
             match consequence(self.spec, pod) {
-                Consequence::FailJob(message) => Some(Verdict::failed("PodFailurePolicy", message)),
+                FailureConsequence::FailJob(message) => Some(JobOutcome::failed("PodFailurePolicy", message)),
                 _ => None,
             }
         });
         policy.or_else(|| self.exhausted()).or_else(|| self.indexes_failed()).or_else(|| {
             let completions = self.spec.completions.unwrap_or_default();
             let message = satisfied(self.spec.success_policy.as_ref(), &self.completed, completions)?;
-            Some(Verdict::Complete { reason: "SuccessPolicy".to_owned(), message })
+            Some(JobOutcome::Complete { reason: "SuccessPolicy".to_owned(), message })
         })
     }
 
-    fn exhausted(&self) -> Option<Verdict> {
+    fn exhausted(&self) -> Option<JobOutcome> {
         let limit = self.spec.backoff_limit.unwrap_or(6);
         if self.failed() > limit || self.restarts_exceed(limit) {
             let message = "Job has reached the specified backoff limit";
-            return Some(Verdict::failed("BackoffLimitExceeded", message));
+            return Some(JobOutcome::failed("BackoffLimitExceeded", message));
         }
         if self.deadline_in()?.is_zero() {
             let message = "Job was active longer than specified deadline";
-            return Some(Verdict::failed("DeadlineExceeded", message));
+            return Some(JobOutcome::failed("DeadlineExceeded", message));
         }
         None
     }
 
     /// Too many indexes are given up, or no others are left.
-    fn indexes_failed(&self) -> Option<Verdict> {
+    fn indexes_failed(&self) -> Option<JobOutcome> {
         let given_up = self.given_up.len();
         if self.spec.max_failed_indexes.is_some_and(|limit| given_up > limit) {
             let message = "Job has exceeded the specified maximal number of failed indexes";
-            return Some(Verdict::failed("MaxFailedIndexesExceeded", message));
+            return Some(JobOutcome::failed("MaxFailedIndexesExceeded", message));
         }
         let is_over = given_up + self.completed.len() >= self.spec.completions.unwrap_or_default();
-        (given_up > 0 && is_over).then(|| Verdict::failed("FailedIndexes", "Job has failed indexes"))
+        (given_up > 0 && is_over).then(|| JobOutcome::failed("FailedIndexes", "Job has failed indexes"))
     }
 
     /// Pods that restart in place fail by their restarts.
@@ -336,8 +336,8 @@ impl<'a> Account<'a> {
     }
 
     /// Writes down the Pods that are through; returns those whose finalizer may come off.
-    pub(super) fn write_down(&mut self, verdict: Option<&Verdict>) -> Vec<Arc<Pod>> {
-        let is_failure = matches!(verdict, Some(Verdict::Failed { .. }));
+    pub(super) fn write_down(&mut self, verdict: Option<&JobOutcome>) -> Vec<Arc<Pod>> {
+        let is_failure = matches!(verdict, Some(JobOutcome::Failed { .. }));
         let mut uncounted = self.uncounted();
         let mut through = Vec::new();
         for pod in self.pods.iter().filter(|pod| is_tracked(pod)) {
@@ -353,7 +353,7 @@ impl<'a> Account<'a> {
                 }
             } else if (is_failed || is_failure)
                 && self.is_ours(pod)
-                && consequence(self.spec, pod) != Consequence::Ignore
+                && consequence(self.spec, pod) != FailureConsequence::Ignore
             {
                 note(&mut uncounted.failed, pod);
             }
@@ -383,27 +383,27 @@ impl<'a> Account<'a> {
     }
 
     /// Says that the end is decided, before it is reached.
-    pub(super) fn announce(&mut self, verdict: &Verdict) {
+    pub(super) fn announce(&mut self, verdict: &JobOutcome) {
         let (r#type, reason, message) = match verdict {
-            Verdict::Complete { reason, message } => ("SuccessCriteriaMet", reason, message),
-            Verdict::Failed { reason, message } => ("FailureTarget", reason, message),
+            JobOutcome::Complete { reason, message } => ("SuccessCriteriaMet", reason, message),
+            JobOutcome::Failed { reason, message } => ("FailureTarget", reason, message),
         };
         self.set("True", r#type, reason, message);
     }
 
     /// Ends the Job if every Pod is counted and gone or ended. Returns whether it did.
-    pub(super) fn conclude(&mut self, verdict: &Verdict) -> bool {
+    pub(super) fn conclude(&mut self, verdict: &JobOutcome) -> bool {
         let uncounted = self.uncounted();
         let is_open = uncounted.succeeded.is_some() || uncounted.failed.is_some();
         if is_open || self.status.terminating.unwrap_or_default() > 0 {
             return false;
         }
         match verdict {
-            Verdict::Complete { reason, message } => {
+            JobOutcome::Complete { reason, message } => {
                 self.set("True", "Complete", reason, message);
                 self.status.completion_time = Some(whole_second(self.now));
             }
-            Verdict::Failed { reason, message } => self.set("True", "Failed", reason, message),
+            JobOutcome::Failed { reason, message } => self.set("True", "Failed", reason, message),
         }
         true
     }

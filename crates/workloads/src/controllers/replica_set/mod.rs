@@ -13,8 +13,8 @@ use k8s_openapi::api::apps::v1::ReplicaSet;
 
 use super::deletion_order::victims;
 use super::number::size;
-use super::ownership::{OrphanIn, claim, controller_of, matches, orphan, selector};
-use super::partial_pod::{Pod, PodsIn, min_ready, next_available};
+use super::ownership::{OrphansInNamespace, claim, controller_of, matches, orphan, selector};
+use super::partial_pod::{Pod, PodsInNamespace, min_ready, next_available};
 use super::pod_control;
 use super::template::generated;
 
@@ -23,7 +23,7 @@ pub(super) fn control() -> Control {
         .named("replicaset-controller")
         .owns::<Pod>()
         .selects::<Pod, _>(|set: &ReplicaSet| Some(selector(&set.spec.as_ref()?.selector)))
-        .index::<Pod, OrphanIn, _>(orphan)
+        .index::<Pod, OrphansInNamespace, _>(orphan)
         .writes_status::<ReplicaSet>()
         .reconcile(reconcile)
 }
@@ -35,7 +35,7 @@ async fn reconcile(set: Arc<ReplicaSet>, cx: Context<ReplicaSet>) -> Result {
     let managed = manage(&cx, &set, pods).await;
     let pods = ours(&cx, &selector)?;
     let min_ready = min_ready(spec.min_ready_seconds);
-    let counts = status::Counts::of(&pods, spec.template.as_ref(), min_ready, cx.now());
+    let counts = status::PodCounts::of(&pods, spec.template.as_ref(), min_ready, cx.now());
     let mut status = set.status.clone().unwrap_or_default();
     counts.write(&mut status, spec.replicas.unwrap_or(1), managed.as_ref().err(), cx.now());
     cx.replace_status(&status);
@@ -75,7 +75,7 @@ fn related(cx: &Context<ReplicaSet>, set: &ReplicaSet) -> Result<Vec<Arc<Pod>>, 
         controller_of(&sibling.metadata).is_some_and(|reference| reference.uid == controller.uid)
     });
     let uids: Vec<String> = siblings.filter_map(|sibling| sibling.metadata.uid.clone()).collect();
-    let mut pods = cx.indexed::<Pod, _>(&PodsIn::of(&set.metadata))?;
+    let mut pods = cx.indexed::<Pod, _>(&PodsInNamespace::of(&set.metadata))?;
     pods.retain(|pod| controller_of(&pod.metadata).is_some_and(|reference| uids.contains(&reference.uid)));
     Ok(pods)
 }

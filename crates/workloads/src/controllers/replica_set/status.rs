@@ -17,7 +17,7 @@ const FAILURE: &str = "ReplicaFailure";
 
 /// Pods by what they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct PodCounts {
     active: i32,
     fully_labeled: i32,
     ready: i32,
@@ -25,7 +25,7 @@ pub(super) struct Counts {
     terminating: i32,
 }
 
-impl Counts {
+impl PodCounts {
     pub(super) fn of(
         pods: &[Arc<Pod>],
         template: Option<&PodTemplateSpec>,

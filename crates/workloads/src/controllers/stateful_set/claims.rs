@@ -53,37 +53,37 @@ pub(super) fn mount(pod: &mut PodSpec, set: &StatefulSet, spec: &StatefulSetSpec
 
 /// Who takes a claim along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum ClaimOwner {
     Nobody,
     Set,
     Pod,
 }
 
 /// The owner of the claims of a Pod with this ordinal.
-pub(super) fn owner(spec: &StatefulSetSpec, ordinal: i32) -> Owner {
+pub(super) fn owner(spec: &StatefulSetSpec, ordinal: i32) -> ClaimOwner {
     let policy = spec.persistent_volume_claim_retention_policy.as_ref();
     let is_delete = |when: Option<&String>| when.is_some_and(|when| when == "Delete");
     let when_scaled = is_delete(policy.and_then(|policy| policy.when_scaled.as_ref()));
     let when_deleted = is_delete(policy.and_then(|policy| policy.when_deleted.as_ref()));
     match (when_scaled && !ordinals(spec).contains(&ordinal), when_deleted) {
-        (true, _) => Owner::Pod,
-        (false, true) => Owner::Set,
-        (false, false) => Owner::Nobody,
+        (true, _) => ClaimOwner::Pod,
+        (false, true) => ClaimOwner::Set,
+        (false, false) => ClaimOwner::Nobody,
     }
 }
 
 /// The references the claim shall have; none when it has them already.
 pub(super) fn references(
     claim: &PersistentVolumeClaim,
-    owner: Owner,
+    owner: ClaimOwner,
     set: &StatefulSet,
     pod: &Pod,
 ) -> Option<Vec<OwnerReference>> {
     let current = claim.metadata.owner_references.clone().unwrap_or_default();
     let wanted = match owner {
-        Owner::Nobody => None,
-        Owner::Set => set.controller_owner_ref(&()),
-        Owner::Pod => pod.controller_owner_ref(&()),
+        ClaimOwner::Nobody => None,
+        ClaimOwner::Set => set.controller_owner_ref(&()),
+        ClaimOwner::Pod => pod.controller_owner_ref(&()),
     };
     let is_of = |reference: &OwnerReference, kind: &str, name: Option<&String>| {
         reference.kind == kind && Some(&reference.name) == name
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(when_scaled: &str, when_deleted: &str, kept: Owner, condemned: Owner) {
+    fn check(when_scaled: &str, when_deleted: &str, kept: ClaimOwner, condemned: ClaimOwner) {
         let policy = json!({"whenScaled": when_scaled, "whenDeleted": when_deleted});
         let spec = json!({"replicas": 1, "selector": {}, "template": {}, "persistentVolumeClaimRetentionPolicy": policy});
         let spec = serde_json::from_value(spec).unwrap();
@@ -129,9 +129,9 @@ mod tests {
 
     #[test]
     fn who_takes_a_claim_along() {
-        check("Retain", "Retain", Owner::Nobody, Owner::Nobody);
-        check("Retain", "Delete", Owner::Set, Owner::Set);
-        check("Delete", "Retain", Owner::Nobody, Owner::Pod);
-        check("Delete", "Delete", Owner::Set, Owner::Pod);
+        check("Retain", "Retain", ClaimOwner::Nobody, ClaimOwner::Nobody);
+        check("Retain", "Delete", ClaimOwner::Set, ClaimOwner::Set);
+        check("Delete", "Retain", ClaimOwner::Nobody, ClaimOwner::Pod);
+        check("Delete", "Delete", ClaimOwner::Set, ClaimOwner::Pod);
     }
 }

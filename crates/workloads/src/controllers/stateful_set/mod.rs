@@ -15,12 +15,12 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpe
 use k8s_openapi::api::core::v1::{self as core, PersistentVolumeClaim};
 use serde_json::json;
 
-use self::plan::{Step, View, ordinal, partition, revision};
+use self::plan::{PodStep, StatefulSetState, ordinal, partition, revision};
 use super::number::{count, nonzero, size};
-use super::ownership::{OrphanIn, claim, orphan, selector};
+use super::ownership::{OrphansInNamespace, claim, orphan, selector};
 use super::partial_pod::{Pod, next_available};
 use super::pod_control::said;
-use super::revisions::{self, Newest, REVISION, name, superfluous};
+use super::revisions::{self, NewestRevision, REVISION, name, superfluous};
 use super::template::pod;
 
 /// How long to wait for a claim that is about to go with its former Pod.
@@ -35,7 +35,7 @@ pub(super) fn control() -> Control {
         .owns::<Pod>()
         .owns::<ControllerRevision>()
         .selects::<Pod, _>(|set: &StatefulSet| Some(selector(&set.spec.as_ref()?.selector)))
-        .index::<ControllerRevision, OrphanIn, _>(orphan)
+        .index::<ControllerRevision, OrphansInNamespace, _>(orphan)
         .reads::<PersistentVolumeClaim>()
         .writes::<PersistentVolumeClaim>()
         .writes_status::<StatefulSet>()
@@ -49,7 +49,7 @@ async fn reconcile(set: Arc<StatefulSet>, cx: Context<StatefulSet>) -> Result {
     let pods = claim::<_, Pod>(&cx, &selector, |pod| ordinal(&set_name, pod.name()).is_some()).await?;
     let mut history = claim::<_, ControllerRevision>(&cx, &selector, |_| true).await?;
     history.sort_by(|left, right| (left.revision, name(left)).cmp(&(right.revision, name(right))));
-    let mut sync = Sync { cx: &cx, set: &set, spec, set_name, collisions: 0 };
+    let mut sync = StatefulSetSync { cx: &cx, set: &set, spec, set_name, collisions: 0 };
     sync.collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or_default();
     let update = sync.newest(&history).await?;
     let current = set.status.as_ref().and_then(|status| status.current_revision.as_deref());
@@ -60,13 +60,13 @@ async fn reconcile(set: Arc<StatefulSet>, cx: Context<StatefulSet>) -> Result {
     cx.replace_status(&status);
     sync.clean_up(&history, &pods, &[name(&current), name(&update)]).await?;
     let is_waiting = made?;
-    let view = View { spec, pods: &pods, update: name(&update), now: cx.now() };
+    let view = StatefulSetState { spec, pods: &pods, update: name(&update), now: cx.now() };
     let wait = next_available(pods.values().map(|pod| &**pod), view.min_ready(), cx.now());
     let wait = wait.into_iter().chain(is_waiting.then_some(CLAIM_WAIT)).min();
     Ok(wait.map_or(Action::await_change(), Action::requeue))
 }
 
-struct Sync<'a> {
+struct StatefulSetSync<'a> {
     cx: &'a Context<StatefulSet>,
     set: &'a StatefulSet,
     spec: &'a StatefulSetSpec,
@@ -74,7 +74,7 @@ struct Sync<'a> {
     collisions: i32,
 }
 
-impl Sync<'_> {
+impl StatefulSetSync<'_> {
     fn by_ordinal(&self, pods: &[Arc<Pod>]) -> BTreeMap<i32, Arc<Pod>> {
         let numbered = pods.iter().map(|pod| (ordinal(&self.set_name, pod.name()), pod));
         numbered.filter_map(|(ordinal, pod)| Some((ordinal?, pod.clone()))).collect()
@@ -86,11 +86,11 @@ impl Sync<'_> {
         history: &[Arc<ControllerRevision>],
     ) -> Result<Arc<ControllerRevision>, Error> {
         match revisions::newest(&self.set.metadata, &self.spec.template, history, self.collisions) {
-            Newest::Known(revision) => Ok(revision),
-            Newest::Renumber(revision, number) => {
+            NewestRevision::Known(revision) => Ok(revision),
+            NewestRevision::Renumber(revision, number) => {
                 self.cx.patch(&*revision, json!({"revision": number})).await
             }
-            Newest::Missing(revision) => {
+            NewestRevision::Missing(revision) => {
                 let created = self.cx.create::<_, ControllerRevision>(*revision).await;
                 if matches!(&created, Err(error) if error.is_conflict()) {
                     // The name is taken: another one next time.
@@ -113,11 +113,12 @@ impl Sync<'_> {
         for (ordinal, pod) in &pods {
             self.mind_claims(*ordinal, pod).await?;
         }
-        let view = View { spec: self.spec, pods: &pods, update: name(update), now: self.cx.now() };
+        let view =
+            StatefulSetState { spec: self.spec, pods: &pods, update: name(update), now: self.cx.now() };
         for step in view.steps() {
             match step {
-                Step::Delete(pod) => self.delete(&pod).await?,
-                Step::Create(ordinal) => {
+                PodStep::Delete(pod) => self.delete(&pod).await?,
+                PodStep::Create(ordinal) => {
                     let revision = if ordinal < partition(self.spec) { current } else { update };
                     is_waiting |= !self.create(ordinal, revision).await?;
                 }
@@ -219,7 +220,7 @@ impl Sync<'_> {
         current: &ControllerRevision,
         update: &ControllerRevision,
     ) -> StatefulSetStatus {
-        let view = View { spec: self.spec, pods, update: name(update), now: self.cx.now() };
+        let view = StatefulSetState { spec: self.spec, pods, update: name(update), now: self.cx.now() };
         let number = |test: &dyn Fn(&Pod) -> bool| count(pods.values().filter(|pod| test(pod)).count());
         let is_ready = |pod: &Pod| pod.phase() == "Running" && pod.is_ready();
         let of = |wanted: &str| number(&|pod: &Pod| !pod.is_dying() && revision(pod) == wanted);

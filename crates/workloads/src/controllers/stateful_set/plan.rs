@@ -16,13 +16,13 @@ use crate::controllers::revisions::REVISION;
 
 /// What to do with one Pod.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(super) enum PodStep {
     Create(i32),
     Delete(Arc<Pod>),
 }
 
 /// What a step is decided from.
-pub(super) struct View<'a> {
+pub(super) struct StatefulSetState<'a> {
     pub(super) spec: &'a StatefulSetSpec,
     /// The Pods by ordinal.
     pub(super) pods: &'a BTreeMap<i32, Arc<Pod>>,
@@ -54,7 +54,7 @@ pub(super) fn partition(spec: &StatefulSetSpec) -> i32 {
     ordinals(spec).start + rolling.and_then(|rolling| rolling.partition).unwrap_or_default()
 }
 
-impl View<'_> {
+impl StatefulSetState<'_> {
     pub(super) fn min_ready(&self) -> Duration {
         min_ready(self.spec.min_ready_seconds)
     }
@@ -72,7 +72,7 @@ impl View<'_> {
     }
 
     /// The steps to take now; none when all is as it should be or must be waited for.
-    pub(super) fn steps(&self) -> Vec<Step> {
+    pub(super) fn steps(&self) -> Vec<PodStep> {
         let mut steps = Vec::new();
         if !self.fill(&mut steps) || !self.empty(&mut steps) || !steps.is_empty() {
             return steps;
@@ -81,16 +81,16 @@ impl View<'_> {
     }
 
     /// Makes what is missing. Returns whether to go on.
-    fn fill(&self, steps: &mut Vec<Step>) -> bool {
+    fn fill(&self, steps: &mut Vec<PodStep>) -> bool {
         for ordinal in ordinals(self.spec) {
             let is_settled = match self.pods.get(&ordinal) {
                 None => {
-                    steps.push(Step::Create(ordinal));
+                    steps.push(PodStep::Create(ordinal));
                     false
                 }
                 Some(pod) if pod.is_finished() => {
                     // It is made anew when it is gone.
-                    steps.extend((!pod.is_dying()).then(|| Step::Delete(pod.clone())));
+                    steps.extend((!pod.is_dying()).then(|| PodStep::Delete(pod.clone())));
                     false
                 }
                 Some(pod) => self.is_healthy(pod),
@@ -103,7 +103,7 @@ impl View<'_> {
     }
 
     /// Removes what is too much, the highest first. Returns whether to go on.
-    fn empty(&self, steps: &mut Vec<Step>) -> bool {
+    fn empty(&self, steps: &mut Vec<PodStep>) -> bool {
         let wanted = ordinals(self.spec);
         let condemned: Vec<_> =
             self.pods.iter().filter(|(ordinal, _)| !wanted.contains(ordinal)).map(|(_, pod)| pod).collect();
@@ -111,7 +111,7 @@ impl View<'_> {
         for pod in condemned.into_iter().rev() {
             let may_go = self.is_healthy(pod) || first_unhealthy == Some(pod.uid());
             if !pod.is_dying() && (self.is_parallel() || may_go) {
-                steps.push(Step::Delete(pod.clone()));
+                steps.push(PodStep::Delete(pod.clone()));
             }
             if !self.is_parallel() {
                 return false;
@@ -121,7 +121,7 @@ impl View<'_> {
     }
 
     /// Removes Pods of other revisions, the highest first, as many as may be unavailable.
-    fn update(&self) -> Vec<Step> {
+    fn update(&self) -> Vec<PodStep> {
         let strategy = self.spec.update_strategy.as_ref();
         if strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete") {
             return Vec::new();
@@ -141,7 +141,7 @@ impl View<'_> {
                 continue;
             }
             budget -= usize::from(!costs_nothing);
-            steps.push(Step::Delete(pod.clone()));
+            steps.push(PodStep::Delete(pod.clone()));
         }
         steps
     }
@@ -189,10 +189,10 @@ mod tests {
         let mut full = json!({"selector": {}, "template": {}, "replicas": 3});
         full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
         let (spec, pods) = (serde_json::from_value(full).unwrap(), pods(text));
-        let view = View { spec: &spec, pods: &pods, update: "new", now: Timestamp::UNIX_EPOCH };
+        let view = StatefulSetState { spec: &spec, pods: &pods, update: "new", now: Timestamp::UNIX_EPOCH };
         let steps = view.steps().into_iter().map(|step| match step {
-            Step::Create(ordinal) => format!("+{ordinal}"),
-            Step::Delete(pod) => format!("-{}", pod.uid()),
+            PodStep::Create(ordinal) => format!("+{ordinal}"),
+            PodStep::Delete(pod) => format!("-{}", pod.uid()),
         });
         assert_eq!(steps.collect::<Vec<_>>().join(" "), expected, "{text}");
     }

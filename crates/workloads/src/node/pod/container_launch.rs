@@ -8,30 +8,32 @@ use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 
 use super::environment::{Environment, config_error, environment};
 use super::expand::expand;
-use super::identity::PodIdentity;
-use super::plan::Start;
-use super::pod_folders::Place;
+use super::identity::PodIdentities;
+use super::plan::ContainerStart;
+use super::pod_folders::PodFolders;
 use super::service_account;
-use super::sources::Sources;
-use super::status::Refusal;
+use super::sources::ValueSources;
+use super::status::StartRefusal;
 use super::{rights, service_variables, termination_log, volumes};
-use crate::node::http::Request;
-use crate::node::supervisor::protocol::{Hook, Launch, Owner, Process, RunId, View};
-use crate::node::{Ground, quantity};
+use crate::node::http::ContainerRequest;
+use crate::node::supervisor::protocol::{
+    ContainerKey, ContainerLaunch, LifecycleHook, MachineView, PodName, ProcessSpec,
+};
+use crate::node::{NodeShared, quantity};
 
 /// What an image gives cannot be had here; what stands in its place must be named.
 const NO_COMMAND: &str = "ErrImageNeverPull";
 
 /// The launch of a container, or why there is none.
 pub(crate) fn launch(
-    ground: &Ground,
-    everybody: &PodIdentity<'_>,
-    start: &Start<'_>,
-    sources: &dyn Sources,
-) -> Result<Launch, Refusal> {
+    ground: &NodeShared,
+    everybody: &PodIdentities<'_>,
+    start: &ContainerStart<'_>,
+    sources: &dyn ValueSources,
+) -> Result<ContainerLaunch, StartRefusal> {
     let (pod, container) = (everybody.pod, start.part.container);
     let uid = pod.metadata.uid.clone().unwrap_or_default();
-    let owner = Owner {
+    let owner = PodName {
         namespace: pod.metadata.namespace.clone().unwrap_or_default(),
         name: pod.metadata.name.clone().unwrap_or_default(),
     };
@@ -40,8 +42,8 @@ pub(crate) fn launch(
     let lifecycle = container.lifecycle.as_ref();
     let after_start = lifecycle.and_then(|lifecycle| lifecycle.post_start.as_ref());
     let before_stop = lifecycle.and_then(|lifecycle| lifecycle.pre_stop.as_ref());
-    Ok(Launch {
-        id: RunId { pod: uid, container: container.name.clone() },
+    Ok(ContainerLaunch {
+        id: ContainerKey { pod: uid, container: container.name.clone() },
         owner,
         attempt: start.attempt,
         strikes: start.strikes,
@@ -54,29 +56,33 @@ pub(crate) fn launch(
 }
 
 /// What a handler asks for. `tcpSocket` means nothing in Kubernetes either.
-fn hook(handler: &LifecycleHandler, container: &Container, address: &str) -> Result<Option<Hook>, Refusal> {
+fn hook(
+    handler: &LifecycleHandler,
+    container: &Container,
+    address: &str,
+) -> Result<Option<LifecycleHook>, StartRefusal> {
     if let Some(exec) = &handler.exec {
-        return Ok(exec.command.clone().map(Hook::Execute));
+        return Ok(exec.command.clone().map(LifecycleHook::Execute));
     }
     if let Some(sleep) = &handler.sleep {
-        return Ok(Some(Hook::Sleep { seconds: u64::try_from(sleep.seconds).unwrap_or_default() }));
+        return Ok(Some(LifecycleHook::Sleep { seconds: u64::try_from(sleep.seconds).unwrap_or_default() }));
     }
     let request =
-        handler.http_get.as_ref().map(|action| Request::new(action, container, address)).transpose();
-    request.map(|request| Some(Hook::Get(Box::new(request?)))).map_err(config_error)
+        handler.http_get.as_ref().map(|action| ContainerRequest::new(action, container, address)).transpose();
+    request.map(|request| Some(LifecycleHook::Get(Box::new(request?)))).map_err(config_error)
 }
 
 /// The process of a container: also what probes and hooks run beside.
 pub(crate) fn process(
-    ground: &Ground,
-    everybody: &PodIdentity<'_>,
+    ground: &NodeShared,
+    everybody: &PodIdentities<'_>,
     container: &Container,
-    sources: &dyn Sources,
-) -> Result<Process, Refusal> {
+    sources: &dyn ValueSources,
+) -> Result<ProcessSpec, StartRefusal> {
     let pod = everybody.pod;
     let mut identity = everybody.of(container)?;
-    let place = Place::make(ground, everybody, container, &identity)?;
-    let last_words = termination_log::Place::of(ground, pod, container, &place);
+    let place = PodFolders::make(ground, everybody, container, &identity)?;
+    let last_words = termination_log::TerminationLog::of(ground, pod, container, &place);
     let services = sources.services()?;
     let mut given = service_variables::variables(pod, services.iter().map(|service| &**service));
     given.extend([
@@ -97,7 +103,7 @@ pub(crate) fn process(
     if !ground.has_namespaces {
         identity.groups.extend(everybody.passing_groups());
     }
-    Ok(Process {
+    Ok(ProcessSpec {
         command,
         environment: environment.into_iter().collect(),
         // An absolute one replaces the Pod's own.
@@ -109,7 +115,7 @@ pub(crate) fn process(
         ranges: identity.ranges,
         memory_bytes: memory.and_then(|quantity| quantity::bytes(&quantity.0)),
         mounts,
-        view: if ground.has_namespaces { view(ground, pod, container) } else { View::default() },
+        view: if ground.has_namespaces { view(ground, pod, container) } else { MachineView::default() },
         is_program_given,
     })
 }
@@ -138,9 +144,9 @@ fn located(program: String) -> String {
 }
 
 /// What of the machine the container does not see.
-fn view(ground: &Ground, pod: &Pod, container: &Container) -> View {
+fn view(ground: &NodeShared, pod: &Pod, container: &Container) -> MachineView {
     let context = container.security_context.as_ref();
-    View {
+    MachineView {
         hidden: ground.hidden(),
         has_own_processes_only: pod.spec.as_ref().and_then(|spec| spec.host_pid) != Some(true),
         is_read_only: context.and_then(|context| context.read_only_root_filesystem) == Some(true),
@@ -149,10 +155,10 @@ fn view(ground: &Ground, pod: &Pod, container: &Container) -> View {
 
 /// The declared command, or the one that stands for the image; and whether it is that.
 fn command(
-    ground: &Ground,
+    ground: &NodeShared,
     container: &Container,
     environment: &Environment,
-) -> Result<(Vec<String>, bool), Refusal> {
+) -> Result<(Vec<String>, bool), StartRefusal> {
     let lookup = |name: &str| environment.get(name).cloned();
     let expanded = |texts: &Option<Vec<String>>| -> Vec<String> {
         texts.iter().flatten().map(|text| expand(text, lookup)).collect()
@@ -177,10 +183,10 @@ fn repository(image: &str) -> &str {
 }
 
 /// What runs for an image: the command for just this version, or else the one for all versions.
-fn of_image(ground: &Ground, image: &str) -> Result<Vec<String>, Refusal> {
+fn of_image(ground: &NodeShared, image: &str) -> Result<Vec<String>, StartRefusal> {
     let images = &ground.options.images;
     let found = images.get(image).or_else(|| images.get(repository(image)));
-    found.filter(|command| !command.is_empty()).cloned().ok_or_else(|| Refusal {
+    found.filter(|command| !command.is_empty()).cloned().ok_or_else(|| StartRefusal {
         reason: NO_COMMAND,
         message: format!(
             "this node runs no images: give the container a command, or start the node with --image {image}=COMMAND"

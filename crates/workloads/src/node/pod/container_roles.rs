@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
 /// What a container is in its Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum ContainerRole {
     /// Runs to its end before the next container starts.
     Init,
     /// Declared among the init containers, but goes on beside the main ones.
@@ -15,7 +15,7 @@ pub(crate) enum Role {
 
 /// When a container that ended is started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Restart {
+pub(crate) enum RestartPolicy {
     Always,
     OnFailure,
     Never,
@@ -23,41 +23,46 @@ pub(crate) enum Restart {
 
 /// A container and its role.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part<'a> {
+pub(crate) struct PodContainer<'a> {
     pub(crate) container: &'a Container,
-    pub(crate) role: Role,
-    pub(crate) restart: Restart,
+    pub(crate) role: ContainerRole,
+    pub(crate) restart: RestartPolicy,
 }
 
 /// Init containers and sidecars, in the order they start.
-pub(crate) fn first(spec: &PodSpec) -> impl Iterator<Item = Part<'_>> {
+pub(crate) fn first(spec: &PodSpec) -> impl Iterator<Item = PodContainer<'_>> {
     let of_pod = restart_policy(spec);
     spec.init_containers.iter().flatten().map(move |container| {
         if container.restart_policy.as_deref() == Some("Always") {
-            return Part { container, role: Role::Sidecar, restart: Restart::Always };
+            return PodContainer { container, role: ContainerRole::Sidecar, restart: RestartPolicy::Always };
         }
         // An init container that succeeded is through, whatever the Pod's policy says.
-        let restart = if of_pod == Restart::Never { Restart::Never } else { Restart::OnFailure };
-        Part { container, role: Role::Init, restart }
+        let restart =
+            if of_pod == RestartPolicy::Never { RestartPolicy::Never } else { RestartPolicy::OnFailure };
+        PodContainer { container, role: ContainerRole::Init, restart }
     })
 }
 
 /// The main containers.
-pub(crate) fn mains(spec: &PodSpec) -> impl Iterator<Item = Part<'_>> {
+pub(crate) fn mains(spec: &PodSpec) -> impl Iterator<Item = PodContainer<'_>> {
     let restart = restart_policy(spec);
-    spec.containers.iter().map(move |container| Part { container, role: Role::Main, restart })
+    spec.containers.iter().map(move |container| PodContainer {
+        container,
+        role: ContainerRole::Main,
+        restart,
+    })
 }
 
 /// All of them.
-pub(crate) fn all(spec: &PodSpec) -> impl Iterator<Item = Part<'_>> {
+pub(crate) fn all(spec: &PodSpec) -> impl Iterator<Item = PodContainer<'_>> {
     first(spec).chain(mains(spec))
 }
 
-fn restart_policy(spec: &PodSpec) -> Restart {
+fn restart_policy(spec: &PodSpec) -> RestartPolicy {
     match spec.restart_policy.as_deref() {
-        Some("Never") => Restart::Never,
-        Some("OnFailure") => Restart::OnFailure,
-        _ => Restart::Always,
+        Some("Never") => RestartPolicy::Never,
+        Some("OnFailure") => RestartPolicy::OnFailure,
+        _ => RestartPolicy::Always,
     }
 }
 

@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVar, EnvVarSource, Pod
 use super::container_roles::all;
 use super::downward_api;
 use super::expand::expand;
-use super::sources::Sources;
-use super::status::Refusal;
+use super::sources::ValueSources;
+use super::status::StartRefusal;
 
 /// What processes of this machine take from their surroundings, and containers too: where programs are, how to speak.
 const INHERITED: [&str; 5] = ["PATH", "LANG", "LC_ALL", "TZ", "USER"];
@@ -20,9 +20,9 @@ pub(crate) type Environment = BTreeMap<String, String>;
 pub(crate) fn environment(
     pod: &Pod,
     container: &Container,
-    sources: &dyn Sources,
+    sources: &dyn ValueSources,
     given: Environment,
-) -> Result<Environment, Refusal> {
+) -> Result<Environment, StartRefusal> {
     let mut all = inherited();
     all.extend(given);
     from_sources(container, sources, &mut all)?;
@@ -44,7 +44,11 @@ fn inherited() -> Environment {
     INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))).collect()
 }
 
-fn from_sources(container: &Container, sources: &dyn Sources, all: &mut Environment) -> Result<(), Refusal> {
+fn from_sources(
+    container: &Container,
+    sources: &dyn ValueSources,
+    all: &mut Environment,
+) -> Result<(), StartRefusal> {
     for source in container.env_from.iter().flatten() {
         let prefix = source.prefix.as_deref().unwrap_or_default();
         let pairs = if let Some(reference) = &source.config_map_ref {
@@ -65,9 +69,9 @@ fn from_sources(container: &Container, sources: &dyn Sources, all: &mut Environm
 fn of_source(
     pod: &Pod,
     container: &Container,
-    sources: &dyn Sources,
+    sources: &dyn ValueSources,
     (variable, source): (&EnvVar, &EnvVarSource),
-) -> Result<Option<String>, Refusal> {
+) -> Result<Option<String>, StartRefusal> {
     if let Some(reference) = &source.field_ref {
         let value = downward_api::field(pod, &reference.field_path);
         return value.map(Some).ok_or_else(|| unusable(variable, &reference.field_path));
@@ -107,7 +111,7 @@ pub(crate) fn required<T>(
     kind: &str,
     name: &str,
     optional: Option<bool>,
-) -> Result<Option<T>, Refusal> {
+) -> Result<Option<T>, StartRefusal> {
     match found {
         None if optional != Some(true) => Err(config_error(format!("{kind} \"{name}\" not found"))),
         found => Ok(found),
@@ -119,7 +123,7 @@ fn key_of(
     (kind, name, key): (&str, &str, &str),
     pod: &Pod,
     optional: Option<bool>,
-) -> Result<Option<String>, Refusal> {
+) -> Result<Option<String>, StartRefusal> {
     if value.is_none() && optional != Some(true) {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         return Err(config_error(format!("couldn't find key {key} in {kind} {namespace}/{name}")));
@@ -127,13 +131,13 @@ fn key_of(
     Ok(value)
 }
 
-fn unusable(variable: &EnvVar, what: &str) -> Refusal {
+fn unusable(variable: &EnvVar, what: &str) -> StartRefusal {
     config_error(format!("the variable {} cannot be filled: {what} is not offered", variable.name))
 }
 
 /// As Kubernetes names it.
-pub(crate) fn config_error(message: String) -> Refusal {
-    Refusal { reason: "CreateContainerConfigError", message, is_passing: false }
+pub(crate) fn config_error(message: String) -> StartRefusal {
+    StartRefusal { reason: "CreateContainerConfigError", message, is_passing: false }
 }
 
 fn texts(map: &ConfigMap) -> Vec<(String, String)> {

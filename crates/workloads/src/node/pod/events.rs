@@ -6,34 +6,35 @@ use homeostat_runtime::{Context, Severity};
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, VolumeMount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::container_roles::{self, Part};
-use super::identity::{Giver, PodIdentity};
-use super::plan::{After, Situation};
-use super::status::{NO_EXTRAS, Refusal, container_id, whole};
+use super::container_roles::{self, PodContainer};
+use super::identity::{IdentityPolicy, PodIdentities};
+use super::plan::{AfterExit, PodSituation};
+use super::status::{NO_EXTRAS, StartRefusal, container_id, whole};
 use super::volumes;
-use crate::node::Ground;
-use crate::node::supervisor::protocol::{Exit, Run, State};
+use crate::node::NodeShared;
+use crate::node::supervisor::protocol::{ContainerRun, RunExit, RunState};
 
 /// Events for what became of containers since the status was written; they may have ended already.
 pub(super) fn tell(
-    ground: &Ground,
+    ground: &NodeShared,
     cx: &Context<Pod>,
-    situation: &Situation<'_>,
-    everybody: Option<&PodIdentity<'_>>,
+    situation: &PodSituation<'_>,
+    everybody: Option<&PodIdentities<'_>>,
 ) {
     for part in container_roles::all(situation.spec) {
         let Some(run) = situation.run(part) else { continue };
         if !is_told(situation, part, run) {
             tell_run(ground, cx, (everybody, part), run);
         }
-        if matches!(situation.after(part, run), After::Wait { .. }) && !is_wait_told(situation, part, run) {
+        if matches!(situation.after(part, run), AfterExit::Wait { .. }) && !is_wait_told(situation, part, run)
+        {
             cx.event(Severity::Warning, "BackOff", back_off(situation, part));
         }
     }
 }
 
 /// Containers that were added to the Pod and are not run.
-pub(super) fn tell_extras(cx: &Context<Pod>, situation: &Situation<'_>) {
+pub(super) fn tell_extras(cx: &Context<Pod>, situation: &PodSituation<'_>) {
     let told =
         situation.pod.status.iter().flat_map(|status| status.ephemeral_container_statuses.iter().flatten());
     let told: Vec<&str> = told.map(|one| one.name.as_str()).collect();
@@ -44,27 +45,27 @@ pub(super) fn tell_extras(cx: &Context<Pod>, situation: &Situation<'_>) {
 }
 
 fn tell_run(
-    ground: &Ground,
+    ground: &NodeShared,
     cx: &Context<Pod>,
-    (everybody, part): (Option<&PodIdentity<'_>>, Part<'_>),
-    run: &Run,
+    (everybody, part): (Option<&PodIdentities<'_>>, PodContainer<'_>),
+    run: &ContainerRun,
 ) {
     match &run.state {
-        State::Starting => {}
-        State::Ended { exit: Exit::NotStarted(words), .. } => {
+        RunState::Starting => {}
+        RunState::Ended { exit: RunExit::NotStarted(words), .. } => {
             let message = format!("Error: failed to start container {}: {words}", part.container.name);
             cx.event(Severity::Warning, "Failed", message);
         }
-        State::Running { .. } | State::Ended { .. } => started(ground, cx, everybody, part.container),
+        RunState::Running { .. } | RunState::Ended { .. } => started(ground, cx, everybody, part.container),
     }
-    if let Some(Exit::HookFailed(words)) = run.exit() {
+    if let Some(RunExit::HookFailed(words)) = run.exit() {
         let message = format!("PostStartHook of container {} failed: {words}", part.container.name);
         cx.event(Severity::Warning, "FailedPostStartHook", message);
     }
 }
 
 /// The words Kubernetes has for it.
-fn back_off(situation: &Situation<'_>, part: Part<'_>) -> String {
+fn back_off(situation: &PodSituation<'_>, part: PodContainer<'_>) -> String {
     let meta = &situation.pod.metadata;
     format!(
         "Back-off restarting failed container {} in pod {}_{}({})",
@@ -76,7 +77,7 @@ fn back_off(situation: &Situation<'_>, part: Part<'_>) -> String {
 }
 
 /// Does the Pod's status say that the next start after this run is awaited?
-fn is_wait_told(situation: &Situation<'_>, part: Part<'_>, run: &Run) -> bool {
+fn is_wait_told(situation: &PodSituation<'_>, part: PodContainer<'_>, run: &ContainerRun) -> bool {
     told(situation, part, run).is_some_and(|one| {
         let waiting = one.state.as_ref().and_then(|state| state.waiting.as_ref());
         waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some("CrashLoopBackOff"))
@@ -84,12 +85,16 @@ fn is_wait_told(situation: &Situation<'_>, part: Part<'_>, run: &Run) -> bool {
 }
 
 /// Does the Pod's status know of this run?
-fn is_told(situation: &Situation<'_>, part: Part<'_>, run: &Run) -> bool {
+fn is_told(situation: &PodSituation<'_>, part: PodContainer<'_>, run: &ContainerRun) -> bool {
     told(situation, part, run).is_some_and(|one| one.container_id.is_some())
 }
 
 /// What the Pod's status says of this run.
-fn told<'a>(situation: &Situation<'a>, part: Part<'_>, run: &Run) -> Option<&'a ContainerStatus> {
+fn told<'a>(
+    situation: &PodSituation<'a>,
+    part: PodContainer<'_>,
+    run: &ContainerRun,
+) -> Option<&'a ContainerStatus> {
     let status = situation.pod.status.as_ref()?;
     let mut all = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
     let is_of = |one: &&ContainerStatus| {
@@ -101,8 +106,8 @@ fn told<'a>(situation: &Situation<'a>, part: Part<'_>, run: &Run) -> Option<&'a 
 
 /// Does it show this run that has ended since, and not one before that the node interrupted? They have the same restart
 /// count, but did not begin at the same time.
-fn shows(told: &ContainerStatus, run: &Run) -> bool {
-    let State::Ended { started_at, .. } = run.state else { return false };
+fn shows(told: &ContainerStatus, run: &ContainerRun) -> bool {
+    let RunState::Ended { started_at, .. } = run.state else { return false };
     let began = Time(whole(started_at));
     told.state.iter().chain(&told.last_state).any(|state| {
         let running = state.running.as_ref().and_then(|running| running.started_at.as_ref());
@@ -111,22 +116,28 @@ fn shows(told: &ContainerStatus, run: &Run) -> bool {
     })
 }
 
-fn started(ground: &Ground, cx: &Context<Pod>, everybody: Option<&PodIdentity<'_>>, container: &Container) {
+fn started(
+    ground: &NodeShared,
+    cx: &Context<Pod>,
+    everybody: Option<&PodIdentities<'_>>,
+    container: &Container,
+) {
     cx.event(Severity::Normal, "Started", format!("Started container {}", container.name));
     for mount in volumes::unhonoured(ground, container) {
         cx.event(Severity::Warning, "MountPathNotHonoured", elsewhere(container, mount));
     }
-    let groups = everybody.map(PodIdentity::withheld_groups).unwrap_or_default();
+    let groups = everybody.map(PodIdentities::withheld_groups).unwrap_or_default();
     let groups = groups.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     if !groups.is_empty() {
         let message = format!(
             "fsGroup or supplementalGroups ask for the groups {groups}, which the containers and volumes do not get: {}",
             match ground.giver {
-                Giver::Only { is_root: false, .. } => {
+                IdentityPolicy::OneUser { is_root: false, .. } => {
                     "the server must run as root to give groups it is not in"
                 }
-                Giver::Only { .. } => "the user that this node was told to run Pods as is not in them",
-                Giver::Anybody { .. } =>
+                IdentityPolicy::OneUser { .. } =>
+                    "the user that this node was told to run Pods as is not in them",
+                IdentityPolicy::AnyUser { .. } =>
                     "they are groups of this machine, and this system gives no user namespaces",
             }
         );
@@ -148,7 +159,7 @@ fn elsewhere(container: &Container, mount: &VolumeMount) -> String {
 }
 
 /// A container that cannot be started.
-pub(super) fn refused(cx: &Context<Pod>, part: Part<'_>, refusal: &Refusal) {
+pub(super) fn refused(cx: &Context<Pod>, part: PodContainer<'_>, refusal: &StartRefusal) {
     let message = format!("Error: container {}: {}", part.container.name, refusal.message);
     cx.event(
         Severity::Warning,

@@ -7,33 +7,38 @@ use k8s_openapi::api::core::v1::{HostPathVolumeSource, Pod, Volume};
 use rustix::fs::Mode;
 
 use super::environment::config_error;
-use super::sources::Sources;
-use super::status::Refusal;
-use super::volumes::{Filled, Inside, open_up};
-use crate::node::Ground;
+use super::sources::ValueSources;
+use super::status::StartRefusal;
+use super::volumes::{PreparedVolume, VolumeLocation, open_up};
+use crate::node::NodeShared;
 use crate::node::storage;
-use crate::node::supervisor::protocol::Origin;
+use crate::node::supervisor::protocol::MountOrigin;
 use crate::node::supervisor::{host_path, safe_path};
 
 /// A volume that is not the Pod's own.
-pub(super) enum Outside {
+pub(super) enum ExternalVolume {
     /// A folder or file of the machine.
     Host(HostPathVolumeSource),
     /// A folder of the node.
     Claimed(PathBuf),
 }
 
-impl Outside {
+impl ExternalVolume {
     /// Opens it; a claimed one also to the Pod's group. What is the machine's is looked at only: the launcher makes it, with the
     /// rights of the container's user.
-    pub(super) fn open(self, ground: &Ground, group: Option<u32>) -> io::Result<Filled> {
+    pub(super) fn open(self, ground: &NodeShared, group: Option<u32>) -> io::Result<PreparedVolume> {
         match self {
             Self::Host(host) => {
                 let (path, kind) = (PathBuf::from(&host.path), host.type_.unwrap_or_default());
                 if !kind.ends_with("OrCreate") {
                     host_path::check_kind(&path, &kind)?;
                 }
-                Ok(Filled { path, folder: None, origin: Origin::Machine(kind), inside: Inside::Elsewhere })
+                Ok(PreparedVolume {
+                    path,
+                    folder: None,
+                    origin: MountOrigin::Machine(kind),
+                    inside: VolumeLocation::Elsewhere,
+                })
             }
             Self::Claimed(path) => {
                 let folder = safe_path::own_folder(&path)?;
@@ -41,19 +46,20 @@ impl Outside {
                 if ground.blocks.is_some() && !ground.has_namespaces {
                     close_to_others(&folder)?;
                 }
-                let inside = if ground.has_namespaces { Inside::Mounted } else { Inside::Elsewhere };
-                Ok(Filled { path, folder: Some(folder), origin: Origin::Pod, inside })
+                let inside =
+                    if ground.has_namespaces { VolumeLocation::Mounted } else { VolumeLocation::Elsewhere };
+                Ok(PreparedVolume { path, folder: Some(folder), origin: MountOrigin::Pod, inside })
             }
         }
     }
 
     /// Where the volume is, if not among the Pod's own.
     pub(super) fn of(
-        ground: &Ground,
+        ground: &NodeShared,
         pod: &Pod,
         volume: &Volume,
-        sources: &dyn Sources,
-    ) -> Result<Option<Self>, Refusal> {
+        sources: &dyn ValueSources,
+    ) -> Result<Option<Self>, StartRefusal> {
         if let Some(host) = &volume.host_path {
             return Ok(Some(Self::Host(host.clone())));
         }

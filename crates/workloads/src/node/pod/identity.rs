@@ -13,22 +13,22 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext};
 
 use super::container_roles::all;
 use super::environment::config_error;
-use super::status::Refusal;
-use crate::node::id_blocks::{Block, NOBODY, is_reserved};
+use super::status::StartRefusal;
+use crate::node::id_blocks::{IdBlock, NOBODY, is_reserved};
 use crate::node::supervisor::protocol::IdRange;
-use crate::node::user_accounts::{self, Account};
+use crate::node::user_accounts::{self, UserAccount};
 
 /// Whom the node can make of a process.
 #[derive(Clone, Debug)]
-pub(crate) enum Giver {
+pub(crate) enum IdentityPolicy {
     /// It is root: each Pod is somebody else.
-    Anybody {
+    AnyUser {
         /// Can numbers have stand-ins?
         has_user_namespaces: bool,
     },
     /// Everybody is this account: the node's own, or the one its owner named.
-    Only {
-        account: Account,
+    OneUser {
+        account: UserAccount,
         /// Can it give groups and users at all?
         is_root: bool,
         /// Is the account allowed to be what the server itself is?
@@ -38,15 +38,15 @@ pub(crate) enum Giver {
     },
 }
 
-impl Giver {
+impl IdentityPolicy {
     /// What this process can give: the account it was told, or its own, or anybody.
-    pub(crate) fn new(named: Option<Account>, has_user_namespaces: bool) -> Self {
+    pub(crate) fn new(named: Option<UserAccount>, has_user_namespaces: bool) -> Self {
         let is_root = rustix::process::geteuid().is_root();
         match named {
-            None if is_root => Self::Anybody { has_user_namespaces },
-            named => Self::Only {
+            None if is_root => Self::AnyUser { has_user_namespaces },
+            named => Self::OneUser {
                 is_named: named.is_some(),
-                account: named.unwrap_or_else(Account::of_this_process),
+                account: named.unwrap_or_else(UserAccount::of_this_process),
                 is_root,
                 has_user_namespaces,
             },
@@ -56,16 +56,16 @@ impl Giver {
 
 /// The blocks of a Pod.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PodBlocks {
+pub(crate) struct PodIdBlocks {
     /// Nobody else's.
-    pub(crate) own: Block,
+    pub(crate) own: IdBlock,
     /// Whose the Pod's files are: its first claim's, if it has any, so that they have the same owner in the next Pod.
-    pub(crate) files: Block,
+    pub(crate) files: IdBlock,
 }
 
 /// Users and groups of a container. None is the node's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct ContainerIdentity {
     /// In its own eyes.
     pub(crate) user: Option<u32>,
     pub(crate) group: Option<u32>,
@@ -78,7 +78,7 @@ pub(crate) struct Identity {
 }
 
 /// What a Pod and a container say about it.
-struct Wish {
+struct RequestedIdentity {
     user: Option<u32>,
     group: Option<u32>,
     groups: Vec<u32>,
@@ -87,8 +87,8 @@ struct Wish {
     is_apart: bool,
 }
 
-impl Wish {
-    fn of(pod: &Pod, container: &Container) -> Result<Self, Refusal> {
+impl RequestedIdentity {
+    fn of(pod: &Pod, container: &Container) -> Result<Self, StartRefusal> {
         let (of_pod, own) = (context(pod), container.security_context.as_ref());
         let user = own.and_then(|own| own.run_as_user).or_else(|| of_pod.and_then(|pod| pod.run_as_user));
         let group = own.and_then(|own| own.run_as_group).or_else(|| of_pod.and_then(|pod| pod.run_as_group));
@@ -113,20 +113,20 @@ fn context(pod: &Pod) -> Option<&PodSecurityContext> {
     pod.spec.as_ref()?.security_context.as_ref()
 }
 
-impl Identity {
+impl ContainerIdentity {
     /// Who the container is, by its own word or its Pod's.
     pub(crate) fn of(
-        giver: &Giver,
-        blocks: Option<PodBlocks>,
+        giver: &IdentityPolicy,
+        blocks: Option<PodIdBlocks>,
         pod: &Pod,
         container: &Container,
-    ) -> Result<Self, Refusal> {
-        let wish = Wish::of(pod, container)?;
+    ) -> Result<Self, StartRefusal> {
+        let wish = RequestedIdentity::of(pod, container)?;
         match (giver, blocks) {
-            (Giver::Anybody { has_user_namespaces }, Some(blocks)) => {
+            (IdentityPolicy::AnyUser { has_user_namespaces }, Some(blocks)) => {
                 somebody(&wish, blocks, *has_user_namespaces)
             }
-            (Giver::Anybody { .. }, None) => {
+            (IdentityPolicy::AnyUser { .. }, None) => {
                 Err(config_error("there is no user for this Pod: its folder cannot be made".to_owned()))
             }
             (giver, blocks) => only(giver, &wish, blocks),
@@ -135,8 +135,12 @@ impl Identity {
 }
 
 /// A user of the Pod's own, or the one it names.
-fn somebody(wish: &Wish, blocks: PodBlocks, has_user_namespaces: bool) -> Result<Identity, Refusal> {
-    let mut cast = Cast {
+fn somebody(
+    wish: &RequestedIdentity,
+    blocks: PodIdBlocks,
+    has_user_namespaces: bool,
+) -> Result<ContainerIdentity, StartRefusal> {
+    let mut cast = IdMapper {
         blocks,
         is_apart: wish.is_apart,
         has_user_namespaces,
@@ -158,7 +162,7 @@ fn somebody(wish: &Wish, blocks: PodBlocks, has_user_namespaces: bool) -> Result
     let is_among_others = wish.user.is_some() || blocks.files != blocks.own;
     let has_namespace = cast.has_stand_ins || (has_user_namespaces && is_among_others);
     cast.plain.push(own);
-    Ok(Identity {
+    Ok(ContainerIdentity {
         user: wish.user.or(Some(own)),
         group: wish.group.or(wish.user).or(Some(own)),
         groups,
@@ -169,8 +173,8 @@ fn somebody(wish: &Wish, blocks: PodBlocks, has_user_namespaces: bool) -> Result
 }
 
 /// Finds for each number who it is on the machine.
-struct Cast {
-    blocks: PodBlocks,
+struct IdMapper {
+    blocks: PodIdBlocks,
     is_apart: bool,
     has_user_namespaces: bool,
     /// Numbers that are what they are.
@@ -178,8 +182,8 @@ struct Cast {
     has_stand_ins: bool,
 }
 
-impl Cast {
-    fn play(&mut self, id: u32, what: &str, name: fn(u32) -> Option<String>) -> Result<u32, Refusal> {
+impl IdMapper {
+    fn play(&mut self, id: u32, what: &str, name: fn(u32) -> Option<String>) -> Result<u32, StartRefusal> {
         if is_reserved(id) {
             let message =
                 format!("cannot run as {what} {id}: this node gives such numbers itself: leave it out");
@@ -214,11 +218,15 @@ impl Cast {
 }
 
 /// The one account there is.
-fn only(giver: &Giver, wish: &Wish, blocks: Option<PodBlocks>) -> Result<Identity, Refusal> {
-    let Giver::Only { account, is_root, is_named, has_user_namespaces } = giver else {
+fn only(
+    giver: &IdentityPolicy,
+    wish: &RequestedIdentity,
+    blocks: Option<PodIdBlocks>,
+) -> Result<ContainerIdentity, StartRefusal> {
+    let IdentityPolicy::OneUser { account, is_root, is_named, has_user_namespaces } = giver else {
         return Err(config_error("this node gives no single user".to_owned()));
     };
-    let Account { name, user, group, groups } = account;
+    let UserAccount { name, user, group, groups } = account;
     if !is_root && !is_named && !has_user_namespaces {
         return Err(config_error(format!(
             "the Pod would run as {name}, as the server does, and could read all the server keeps, its keys and every \
@@ -241,14 +249,14 @@ fn only(giver: &Giver, wish: &Wish, blocks: Option<PodBlocks>) -> Result<Identit
         return Err(config_error(format!("container has runAsNonRoot, and {why}")));
     }
     if !is_root {
-        return Ok(Identity { user: wish.user, group: wish.group, ..Identity::default() });
+        return Ok(ContainerIdentity { user: wish.user, group: wish.group, ..ContainerIdentity::default() });
     }
     let more: Vec<u32> = wish.groups.iter().copied().filter(|wanted| groups.contains(wanted)).collect();
     let group = wish.group.unwrap_or(*group);
     let plain: Vec<u32> = [*user, group].iter().chain(&more).copied().collect();
     let has_namespace = *has_user_namespaces && *user != 0;
     let ranges = blocks.filter(|_| has_namespace).map(|blocks| blocks.own.ranges(&plain));
-    Ok(Identity {
+    Ok(ContainerIdentity {
         user: Some(*user),
         group: Some(group),
         groups: more,
@@ -259,7 +267,7 @@ fn only(giver: &Giver, wish: &Wish, blocks: Option<PodBlocks>) -> Result<Identit
 }
 
 /// The further groups of every container of the Pod: that of its volumes, and those it names.
-fn groups(pod: &Pod) -> Result<Vec<u32>, Refusal> {
+fn groups(pod: &Pod) -> Result<Vec<u32>, StartRefusal> {
     let Some(context) = context(pod) else { return Ok(Vec::new()) };
     let named = context.supplemental_groups.iter().flatten().map(|id| number("supplementalGroups", *id));
     let of_volumes = context.fs_group.map(|id| number("fsGroup", id));
@@ -267,7 +275,7 @@ fn groups(pod: &Pod) -> Result<Vec<u32>, Refusal> {
 }
 
 /// A user or group by number. One that there cannot be is refused: it must never come to mean the node's own.
-fn number(field: &str, id: i64) -> Result<u32, Refusal> {
+fn number(field: &str, id: i64) -> Result<u32, StartRefusal> {
     /// Kubernetes' own bound.
     const ID_MAX: u32 = 2_147_483_647;
     let known = u32::try_from(id).ok().filter(|id| *id <= ID_MAX);
@@ -275,17 +283,17 @@ fn number(field: &str, id: i64) -> Result<u32, Refusal> {
 }
 
 /// Everybody in a Pod.
-pub(crate) struct PodIdentity<'a> {
+pub(crate) struct PodIdentities<'a> {
     pub(crate) pod: &'a Pod,
-    pub(crate) giver: &'a Giver,
-    pub(crate) blocks: Option<PodBlocks>,
+    pub(crate) giver: &'a IdentityPolicy,
+    pub(crate) blocks: Option<PodIdBlocks>,
     /// Claims whose files belong to the user of another Pod.
     pub(crate) shared_claims: Vec<String>,
 }
 
-impl PodIdentity<'_> {
-    pub(crate) fn of(&self, container: &Container) -> Result<Identity, Refusal> {
-        Identity::of(self.giver, self.blocks, self.pod, container)
+impl PodIdentities<'_> {
+    pub(crate) fn of(&self, container: &Container) -> Result<ContainerIdentity, StartRefusal> {
+        ContainerIdentity::of(self.giver, self.blocks, self.pod, container)
     }
 
     /// The groups the Pod asks for and does not get.
@@ -302,15 +310,22 @@ impl PodIdentity<'_> {
     /// Who a further group is on the machine.
     fn machine_group(&self, group: u32) -> Option<u32> {
         match (self.giver, self.blocks) {
-            (Giver::Only { account, .. }, _) => Some(group).filter(|group| account.groups.contains(group)),
-            (Giver::Anybody { has_user_namespaces }, Some(blocks)) => {
+            (IdentityPolicy::OneUser { account, .. }, _) => {
+                Some(group).filter(|group| account.groups.contains(group))
+            }
+            (IdentityPolicy::AnyUser { has_user_namespaces }, Some(blocks)) => {
                 let is_apart = self.pod.spec.as_ref().and_then(|spec| spec.host_users) == Some(false);
                 let has_user_namespaces = *has_user_namespaces;
-                let mut cast =
-                    Cast { blocks, is_apart, has_user_namespaces, plain: Vec::new(), has_stand_ins: false };
+                let mut cast = IdMapper {
+                    blocks,
+                    is_apart,
+                    has_user_namespaces,
+                    plain: Vec::new(),
+                    has_stand_ins: false,
+                };
                 cast.play(group, "group", user_accounts::name_of_group).ok()
             }
-            (Giver::Anybody { .. }, None) => None,
+            (IdentityPolicy::AnyUser { .. }, None) => None,
         }
     }
 
@@ -332,7 +347,7 @@ impl PodIdentity<'_> {
     /// Whose the files are that the node makes for the Pod; none for root's. A user that the Pod names finds them root's, as
     /// in Kubernetes.
     pub(crate) fn owner(&self) -> Option<u32> {
-        let is_ours = |user: u32| is_reserved(user) || matches!(self.giver, Giver::Only { .. });
+        let is_ours = |user: u32| is_reserved(user) || matches!(self.giver, IdentityPolicy::OneUser { .. });
         match self.only_user() {
             Ok(user) => user.filter(|user| is_ours(*user)),
             Err(()) => self.blocks.map(|blocks| blocks.files.user()),
@@ -342,7 +357,7 @@ impl PodIdentity<'_> {
     /// The group of those files.
     pub(crate) fn owning_group(&self) -> Option<u32> {
         match self.giver {
-            Giver::Only { account, is_root: true, .. } => Some(account.group),
+            IdentityPolicy::OneUser { account, is_root: true, .. } => Some(account.group),
             _ => self.owner(),
         }
     }
@@ -357,32 +372,36 @@ mod tests {
     /// Numbers that nobody here has.
     const UNKNOWN: u32 = 54_350;
 
-    fn blocks() -> PodBlocks {
-        let block = Block::of(0x7000_0000).unwrap();
-        PodBlocks { own: block, files: block }
+    fn blocks() -> PodIdBlocks {
+        let block = IdBlock::of(0x7000_0000).unwrap();
+        PodIdBlocks { own: block, files: block }
     }
 
-    fn somebody_with(has_user_namespaces: bool) -> Giver {
-        Giver::Anybody { has_user_namespaces }
+    fn somebody_with(has_user_namespaces: bool) -> IdentityPolicy {
+        IdentityPolicy::AnyUser { has_user_namespaces }
     }
 
-    fn only(user: u32, is_root: bool, is_named: bool, has_user_namespaces: bool) -> Giver {
-        let account = Account { name: "ada".to_owned(), user, group: 100, groups: vec![100, 200] };
-        Giver::Only { account, is_root, is_named, has_user_namespaces }
+    fn only(user: u32, is_root: bool, is_named: bool, has_user_namespaces: bool) -> IdentityPolicy {
+        let account = UserAccount { name: "ada".to_owned(), user, group: 100, groups: vec![100, 200] };
+        IdentityPolicy::OneUser { account, is_root, is_named, has_user_namespaces }
     }
 
-    fn identity(giver: &Giver, of_pod: &Value, own: &Value) -> Result<Identity, Refusal> {
+    fn identity(
+        giver: &IdentityPolicy,
+        of_pod: &Value,
+        own: &Value,
+    ) -> Result<ContainerIdentity, StartRefusal> {
         let container = json!({"name": "main", "securityContext": own});
         let pod: Pod = serde_json::from_value(
             json!({"metadata": {}, "spec": {"securityContext": of_pod, "containers": [container]}}),
         )
         .unwrap();
-        Identity::of(giver, Some(blocks()), &pod, &pod.spec.as_ref().unwrap().containers[0])
+        ContainerIdentity::of(giver, Some(blocks()), &pod, &pod.spec.as_ref().unwrap().containers[0])
     }
 
     /// Who it is in its own eyes and on the machine.
     #[track_caller]
-    fn check(giver: &Giver, of_pod: &Value, own: &Value, expected: Result<(u32, u32), &str>) {
+    fn check(giver: &IdentityPolicy, of_pod: &Value, own: &Value, expected: Result<(u32, u32), &str>) {
         match (identity(giver, of_pod, own), expected) {
             (Ok(who), Ok(expected)) => assert_eq!((who.user.unwrap(), who.machine_user.unwrap()), expected),
             (Err(refusal), Err(words)) => assert!(refusal.message.contains(words), "{}", refusal.message),

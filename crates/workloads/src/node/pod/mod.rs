@@ -40,19 +40,19 @@ use k8s_openapi::api::core::v1::{
 use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 
-use super::Ground;
+use super::NodeShared;
 use super::addresses;
 use super::options::RestartBackoff;
-use super::probe::Health;
-use super::supervisor::protocol::{Ask, RunId};
+use super::probe::PodHealth;
+use super::supervisor::protocol::{ContainerKey, SupervisorRequest};
 use super::supervisor_client::PodRuns;
-use super::tokens::Supply;
+use super::tokens::PodTokens;
 use environment::config_error;
-pub(crate) use identity::Giver;
-use identity::PodIdentity;
-use plan::{Plan, Situation};
-use sources::Supplies;
-use status::{Refusal, Refusals};
+pub(crate) use identity::IdentityPolicy;
+use identity::PodIdentities;
+use plan::{PodPlan, PodSituation};
+use sources::CachedSources;
+use status::{StartRefusal, StartRefusals};
 
 /// Pods reconciled at a time. Each is a few requests to the keeper and one write.
 const CONCURRENCY: usize = 16;
@@ -77,7 +77,7 @@ pub(super) fn control(triggers: impl Stream<Item = Target> + Send + 'static) -> 
 }
 
 async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
-    let ground = cx.state::<Ground>();
+    let ground = cx.state::<NodeShared>();
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
     if !node.is_some_and(|node| ground.options.has_name(node)) {
         return Ok(Action::await_change());
@@ -88,7 +88,7 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     let runs = ground.link.runs(uid);
     let health = ground.prober.health(uid);
     let address = ground.addresses.of(&pod);
-    let situation = Situation {
+    let situation = PodSituation {
         pod: &pod,
         spec,
         runs: &runs,
@@ -99,10 +99,10 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     };
     let plan = situation.plan();
     let supply = match situation.must_end() {
-        Some(_) => Supply::default(),
+        Some(_) => PodTokens::default(),
         None => ground.tokens.supply(cx.client(), &pod, cx.now()).await,
     };
-    let supplies = Supplies { cx: &cx, tokens: supply.tokens };
+    let supplies = CachedSources { cx: &cx, tokens: supply.tokens };
     let addressed = with_address(&pod, address);
     let everybody = match situation.must_end() {
         Some(_) => Err(config_error("the Pod is ending".to_owned())),
@@ -136,7 +136,7 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
 }
 
 /// The Pod with its account mounted, if this node knows the server and the Pod wants it.
-fn with_account(ground: &Ground, pod: Arc<Pod>, cx: &Context<Pod>) -> Result<Arc<Pod>> {
+fn with_account(ground: &NodeShared, pod: Arc<Pod>, cx: &Context<Pod>) -> Result<Arc<Pod>> {
     if ground.options.server.is_none() {
         return Ok(pod);
     }
@@ -163,21 +163,21 @@ pub(crate) fn last_status(
 ) -> Option<PodStatus> {
     let address = addresses::address(pod).unwrap_or(Ipv4Addr::LOCALHOST);
     let spec = pod.spec.as_ref()?;
-    let situation = Situation { pod, spec, runs, health: &Health::default(), now, backoff, address };
+    let situation = PodSituation { pod, spec, runs, health: &PodHealth::default(), now, backoff, address };
     let current = pod.status.clone().unwrap_or_default();
     let mut wanted = current.clone();
-    status::report(&situation, &Refusals::new(), &mut wanted);
+    status::report(&situation, &StartRefusals::new(), &mut wanted);
     (wanted != current).then_some(wanted)
 }
 
 /// Sends what the plan says; gives the containers that cannot be started.
 fn carry_out(
-    ground: &Ground,
-    supplies: &Supplies<'_>,
-    situation: &Situation<'_>,
-    (plan, everybody): (&Plan<'_>, &Result<PodIdentity<'_>, Refusal>),
-) -> Result<Refusals> {
-    let (cx, mut refusals) = (supplies.cx, Refusals::new());
+    ground: &NodeShared,
+    supplies: &CachedSources<'_>,
+    situation: &PodSituation<'_>,
+    (plan, everybody): (&PodPlan<'_>, &Result<PodIdentities<'_>, StartRefusal>),
+) -> Result<StartRefusals> {
+    let (cx, mut refusals) = (supplies.cx, StartRefusals::new());
     for start in &plan.starts {
         let launch = match everybody {
             Ok(everybody) => container_launch::launch(ground, everybody, start, supplies),
@@ -185,7 +185,7 @@ fn carry_out(
         };
         match launch {
             Ok(launch) => {
-                ground.link.ask(Ask::Start(Box::new(launch)))?;
+                ground.link.ask(SupervisorRequest::Start(Box::new(launch)))?;
             }
             Err(refusal) => {
                 events::refused(cx, start.part, &refusal);
@@ -194,9 +194,9 @@ fn carry_out(
         }
     }
     for stop in &plan.stops {
-        let id = RunId { pod: situation.uid().to_owned(), container: stop.container.clone() };
+        let id = ContainerKey { pod: situation.uid().to_owned(), container: stop.container.clone() };
         let grace_ms = u64::try_from(stop.grace.as_millis()).unwrap_or(u64::MAX);
-        ground.link.ask(Ask::Stop { id, grace_ms })?;
+        ground.link.ask(SupervisorRequest::Stop { id, grace_ms })?;
         let message = match stop.unhealthy {
             Some(probe) => format!("Container {} failed {probe} probe, will be restarted", stop.container),
             None => format!("Stopping container {}", stop.container),
@@ -207,7 +207,7 @@ fn carry_out(
 }
 
 /// All processes ended and the status says so: the Pod may go.
-fn is_to_be_deleted(situation: &Situation<'_>) -> bool {
+fn is_to_be_deleted(situation: &PodSituation<'_>) -> bool {
     let meta = &situation.pod.metadata;
     // With a period of zero it was asked for already, and finalizers of others hold it.
     meta.deletion_timestamp.is_some() && situation.is_quiet() && meta.deletion_grace_period_seconds != Some(0)

@@ -14,13 +14,13 @@ use rustix::io::Errno;
 
 use super::environment::config_error;
 use super::pod_folders;
-use super::status::Refusal;
-use crate::node::Ground;
-use crate::node::supervisor::protocol::{Mount, Origin};
+use super::status::StartRefusal;
+use crate::node::NodeShared;
+use crate::node::supervisor::protocol::{Mount, MountOrigin};
 use crate::node::supervisor::safe_path;
 
 /// What is put there.
-pub(crate) struct Source {
+pub(crate) struct MountSource {
     /// On the machine.
     pub(crate) path: PathBuf,
     /// What of it is wanted.
@@ -28,10 +28,10 @@ pub(crate) struct Source {
     /// Where the container finds that without a mount.
     pub(crate) seen: PathBuf,
     pub(crate) is_read_only: bool,
-    pub(crate) origin: Origin,
+    pub(crate) origin: MountOrigin,
 }
 
-impl Source {
+impl MountSource {
     /// A mount of it.
     pub(crate) fn at(self, target: PathBuf) -> Mount {
         Mount {
@@ -46,11 +46,11 @@ impl Source {
 
 /// Puts it there; gives what the launcher shall mount, or only make if it is the machine's.
 pub(crate) fn put(
-    ground: &Ground,
-    place: &pod_folders::Place,
+    ground: &NodeShared,
+    place: &pod_folders::PodFolders,
     mount: &VolumeMount,
-    source: Source,
-) -> Result<Option<Mount>, Refusal> {
+    source: MountSource,
+) -> Result<Option<Mount>, StartRefusal> {
     let failed = |error: io::Error| config_error(format!("cannot place the volume {}: {error}", mount.name));
     let path = clean(&mount.mount_path).map_err(failed)?;
     if path.as_os_str().is_empty() {
@@ -63,7 +63,7 @@ pub(crate) fn put(
         return Ok(Some(source.at(Path::new("/").join(path))));
     }
     link(&source.seen, &place.folder, &path).map_err(failed)?;
-    Ok((source.origin != Origin::Pod).then(|| source.at(PathBuf::new())))
+    Ok((source.origin != MountOrigin::Pod).then(|| source.at(PathBuf::new())))
 }
 
 /// The path from where it begins, without detours.

@@ -1,18 +1,18 @@
 //! The phase of a Pod: one word for the state of all its containers, with Kubernetes' rules.
 
-use super::container_roles::{Restart, Role, first, mains};
-use super::plan::{After, Situation};
+use super::container_roles::{ContainerRole, RestartPolicy, first, mains};
+use super::plan::{AfterExit, PodSituation};
 
 /// Where a Pod is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum PodPhase {
     Pending,
     Running,
     Succeeded,
     Failed,
 }
 
-impl Phase {
+impl PodPhase {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Pending => "Pending",
@@ -24,49 +24,49 @@ impl Phase {
 }
 
 /// The phase this situation means. Succeeded and Failed are for ever.
-pub(crate) fn phase(situation: &Situation<'_>) -> Phase {
+pub(crate) fn phase(situation: &PodSituation<'_>) -> PodPhase {
     let before = situation.pod.status.as_ref().and_then(|status| status.phase.as_deref());
     match before {
-        Some("Succeeded") => return Phase::Succeeded,
-        Some("Failed") => return Phase::Failed,
-        _ if situation.is_expired() => return Phase::Failed,
+        Some("Succeeded") => return PodPhase::Succeeded,
+        Some("Failed") => return PodPhase::Failed,
+        _ if situation.is_expired() => return PodPhase::Failed,
         _ => {}
     }
     for part in first(situation.spec) {
-        if situation.has_failed(part) && part.role == Role::Init {
-            return Phase::Failed;
+        if situation.has_failed(part) && part.role == ContainerRole::Init {
+            return PodPhase::Failed;
         }
-        let is_past =
-            situation.is_through(part) || (part.role == Role::Sidecar && situation.run(part).is_some());
+        let is_past = situation.is_through(part)
+            || (part.role == ContainerRole::Sidecar && situation.run(part).is_some());
         if !is_past {
-            return Phase::Pending;
+            return PodPhase::Pending;
         }
     }
     of_mains(situation)
 }
 
-fn of_mains(situation: &Situation<'_>) -> Phase {
+fn of_mains(situation: &PodSituation<'_>) -> PodPhase {
     let mut has_failed = false;
     let mut goes_on = false;
     for part in mains(situation.spec) {
-        let Some(run) = situation.run(part) else { return Phase::Pending };
-        let is_at_rest = run.is_over() && situation.after(part, run) == After::Rest;
+        let Some(run) = situation.run(part) else { return PodPhase::Pending };
+        let is_at_rest = run.is_over() && situation.after(part, run) == AfterExit::Rest;
         if is_at_rest {
             has_failed |= situation.has_failed(part);
         } else {
             // One that never ran holds the Pod in Pending; one between two runs does not.
             let never_ran = !run.is_over() && !run.is_running() && run.attempt == 0;
             if never_ran {
-                return Phase::Pending;
+                return PodPhase::Pending;
             }
             goes_on = true;
         }
         // A container that would always be restarted rests only because the Pod is being deleted.
-        goes_on |= is_at_rest && part.restart == Restart::Always && !situation.is_quiet();
+        goes_on |= is_at_rest && part.restart == RestartPolicy::Always && !situation.is_quiet();
     }
     match (goes_on, has_failed) {
-        (true, _) => Phase::Running,
-        (false, true) => Phase::Failed,
-        (false, false) => Phase::Succeeded,
+        (true, _) => PodPhase::Running,
+        (false, true) => PodPhase::Failed,
+        (false, false) => PodPhase::Succeeded,
     }
 }

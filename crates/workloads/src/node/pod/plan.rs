@@ -9,18 +9,18 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
-use super::container_roles::{Part, Restart, Role, all, first, grace_s, mains};
+use super::container_roles::{ContainerRole, PodContainer, RestartPolicy, all, first, grace_s, mains};
 use crate::node::options::RestartBackoff;
-use crate::node::probe::Health;
-use crate::node::supervisor::protocol::{Run, State};
+use crate::node::probe::PodHealth;
+use crate::node::supervisor::protocol::{ContainerRun, RunState};
 use crate::node::supervisor_client::PodRuns;
 
 /// All that a plan depends on.
-pub(crate) struct Situation<'a> {
+pub(crate) struct PodSituation<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) spec: &'a PodSpec,
     pub(crate) runs: &'a PodRuns,
-    pub(crate) health: &'a Health,
+    pub(crate) health: &'a PodHealth,
     pub(crate) now: Timestamp,
     pub(crate) backoff: RestartBackoff,
     pub(crate) address: Ipv4Addr,
@@ -28,8 +28,8 @@ pub(crate) struct Situation<'a> {
 
 /// A container to start.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Start<'a> {
-    pub(crate) part: Part<'a>,
+pub(crate) struct ContainerStart<'a> {
+    pub(crate) part: PodContainer<'a>,
     pub(crate) attempt: u32,
     pub(crate) strikes: u32,
     pub(crate) interruptions: u32,
@@ -37,7 +37,7 @@ pub(crate) struct Start<'a> {
 
 /// A container to end, and the probe that failed if it is for that.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stop {
+pub(crate) struct ContainerStop {
     pub(crate) container: String,
     pub(crate) grace: Duration,
     pub(crate) unhealthy: Option<&'static str>,
@@ -45,15 +45,15 @@ pub(crate) struct Stop {
 
 /// What to do now, and when to look again without a cause.
 #[derive(Default)]
-pub(crate) struct Plan<'a> {
-    pub(crate) starts: Vec<Start<'a>>,
-    pub(crate) stops: Vec<Stop>,
+pub(crate) struct PodPlan<'a> {
+    pub(crate) starts: Vec<ContainerStart<'a>>,
+    pub(crate) stops: Vec<ContainerStop>,
     pub(crate) wake: Option<Duration>,
 }
 
 /// What becomes of a container that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum After {
+pub(crate) enum AfterExit {
     /// Nothing: it is through.
     Rest,
     /// It is started again now.
@@ -62,9 +62,9 @@ pub(crate) enum After {
     Wait { delay: Duration, left: Duration },
 }
 
-impl<'a> Situation<'a> {
-    pub(crate) fn plan(&self) -> Plan<'a> {
-        let mut plan = Plan::default();
+impl<'a> PodSituation<'a> {
+    pub(crate) fn plan(&self) -> PodPlan<'a> {
+        let mut plan = PodPlan::default();
         if let Some(grace) = self.must_end() {
             self.wind_down(&mut plan, grace);
         } else if self.begin(&mut plan) {
@@ -107,13 +107,13 @@ impl<'a> Situation<'a> {
     }
 
     /// Init containers one after the other; true when the main ones may run.
-    fn begin(&self, plan: &mut Plan<'a>) -> bool {
+    fn begin(&self, plan: &mut PodPlan<'a>) -> bool {
         for part in first(self.spec) {
             if self.is_through(part) {
                 continue;
             }
             self.ensure(part, plan);
-            if part.role == Role::Init {
+            if part.role == ContainerRole::Init {
                 if self.has_failed(part) {
                     self.wind_down(plan, Duration::from_secs(grace_s(self.pod)));
                 }
@@ -126,7 +126,7 @@ impl<'a> Situation<'a> {
         true
     }
 
-    fn go_on(&self, plan: &mut Plan<'a>) {
+    fn go_on(&self, plan: &mut PodPlan<'a>) {
         for part in mains(self.spec) {
             self.ensure(part, plan);
         }
@@ -135,32 +135,32 @@ impl<'a> Situation<'a> {
         }
     }
 
-    fn ensure(&self, part: Part<'a>, plan: &mut Plan<'a>) {
+    fn ensure(&self, part: PodContainer<'a>, plan: &mut PodPlan<'a>) {
         let Some(run) = self.run(part) else {
             let attempt = self.lost_attempts(part);
-            plan.starts.push(Start { part, attempt, strikes: 0, interruptions: 0 });
+            plan.starts.push(ContainerStart { part, attempt, strikes: 0, interruptions: 0 });
             return;
         };
         match &run.state {
-            State::Starting => {}
-            State::Running { .. } => {
+            RunState::Starting => {}
+            RunState::Running { .. } => {
                 let verdict = self.health.of(part.container, run.attempt);
                 if !verdict.is_live {
                     let grace = self.grace_of_probe(part.container, verdict.is_started);
                     let container = part.container.name.clone();
                     let probe = if verdict.is_started { "liveness" } else { "startup" };
-                    plan.stops.push(Stop { container, grace, unhealthy: Some(probe) });
+                    plan.stops.push(ContainerStop { container, grace, unhealthy: Some(probe) });
                 }
             }
-            State::Ended { exit, .. } => match self.after(part, run) {
-                After::Rest => {}
-                After::Restart => {
+            RunState::Ended { exit, .. } => match self.after(part, run) {
+                AfterExit::Rest => {}
+                AfterExit::Restart => {
                     let attempt = run.attempt.saturating_add(1);
                     let strikes = self.strikes(run).saturating_add(1);
                     let interruptions = run.interruptions.saturating_add(u32::from(!exit.is_its_own()));
-                    plan.starts.push(Start { part, attempt, strikes, interruptions });
+                    plan.starts.push(ContainerStart { part, attempt, strikes, interruptions });
                 }
-                After::Wait { left, .. } => {
+                AfterExit::Wait { left, .. } => {
                     plan.wake = Some(plan.wake.map_or(left, |wake| wake.min(left)));
                 }
             },
@@ -168,27 +168,27 @@ impl<'a> Situation<'a> {
     }
 
     /// What becomes of a run that ended.
-    pub(crate) fn after(&self, part: Part<'_>, run: &Run) -> After {
-        let State::Ended { finished_at, exit, .. } = &run.state else { return After::Rest };
+    pub(crate) fn after(&self, part: PodContainer<'_>, run: &ContainerRun) -> AfterExit {
+        let RunState::Ended { finished_at, exit, .. } = &run.state else { return AfterExit::Rest };
         let is_wanted = match part.restart {
-            Restart::Always => true,
-            Restart::OnFailure => !exit.is_success(),
-            Restart::Never => false,
+            RestartPolicy::Always => true,
+            RestartPolicy::OnFailure => !exit.is_success(),
+            RestartPolicy::Never => false,
         };
         if !is_wanted || self.must_end().is_some() {
-            return After::Rest;
+            return AfterExit::Rest;
         }
         let delay = self.delay(self.strikes(run));
         let since = Duration::try_from(self.now.duration_since(*finished_at)).unwrap_or_default();
         match delay.checked_sub(since).filter(|left| !left.is_zero()) {
-            Some(left) => After::Wait { delay, left },
-            None => After::Restart,
+            Some(left) => AfterExit::Wait { delay, left },
+            None => AfterExit::Restart,
         }
     }
 
     /// Restarts in a row; a run that lasted wipes the slate.
-    fn strikes(&self, run: &Run) -> u32 {
-        let State::Ended { started_at, finished_at, exit, .. } = &run.state else { return run.strikes };
+    fn strikes(&self, run: &ContainerRun) -> u32 {
+        let RunState::Ended { started_at, finished_at, exit, .. } = &run.state else { return run.strikes };
         let lasted = Duration::try_from(finished_at.duration_since(*started_at)).unwrap_or_default();
         if lasted >= self.backoff.forgiven_after || !exit.is_its_own() { 0 } else { run.strikes }
     }
@@ -201,7 +201,7 @@ impl<'a> Situation<'a> {
     }
 
     /// A container the status tells of and the keeper does not: its records are gone, its count goes on.
-    fn lost_attempts(&self, part: Part<'_>) -> u32 {
+    fn lost_attempts(&self, part: PodContainer<'_>) -> u32 {
         let Some(status) = &self.pod.status else { return 0 };
         let told = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
         let mut told = told.filter(|one| one.name == part.container.name && one.container_id.is_some());
@@ -219,46 +219,47 @@ impl<'a> Situation<'a> {
     }
 
     /// Ends the Pod's containers: sidecars when the others are gone, the last one first. Without grace, all at once.
-    fn wind_down(&self, plan: &mut Plan<'_>, grace: Duration) {
-        let is_live = |part: &Part<'_>| self.run(*part).is_some_and(|run| !run.is_over());
+    fn wind_down(&self, plan: &mut PodPlan<'_>, grace: Duration) {
+        let is_live = |part: &PodContainer<'_>| self.run(*part).is_some_and(|run| !run.is_over());
         let (sidecars, others): (Vec<_>, Vec<_>) =
-            all(self.spec).filter(is_live).partition(|part| part.role == Role::Sidecar);
+            all(self.spec).filter(is_live).partition(|part| part.role == ContainerRole::Sidecar);
         let next = if grace.is_zero() { sidecars.len() } else { usize::from(others.is_empty()) };
         let ended = others.into_iter().chain(sidecars.into_iter().rev().take(next));
-        plan.stops.extend(ended.map(|part| Stop {
+        plan.stops.extend(ended.map(|part| ContainerStop {
             container: part.container.name.clone(),
             grace,
             unhealthy: None,
         }));
     }
 
-    pub(crate) fn run(&self, part: Part<'_>) -> Option<&'a Run> {
+    pub(crate) fn run(&self, part: PodContainer<'_>) -> Option<&'a ContainerRun> {
         self.runs.get(&part.container.name).map(|runs| &runs.current)
     }
 
     /// An init container that succeeded.
-    pub(crate) fn is_through(&self, part: Part<'_>) -> bool {
-        let is_success =
-            |run: &Run| run.exit().is_some_and(crate::node::supervisor::protocol::Exit::is_success);
-        part.role == Role::Init && self.run(part).is_some_and(is_success)
+    pub(crate) fn is_through(&self, part: PodContainer<'_>) -> bool {
+        let is_success = |run: &ContainerRun| {
+            run.exit().is_some_and(crate::node::supervisor::protocol::RunExit::is_success)
+        };
+        part.role == ContainerRole::Init && self.run(part).is_some_and(is_success)
     }
 
     /// Failed, and not to be started again.
-    pub(crate) fn has_failed(&self, part: Part<'_>) -> bool {
+    pub(crate) fn has_failed(&self, part: PodContainer<'_>) -> bool {
         self.run(part).is_some_and(|run| {
-            run.exit().is_some_and(|exit| !exit.is_success()) && self.after(part, run) == After::Rest
+            run.exit().is_some_and(|exit| !exit.is_success()) && self.after(part, run) == AfterExit::Rest
         })
     }
 
     /// A sidecar far enough for the next container.
-    pub(crate) fn is_up(&self, part: Part<'_>) -> bool {
+    pub(crate) fn is_up(&self, part: PodContainer<'_>) -> bool {
         self.run(part)
             .is_some_and(|run| run.is_running() && self.health.of(part.container, run.attempt).is_started)
     }
 
     /// Ended, and not to be started again.
-    pub(crate) fn is_at_rest(&self, part: Part<'_>) -> bool {
-        self.run(part).is_some_and(|run| run.is_over() && self.after(part, run) == After::Rest)
+    pub(crate) fn is_at_rest(&self, part: PodContainer<'_>) -> bool {
+        self.run(part).is_some_and(|run| run.is_over() && self.after(part, run) == AfterExit::Rest)
     }
 
     /// No process of the Pod is left.
@@ -272,21 +273,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::node::supervisor::protocol::{Exit, Owner, RunId, Runs};
+    use crate::node::supervisor::protocol::{ContainerKey, ContainerRuns, PodName, RunExit};
 
-    fn runs(name: &str, attempt: u32, state: State) -> (String, Runs) {
-        let id = RunId { pod: "uid".to_owned(), container: name.to_owned() };
-        let owner = Owner { namespace: "default".to_owned(), name: "web".to_owned() };
-        let current = Run { attempt, strikes: u32::MAX, interruptions: 0, state };
-        (name.to_owned(), Runs { id, owner, current, previous: None })
+    fn runs(name: &str, attempt: u32, state: RunState) -> (String, ContainerRuns) {
+        let id = ContainerKey { pod: "uid".to_owned(), container: name.to_owned() };
+        let owner = PodName { namespace: "default".to_owned(), name: "web".to_owned() };
+        let current = ContainerRun { attempt, strikes: u32::MAX, interruptions: 0, state };
+        (name.to_owned(), ContainerRuns { id, owner, current, previous: None })
     }
 
     /// Whatever numbers stand in a Pod, there is a plan.
     #[test]
     fn numbers_without_measure_are_borne() {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
-        let ended = State::Ended { started_at: now, finished_at: now, exit: Exit::Lost, message: None };
-        let running = State::Running { pid: 1, started_ticks: 1, started_at: Timestamp::MIN };
+        let ended = RunState::Ended { started_at: now, finished_at: now, exit: RunExit::Lost, message: None };
+        let running = RunState::Running { pid: 1, started_ticks: 1, started_at: Timestamp::MIN };
         let known = PodRuns::from([runs("again", u32::MAX, ended), runs("runs", 0, running)]);
         let check = |seconds: i64, phase: &str, deletion: Option<&str>, grace: Duration| {
             let probe = json!({"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": seconds});
@@ -299,11 +300,11 @@ mod tests {
                      "containerID": "process://1"}]},
             }))
             .unwrap();
-            let situation = Situation {
+            let situation = PodSituation {
                 pod: &pod,
                 spec: pod.spec.as_ref().unwrap(),
                 runs: &known,
-                health: &Health::default(),
+                health: &PodHealth::default(),
                 now,
                 backoff: RestartBackoff::default(),
                 address: Ipv4Addr::LOCALHOST,

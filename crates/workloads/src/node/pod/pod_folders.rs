@@ -13,10 +13,10 @@ use rustix::fs::{Gid, Uid};
 
 use super::change_owner;
 use super::environment::config_error;
-use super::identity::{Identity, PodIdentity};
-use super::status::Refusal;
-use crate::node::Ground;
-use crate::node::supervisor::protocol::{Mount, Origin};
+use super::identity::{ContainerIdentity, PodIdentities};
+use super::status::StartRefusal;
+use crate::node::NodeShared;
+use crate::node::supervisor::protocol::{Mount, MountOrigin};
 use crate::node::supervisor::safe_path;
 
 /// Where a container in a mount namespace finds the Pod's own folder. Containers see a view of `/run` anyway, so that it costs
@@ -26,7 +26,7 @@ const HOME: &str = "/run/homeostat/home";
 const VOLUMES: &str = "/run/homeostat/volumes";
 
 /// The Pod's folders as a container sees them.
-pub(crate) struct Place {
+pub(crate) struct PodFolders {
     /// The home on the machine.
     pub(crate) folder: PathBuf,
     /// Does it see the folders elsewhere than they are?
@@ -36,14 +36,14 @@ pub(crate) struct Place {
     pub(crate) mounts: Vec<Mount>,
 }
 
-impl Place {
+impl PodFolders {
     /// Makes the Pod's folders, for this container. Where the containers of a Pod are several users, each has a home of its own.
     pub(crate) fn make(
-        ground: &Ground,
-        everybody: &PodIdentity<'_>,
+        ground: &NodeShared,
+        everybody: &PodIdentities<'_>,
         container: &Container,
-        identity: &Identity,
-    ) -> Result<Self, Refusal> {
+        identity: &ContainerIdentity,
+    ) -> Result<Self, StartRefusal> {
         let uid = everybody.pod.metadata.uid.as_deref().unwrap_or_default();
         let folder = match identity.machine_user {
             Some(user) if everybody.only_user().is_err() => ground.layout.home(uid, user),
@@ -63,7 +63,7 @@ impl Place {
             part: PathBuf::new(),
             target: HOME.into(),
             is_read_only: is_closed,
-            origin: Origin::Pod,
+            origin: MountOrigin::Pod,
         };
         Ok(Self { folder, home: HOME.into(), volumes: VOLUMES.into(), is_apart: true, mounts: vec![home] })
     }
@@ -71,7 +71,7 @@ impl Place {
 
 /// Gives a home to whom it is for, with what is in it: the Pod may have had another user before the machine was started anew,
 /// or run as root with an earlier release.
-fn give(home: &OwnedFd, identity: &Identity) -> io::Result<()> {
+fn give(home: &OwnedFd, identity: &ContainerIdentity) -> io::Result<()> {
     let Some(user) = identity.machine_user else { return Ok(()) };
     let before = rustix::fs::fstat(home)?.st_uid;
     if before == user {
@@ -81,10 +81,10 @@ fn give(home: &OwnedFd, identity: &Identity) -> io::Result<()> {
     Ok(rustix::fs::fchown(home, Some(Uid::from_raw(user)), identity.machine_group.map(Gid::from_raw))?)
 }
 
-fn made(folder: &Path) -> Result<OwnedFd, Refusal> {
+fn made(folder: &Path) -> Result<OwnedFd, StartRefusal> {
     safe_path::own_folder(folder).map_err(|error| cannot_make(folder, &error))
 }
 
-fn cannot_make(folder: &Path, error: &io::Error) -> Refusal {
+fn cannot_make(folder: &Path, error: &io::Error) -> StartRefusal {
     config_error(format!("cannot make {}: {error}", folder.display()))
 }

@@ -10,55 +10,59 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::change_owner::adopt;
 use super::environment::config_error;
-use super::identity::{Giver, PodBlocks, PodIdentity};
-use super::sources::{Sources, Supplies};
-use super::status::Refusal;
-use crate::node::id_blocks::{Block, Blocks, Holder, is_reserved};
+use super::identity::{IdentityPolicy, PodIdBlocks, PodIdentities};
+use super::sources::{CachedSources, ValueSources};
+use super::status::StartRefusal;
+use crate::node::id_blocks::{BlockHolder, IdBlock, IdBlocks, is_reserved};
 use crate::node::supervisor::safe_path;
-use crate::node::user_accounts::Account;
-use crate::node::{Ground, storage};
+use crate::node::user_accounts::UserAccount;
+use crate::node::{NodeShared, storage};
 
 /// Everybody in the Pod. All its claims must be there: nothing of it runs before.
 pub(super) fn of_pod<'a>(
-    ground: &'a Ground,
+    ground: &'a NodeShared,
     pod: &'a Pod,
-    supplies: &Supplies<'_>,
-) -> Result<PodIdentity<'a>, Refusal> {
-    let mut everybody = PodIdentity { pod, giver: &ground.giver, blocks: None, shared_claims: Vec::new() };
+    supplies: &CachedSources<'_>,
+) -> Result<PodIdentities<'a>, StartRefusal> {
+    let mut everybody = PodIdentities { pod, giver: &ground.giver, blocks: None, shared_claims: Vec::new() };
     let claims = claims(ground, pod, supplies)?;
     let Some(blocks) = &ground.blocks else { return Ok(everybody) };
     let failed = |error: std::io::Error| config_error(format!("there is no user for this Pod: {error}"));
     let folder = ground.layout.pod(pod.metadata.uid.as_deref().unwrap_or_default());
-    let (own, _) = blocks.of(Holder::Pod(&folder)).map_err(failed)?;
+    let (own, _) = blocks.of(BlockHolder::Pod(&folder)).map_err(failed)?;
     let files = match &ground.giver {
-        Giver::Anybody { .. } => {
+        IdentityPolicy::AnyUser { .. } => {
             let (files, shared) = share(blocks, own, &claims, supplies.cx).map_err(failed)?;
             everybody.shared_claims = shared;
             files
         }
-        Giver::Only { account, .. } => {
+        IdentityPolicy::OneUser { account, .. } => {
             hand_over(&claims, account).map_err(failed)?;
             own
         }
     };
-    everybody.blocks = Some(PodBlocks { own, files });
+    everybody.blocks = Some(PodIdBlocks { own, files });
     Ok(everybody)
 }
 
 /// A claim of the Pod and its folder.
-struct Claim {
+struct ClaimFolder {
     name: String,
     folder: PathBuf,
 }
 
 /// The claims whose folders are the node's.
-fn claims(ground: &Ground, pod: &Pod, supplies: &Supplies<'_>) -> Result<Vec<Claim>, Refusal> {
+fn claims(
+    ground: &NodeShared,
+    pod: &Pod,
+    supplies: &CachedSources<'_>,
+) -> Result<Vec<ClaimFolder>, StartRefusal> {
     let mut claims = Vec::new();
     for (volume, name) in storage::claims(pod) {
         let claimed = supplies.claimed(&name, volume.ephemeral.is_some())?;
         if storage::is_ours(&claimed) {
             let folder = ground.layout.claim(claimed.metadata.name.as_deref().unwrap_or_default());
-            claims.push(Claim { name, folder });
+            claims.push(ClaimFolder { name, folder });
         }
     }
     Ok(claims)
@@ -66,30 +70,30 @@ fn claims(ground: &Ground, pod: &Pod, supplies: &Supplies<'_>) -> Result<Vec<Cla
 
 /// The block of the first claim, to which the others are given; and the names of those that cannot be.
 fn share(
-    blocks: &Blocks,
-    own: Block,
-    claims: &[Claim],
+    blocks: &IdBlocks,
+    own: IdBlock,
+    claims: &[ClaimFolder],
     cx: &Context<Pod>,
-) -> std::io::Result<(Block, Vec<String>)> {
+) -> std::io::Result<(IdBlock, Vec<String>)> {
     let Some((first, others)) = claims.split_first() else { return Ok((own, Vec::new())) };
-    let (files, is_new) = blocks.of(Holder::Claim(&first.folder))?;
+    let (files, is_new) = blocks.of(BlockHolder::Claim(&first.folder))?;
     if is_new {
         give(first, files)?;
     }
     let mut shared = Vec::new();
-    for other in others.iter().filter(|other| Holder::Claim(&other.folder).recorded() != Some(files)) {
+    for other in others.iter().filter(|other| BlockHolder::Claim(&other.folder).recorded() != Some(files)) {
         if is_used_elsewhere(&other.name, cx) {
             shared.push(other.name.clone());
         } else {
             give(other, files)?;
-            Holder::Claim(&other.folder).record(files)?;
+            BlockHolder::Claim(&other.folder).record(files)?;
         }
     }
     Ok((files, shared))
 }
 
 /// Gives what is in a claim to the users of a block: what Pods wrote, and root for them.
-fn give(claim: &Claim, block: Block) -> std::io::Result<()> {
+fn give(claim: &ClaimFolder, block: IdBlock) -> std::io::Result<()> {
     adopt(&safe_path::own_folder(&claim.folder)?, |id| match id {
         0 => Some(block.user()),
         id => is_reserved(id).then(|| block.counterpart(id)).filter(|heir| *heir != id),
@@ -113,7 +117,7 @@ fn is_used_elsewhere(claim: &str, cx: &Context<Pod>) -> bool {
 }
 
 /// Gives what is in the claims to the one account that Pods run as, unless it may read everything.
-fn hand_over(claims: &[Claim], account: &Account) -> std::io::Result<()> {
+fn hand_over(claims: &[ClaimFolder], account: &UserAccount) -> std::io::Result<()> {
     for claim in claims.iter().filter(|_| account.user != 0) {
         let folder = safe_path::own_folder(&claim.folder)?;
         if rustix::fs::fstat(&folder)?.st_uid != account.user {

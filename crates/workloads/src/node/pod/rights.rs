@@ -8,8 +8,8 @@
 
 use k8s_openapi::api::core::v1::{Capabilities, Container};
 
-use super::identity::Giver;
-use crate::node::supervisor::protocol::Rights;
+use super::identity::IdentityPolicy;
+use crate::node::supervisor::protocol::ProcessRights;
 
 /// The names of Linux' capabilities, each at its number.
 const NAMES: [&str; 41] = [
@@ -80,17 +80,17 @@ const LOW_PORTS: &str = "NET_BIND_SERVICE";
 const ALL: &str = "ALL";
 
 /// What the container gets.
-pub(crate) fn rights(giver: &Giver, container: &Container, has_namespace: bool) -> Rights {
+pub(crate) fn rights(giver: &IdentityPolicy, container: &Container, has_namespace: bool) -> ProcessRights {
     let context = container.security_context.as_ref();
     let is_privileged = context.and_then(|context| context.privileged) == Some(true);
     let capabilities = context.and_then(|context| context.capabilities.as_ref());
     let bound = bound(capabilities, is_root(giver), is_privileged);
     // In a user namespace it would be a right over that namespace's own network, which is none.
     let ambient = match giver {
-        Giver::Anybody { .. } if !has_namespace => bound & bits([LOW_PORTS]),
+        IdentityPolicy::AnyUser { .. } if !has_namespace => bound & bits([LOW_PORTS]),
         _ => 0,
     };
-    Rights {
+    ProcessRights {
         no_new_privileges: context.and_then(|context| context.allow_privilege_escalation) == Some(false),
         bound: can_bound(giver).then_some(bound),
         ambient,
@@ -98,15 +98,15 @@ pub(crate) fn rights(giver: &Giver, container: &Container, has_namespace: bool) 
 }
 
 /// Are the Pods root of the machine, because its owner said so?
-pub(crate) fn is_root(giver: &Giver) -> bool {
-    matches!(giver, Giver::Only { account, is_root: true, .. } if account.user == 0)
+pub(crate) fn is_root(giver: &IdentityPolicy) -> bool {
+    matches!(giver, IdentityPolicy::OneUser { account, is_root: true, .. } if account.user == 0)
 }
 
 /// Can the node take capabilities away?
-pub(crate) fn can_bound(giver: &Giver) -> bool {
+pub(crate) fn can_bound(giver: &IdentityPolicy) -> bool {
     match giver {
-        Giver::Anybody { .. } => true,
-        Giver::Only { is_root, has_user_namespaces, .. } => *is_root || *has_user_namespaces,
+        IdentityPolicy::AnyUser { .. } => true,
+        IdentityPolicy::OneUser { is_root, has_user_namespaces, .. } => *is_root || *has_user_namespaces,
     }
 }
 
@@ -128,11 +128,15 @@ fn bound(capabilities: Option<&Capabilities>, is_root: bool, is_privileged: bool
 }
 
 /// The capabilities a container adds and does not get.
-pub(crate) fn withheld<'a>(giver: &Giver, container: &'a Container, has_namespace: bool) -> Vec<&'a str> {
+pub(crate) fn withheld<'a>(
+    giver: &IdentityPolicy,
+    container: &'a Container,
+    has_namespace: bool,
+) -> Vec<&'a str> {
     let context = container.security_context.as_ref();
     let added = context.and_then(|context| context.capabilities.as_ref()?.add.as_deref()).unwrap_or_default();
     let is_given = |name: &str| match plain(name) {
-        LOW_PORTS => is_root(giver) || (matches!(giver, Giver::Anybody { .. }) && !has_namespace),
+        LOW_PORTS => is_root(giver) || (matches!(giver, IdentityPolicy::AnyUser { .. }) && !has_namespace),
         // Over what is its own, a container that sees itself as root has the usual ones.
         name => is_root(giver) || (has_namespace && USUAL.contains(&name)),
     };

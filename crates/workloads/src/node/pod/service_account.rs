@@ -15,8 +15,8 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ServiceAccount, Volume
 use serde_json::json;
 
 use super::environment::Environment;
-use super::service_variables::{Port, links};
-use crate::node::Ground;
+use super::service_variables::{ServiceLinkPort, links};
+use crate::node::NodeShared;
 
 /// The volume's name: no volume of a Pod can have a dot in its own.
 pub(crate) const VOLUME: &str = "serviceaccount.kubernetes.io";
@@ -95,9 +95,9 @@ pub(crate) fn token_wishes(spec: &PodSpec) -> impl Iterator<Item = (Option<&str>
 
 /// What tells a container where its server is, and who it is where that is not at the known path. What the Pod says itself
 /// comes later and wins.
-pub(crate) fn variables(ground: &Ground, container: &Container, volumes: &Path) -> Environment {
+pub(crate) fn variables(ground: &NodeShared, container: &Container, volumes: &Path) -> Environment {
     let Some(server) = ground.options.server else { return Environment::new() };
-    let port = Port { number: server.port().into(), name: "https", protocol: "TCP" };
+    let port = ServiceLinkPort { number: server.port().into(), name: "https", protocol: "TCP" };
     let mut variables = links("kubernetes", &server.ip().to_string(), &[port]);
     if !ground.has_namespaces && is_mounted(container) {
         let folder = volumes.join(VOLUME);
@@ -108,7 +108,7 @@ pub(crate) fn variables(ground: &Ground, container: &Container, volumes: &Path) 
 }
 
 /// The kubeconfig beside the token, for containers that cannot have it where clients look.
-pub(crate) fn kubeconfig(ground: &Ground, pod: &Pod, volume: &Volume) -> Option<String> {
+pub(crate) fn kubeconfig(ground: &NodeShared, pod: &Pod, volume: &Volume) -> Option<String> {
     let server = ground.options.server.filter(|_| !ground.has_namespaces && volume.name == VOLUME)?;
     Some(kubeconfig_of(server, pod.metadata.namespace.as_deref().unwrap_or_default()))
 }

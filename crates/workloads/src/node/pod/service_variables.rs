@@ -23,7 +23,7 @@ pub(crate) fn variables<'a>(pod: &Pod, services: impl Iterator<Item = &'a Servic
 fn of_service(service: &Service) -> Option<Environment> {
     let spec = service.spec.as_ref()?;
     let address = spec.cluster_ip.as_deref().filter(|address| !matches!(*address, "" | "None"))?;
-    let ports = spec.ports.iter().flatten().map(|port| Port {
+    let ports = spec.ports.iter().flatten().map(|port| ServiceLinkPort {
         number: port.port,
         name: port.name.as_deref().unwrap_or_default(),
         protocol: port.protocol.as_deref().unwrap_or("TCP"),
@@ -32,18 +32,19 @@ fn of_service(service: &Service) -> Option<Environment> {
 }
 
 /// One port of a Service.
-pub(super) struct Port<'a> {
+pub(super) struct ServiceLinkPort<'a> {
     pub(super) number: i32,
     pub(super) name: &'a str,
     pub(super) protocol: &'a str,
 }
 
 /// The variables of one Service.
-pub(super) fn links(name: &str, address: &str, ports: &[Port<'_>]) -> Environment {
+pub(super) fn links(name: &str, address: &str, ports: &[ServiceLinkPort<'_>]) -> Environment {
     let name = upper(name);
     let mut variables = Environment::from([(format!("{name}_SERVICE_HOST"), address.to_owned())]);
     let host = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
-    let url = |port: &Port<'_>| format!("{}://{host}:{}", port.protocol.to_lowercase(), port.number);
+    let url =
+        |port: &ServiceLinkPort<'_>| format!("{}://{host}:{}", port.protocol.to_lowercase(), port.number);
     if let Some(first) = ports.first() {
         variables.insert(format!("{name}_SERVICE_PORT"), first.number.to_string());
         variables.insert(format!("{name}_PORT"), url(first));
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(told("here", None), Environment::from(expected));
         assert_eq!(told("here", Some(false)), Environment::new());
         assert_eq!(told("default", None), Environment::new());
-        let six = links("six", "fd00::1", &[Port { number: 1, name: "", protocol: "TCP" }]);
+        let six = links("six", "fd00::1", &[ServiceLinkPort { number: 1, name: "", protocol: "TCP" }]);
         assert_eq!(six["SIX_PORT"], "tcp://[fd00::1]:1");
     }
 }

@@ -12,48 +12,48 @@ use k8s_openapi::api::core::v1::{
 use super::container_roles::all;
 use super::environment::config_error;
 use super::service_account;
-use super::status::Refusal;
+use super::status::StartRefusal;
 use crate::node::storage;
-use crate::node::tokens::Wish;
+use crate::node::tokens::TokenSpec;
 
 /// Where values come from.
-pub(crate) trait Sources {
-    fn config_map(&self, name: &str) -> Result<Option<Arc<ConfigMap>>, Refusal>;
-    fn secret(&self, name: &str) -> Result<Option<Arc<Secret>>, Refusal>;
-    fn token(&self, wish: &Wish) -> Result<String, Refusal>;
+pub(crate) trait ValueSources {
+    fn config_map(&self, name: &str) -> Result<Option<Arc<ConfigMap>>, StartRefusal>;
+    fn secret(&self, name: &str) -> Result<Option<Arc<Secret>>, StartRefusal>;
+    fn token(&self, wish: &TokenSpec) -> Result<String, StartRefusal>;
     /// All Services there are.
-    fn services(&self) -> Result<Vec<Arc<Service>>, Refusal>;
+    fn services(&self) -> Result<Vec<Arc<Service>>, StartRefusal>;
     /// The volume a claim is bound to, and that is bound to it. A claim of the Pod's own must have been made for it.
-    fn claimed(&self, claim: &str, is_its_own: bool) -> Result<Arc<PersistentVolume>, Refusal>;
+    fn claimed(&self, claim: &str, is_its_own: bool) -> Result<Arc<PersistentVolume>, StartRefusal>;
 }
 
 /// Everything at hand for one reconcile.
-pub(crate) struct Supplies<'a> {
+pub(crate) struct CachedSources<'a> {
     pub(crate) cx: &'a Context<Pod>,
-    pub(crate) tokens: BTreeMap<Wish, Result<String, String>>,
+    pub(crate) tokens: BTreeMap<TokenSpec, Result<String, String>>,
 }
 
-impl Sources for Supplies<'_> {
-    fn config_map(&self, name: &str) -> Result<Option<Arc<ConfigMap>>, Refusal> {
+impl ValueSources for CachedSources<'_> {
+    fn config_map(&self, name: &str) -> Result<Option<Arc<ConfigMap>>, StartRefusal> {
         self.cx.get(name).map_err(|error| config_error(error.to_string()))
     }
 
-    fn secret(&self, name: &str) -> Result<Option<Arc<Secret>>, Refusal> {
+    fn secret(&self, name: &str) -> Result<Option<Arc<Secret>>, StartRefusal> {
         self.cx.get(name).map_err(|error| config_error(error.to_string()))
     }
 
-    fn services(&self) -> Result<Vec<Arc<Service>>, Refusal> {
+    fn services(&self) -> Result<Vec<Arc<Service>>, StartRefusal> {
         self.cx.list().map_err(|error| config_error(error.to_string()))
     }
 
-    fn token(&self, wish: &Wish) -> Result<String, Refusal> {
+    fn token(&self, wish: &TokenSpec) -> Result<String, StartRefusal> {
         let found = self.tokens.get(wish).cloned();
         found
             .unwrap_or_else(|| Err("the Pod is ending: no token is asked for".to_owned()))
             .map_err(config_error)
     }
 
-    fn claimed(&self, claim: &str, is_its_own: bool) -> Result<Arc<PersistentVolume>, Refusal> {
+    fn claimed(&self, claim: &str, is_its_own: bool) -> Result<Arc<PersistentVolume>, StartRefusal> {
         let failed = |error: homeostat_runtime::Error| config_error(error.to_string());
         let found = self.cx.get::<PersistentVolumeClaim>(claim).map_err(failed)?;
         let found =
@@ -73,8 +73,8 @@ impl Sources for Supplies<'_> {
 }
 
 /// A volume may come to be bound without a word to the Pod.
-fn not_yet(message: String) -> Refusal {
-    Refusal { is_passing: true, ..config_error(message) }
+fn not_yet(message: String) -> StartRefusal {
+    StartRefusal { is_passing: true, ..config_error(message) }
 }
 
 /// The claims a Pod names.

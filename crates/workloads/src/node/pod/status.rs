@@ -12,17 +12,17 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::container_roles::{Part, Role, all, first, mains};
-use super::phase::{Phase, phase};
-use super::plan::{After, Situation};
-use crate::node::supervisor::protocol::{Exit, Run, State};
+use super::container_roles::{ContainerRole, PodContainer, all, first, mains};
+use super::phase::{PodPhase, phase};
+use super::plan::{AfterExit, PodSituation};
+use crate::node::supervisor::protocol::{ContainerRun, RunExit, RunState};
 
 /// The machine's own address.
 pub(super) const HOST: &str = "127.0.0.1";
 
 /// Why a container could not be started, as its status says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct StartRefusal {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
     /// Can the cause go away without a change of anything the Pod is triggered by? Then it is looked at again.
@@ -30,12 +30,12 @@ pub(crate) struct Refusal {
 }
 
 /// Refusals by container.
-pub(crate) type Refusals = BTreeMap<String, Refusal>;
+pub(crate) type StartRefusals = BTreeMap<String, StartRefusal>;
 
 /// Writes what is true into the status.
-pub(crate) fn report(situation: &Situation<'_>, refusals: &Refusals, status: &mut PodStatus) {
+pub(crate) fn report(situation: &PodSituation<'_>, refusals: &StartRefusals, status: &mut PodStatus) {
     let phase = phase(situation);
-    let statuses = |parts: &mut dyn Iterator<Item = Part<'_>>| -> Vec<ContainerStatus> {
+    let statuses = |parts: &mut dyn Iterator<Item = PodContainer<'_>>| -> Vec<ContainerStatus> {
         parts.map(|part| container(situation, part, refusals)).collect()
     };
     let begun = statuses(&mut first(situation.spec));
@@ -81,11 +81,15 @@ fn extra(container: &EphemeralContainer) -> ContainerStatus {
     }
 }
 
-fn container(situation: &Situation<'_>, part: Part<'_>, refusals: &Refusals) -> ContainerStatus {
+fn container(
+    situation: &PodSituation<'_>,
+    part: PodContainer<'_>,
+    refusals: &StartRefusals,
+) -> ContainerStatus {
     let name = &part.container.name;
     let runs = situation.runs.get(name);
     let run = runs.map(|runs| &runs.current);
-    let is_running = run.is_some_and(Run::is_running);
+    let is_running = run.is_some_and(ContainerRun::is_running);
     let verdict = run.map(|run| situation.health.of(part.container, run.attempt));
     let waiting = waiting(situation, part, refusals.get(name));
     // What is shown as the last state: the run before, or this one while the next is awaited.
@@ -112,18 +116,18 @@ fn container(situation: &Situation<'_>, part: Part<'_>, refusals: &Refusals) -> 
 }
 
 /// The process while there is one; afterwards the run. None before the first moment.
-pub(super) fn container_id(situation: &Situation<'_>, name: &str, run: &Run) -> Option<String> {
+pub(super) fn container_id(situation: &PodSituation<'_>, name: &str, run: &ContainerRun) -> Option<String> {
     match run.state {
-        State::Starting => None,
-        State::Running { pid, .. } => Some(format!("process://{pid}")),
-        State::Ended { .. } => Some(format!("process://{}/{name}/{}", situation.uid(), run.attempt)),
+        RunState::Starting => None,
+        RunState::Running { pid, .. } => Some(format!("process://{pid}")),
+        RunState::Ended { .. } => Some(format!("process://{}/{name}/{}", situation.uid(), run.attempt)),
     }
 }
 
-fn is_ready(situation: &Situation<'_>, part: Part<'_>, is_running: bool) -> bool {
+fn is_ready(situation: &PodSituation<'_>, part: PodContainer<'_>, is_running: bool) -> bool {
     match part.role {
-        Role::Init => situation.is_through(part),
-        Role::Sidecar | Role::Main => {
+        ContainerRole::Init => situation.is_through(part),
+        ContainerRole::Sidecar | ContainerRole::Main => {
             let verdict = situation.run(part).map(|run| situation.health.of(part.container, run.attempt));
             is_running && verdict.is_some_and(|verdict| verdict.is_ready && verdict.is_started)
         }
@@ -132,9 +136,9 @@ fn is_ready(situation: &Situation<'_>, part: Part<'_>, is_running: bool) -> bool
 
 /// Why the container does not run, if it shall.
 fn waiting(
-    situation: &Situation<'_>,
-    part: Part<'_>,
-    refusal: Option<&Refusal>,
+    situation: &PodSituation<'_>,
+    part: PodContainer<'_>,
+    refusal: Option<&StartRefusal>,
 ) -> Option<ContainerStateWaiting> {
     if let Some(refusal) = refusal {
         return Some(because(refusal.reason, Some(refusal.message.clone())));
@@ -144,8 +148,8 @@ fn waiting(
     let not_yet = || Some(because(if has_init { "PodInitializing" } else { "ContainerCreating" }, None));
     let Some(run) = situation.run(part) else { return not_yet() };
     match (&run.state, situation.after(part, run)) {
-        (State::Starting, _) => not_yet(),
-        (State::Ended { .. }, After::Wait { delay, .. }) => {
+        (RunState::Starting, _) => not_yet(),
+        (RunState::Ended { .. }, AfterExit::Wait { delay, .. }) => {
             let (name, pod) = (&part.container.name, situation.pod);
             let (pod_name, namespace) = (pod.metadata.name.as_deref(), pod.metadata.namespace.as_deref());
             let message = format!(
@@ -165,17 +169,17 @@ fn because(reason: &str, message: Option<String>) -> ContainerStateWaiting {
 }
 
 /// A run as a container's state.
-fn shown(run: &Run) -> ContainerState {
+fn shown(run: &ContainerRun) -> ContainerState {
     match &run.state {
-        State::Starting => ContainerState::default(),
-        State::Running { started_at, .. } => ContainerState {
+        RunState::Starting => ContainerState::default(),
+        RunState::Running { started_at, .. } => ContainerState {
             running: Some(ContainerStateRunning { started_at: Some(Time(whole(*started_at))) }),
             ..ContainerState::default()
         },
-        State::Ended { started_at, finished_at, exit, message } => ContainerState {
+        RunState::Ended { started_at, finished_at, exit, message } => ContainerState {
             terminated: Some(ContainerStateTerminated {
                 exit_code: exit.code(),
-                signal: if let Exit::Signal(signal) = exit { Some(*signal) } else { None },
+                signal: if let RunExit::Signal(signal) = exit { Some(*signal) } else { None },
                 reason: Some(reason(exit).to_owned()),
                 message: message.clone().or_else(|| words(exit)),
                 started_at: Some(Time(whole(*started_at))),
@@ -187,23 +191,23 @@ fn shown(run: &Run) -> ContainerState {
     }
 }
 
-fn words(exit: &Exit) -> Option<String> {
+fn words(exit: &RunExit) -> Option<String> {
     match exit {
-        Exit::NotStarted(words) | Exit::HookFailed(words) => Some(words.clone()),
-        Exit::NodeStopped => Some("the node was stopped".to_owned()),
-        Exit::Lost => Some("the process was lost together with its keeper".to_owned()),
+        RunExit::NotStarted(words) | RunExit::HookFailed(words) => Some(words.clone()),
+        RunExit::NodeStopped => Some("the node was stopped".to_owned()),
+        RunExit::Lost => Some("the process was lost together with its keeper".to_owned()),
         _ => None,
     }
 }
 
-fn reason(exit: &Exit) -> &'static str {
+fn reason(exit: &RunExit) -> &'static str {
     match exit {
-        Exit::Code(0) => "Completed",
-        Exit::NotStarted(_) => "StartError",
-        Exit::HookFailed(_) => "PostStartHookError",
-        Exit::NodeStopped => "NodeStopped",
-        Exit::Lost => "ContainerStatusUnknown",
-        Exit::Code(_) | Exit::Signal(_) | Exit::TimedOut => "Error",
+        RunExit::Code(0) => "Completed",
+        RunExit::NotStarted(_) => "StartError",
+        RunExit::HookFailed(_) => "PostStartHookError",
+        RunExit::NodeStopped => "NodeStopped",
+        RunExit::Lost => "ContainerStatusUnknown",
+        RunExit::Code(_) | RunExit::Signal(_) | RunExit::TimedOut => "Error",
     }
 }
 
@@ -213,23 +217,24 @@ pub(super) fn whole(time: Timestamp) -> Timestamp {
 }
 
 fn conditions(
-    situation: &Situation<'_>,
-    phase: Phase,
+    situation: &PodSituation<'_>,
+    phase: PodPhase,
     (begun, main): (&[ContainerStatus], &[ContainerStatus]),
     status: &mut PodStatus,
 ) {
     // A sidecar has done its part when it has started, any other init container when it has ended well.
     let is_unfinished = |one: &ContainerStatus, role| match role {
-        Role::Sidecar => one.started != Some(true),
+        ContainerRole::Sidecar => one.started != Some(true),
         _ => !one.ready,
     };
     let unfinished = begun.iter().zip(first(situation.spec));
     let unfinished =
         names(unfinished.filter(|(one, part)| is_unfinished(one, part.role)).map(|(one, _)| one));
-    let sidecars = begun.iter().zip(first(situation.spec)).filter(|(_, part)| part.role == Role::Sidecar);
+    let sidecars =
+        begun.iter().zip(first(situation.spec)).filter(|(_, part)| part.role == ContainerRole::Sidecar);
     let unready = names(sidecars.map(|(one, _)| one).chain(main).filter(|one| !one.ready));
     let initialized = match (&*unfinished, phase) {
-        (_, Phase::Succeeded) => Ok(Some("PodCompleted")),
+        (_, PodPhase::Succeeded) => Ok(Some("PodCompleted")),
         ("", _) => Ok(None),
         // It was initialized before, and a sidecar is being started again.
         _ if main.iter().any(has_started) => Ok(None),
@@ -238,8 +243,8 @@ fn conditions(
         }
     };
     let ready = match (&*unready, phase) {
-        (_, Phase::Succeeded) => Err(("PodCompleted", String::new())),
-        (_, Phase::Failed) => Err(("PodFailed", String::new())),
+        (_, PodPhase::Succeeded) => Err(("PodCompleted", String::new())),
+        (_, PodPhase::Failed) => Err(("PodFailed", String::new())),
         ("", _) => Ok(None),
         (names, _) => Err(("ContainersNotReady", format!("containers with unready status: [{names}]"))),
     };
@@ -257,7 +262,7 @@ fn conditions(
     set(known, "Ready", pod_ready, now);
     set(known, "ContainersReady", ready, now);
     set(known, "PodScheduled", Ok(None), now);
-    if phase == Phase::Failed && is_disrupted(situation) {
+    if phase == PodPhase::Failed && is_disrupted(situation) {
         set(known, "DisruptionTarget", Ok(Some("TerminationByKubelet")), now);
     }
 }
@@ -269,13 +274,13 @@ fn has_started(status: &ContainerStatus) -> bool {
 }
 
 /// Does the Pod fail now, and only because the node was stopped?
-fn is_disrupted(situation: &Situation<'_>) -> bool {
+fn is_disrupted(situation: &PodSituation<'_>) -> bool {
     let mut failed = all(situation.spec)
         .filter(|part| situation.has_failed(*part))
         .filter_map(|part| situation.run(part)?.exit())
         .peekable();
     let is_news = !situation.is_terminal() && !situation.is_expired();
-    is_news && failed.peek().is_some() && failed.all(|exit| *exit == Exit::NodeStopped)
+    is_news && failed.peek().is_some() && failed.all(|exit| *exit == RunExit::NodeStopped)
 }
 
 fn names<'a>(statuses: impl Iterator<Item = &'a ContainerStatus>) -> String {
@@ -283,7 +288,7 @@ fn names<'a>(statuses: impl Iterator<Item = &'a ContainerStatus>) -> String {
 }
 
 /// Conditions of others the Pod waits for.
-fn unmet_gates(situation: &Situation<'_>, status: &PodStatus) -> String {
+fn unmet_gates(situation: &PodSituation<'_>, status: &PodStatus) -> String {
     let is_met = |wanted: &str| {
         status.conditions.iter().flatten().any(|one| one.type_ == wanted && one.status == "True")
     };
@@ -292,9 +297,9 @@ fn unmet_gates(situation: &Situation<'_>, status: &PodStatus) -> String {
 }
 
 /// True with a reason or none, or false with a reason and words.
-type Claim = Result<Option<&'static str>, (&'static str, String)>;
+type ConditionValue = Result<Option<&'static str>, (&'static str, String)>;
 
-fn set(conditions: &mut Vec<PodCondition>, kind: &str, claim: Claim, now: Timestamp) {
+fn set(conditions: &mut Vec<PodCondition>, kind: &str, claim: ConditionValue, now: Timestamp) {
     let (status, reason, message) = match claim {
         Ok(reason) => ("True", reason, None),
         Err((reason, message)) => ("False", Some(reason), Some(message).filter(|words| !words.is_empty())),
@@ -312,7 +317,7 @@ fn set(conditions: &mut Vec<PodCondition>, kind: &str, claim: Claim, now: Timest
     condition.message = message;
 }
 
-impl Situation<'_> {
+impl PodSituation<'_> {
     pub(crate) fn uid(&self) -> &str {
         self.pod.metadata.uid.as_deref().unwrap_or_default()
     }

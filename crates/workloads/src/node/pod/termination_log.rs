@@ -13,9 +13,9 @@ use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 use super::environment::config_error;
 use super::mount_path;
 use super::pod_folders;
-use super::status::Refusal;
-use crate::node::Ground;
-use crate::node::supervisor::protocol::{Mount, Origin, RunId};
+use super::status::StartRefusal;
+use crate::node::NodeShared;
+use crate::node::supervisor::protocol::{ContainerKey, Mount, MountOrigin};
 
 /// Kubernetes' default.
 const PATH: &str = "/dev/termination-log";
@@ -32,16 +32,21 @@ pub(crate) fn falls_back_to_log(container: &Container) -> bool {
 }
 
 /// The file, and where the container sees it.
-pub(crate) struct Place {
+pub(crate) struct TerminationLog {
     file: PathBuf,
     path: String,
     seen: PathBuf,
 }
 
-impl Place {
-    pub(crate) fn of(ground: &Ground, pod: &Pod, container: &Container, place: &pod_folders::Place) -> Self {
+impl TerminationLog {
+    pub(crate) fn of(
+        ground: &NodeShared,
+        pod: &Pod,
+        container: &Container,
+        place: &pod_folders::PodFolders,
+    ) -> Self {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
-        let file = ground.layout.message(&RunId { pod: uid, container: container.name.clone() });
+        let file = ground.layout.message(&ContainerKey { pod: uid, container: container.name.clone() });
         let path = container.termination_message_path.as_deref().filter(|path| !path.is_empty());
         let path = path.unwrap_or(PATH).to_owned();
         let seen = match (ground.has_namespaces && path.starts_with('/'), place.is_apart) {
@@ -58,7 +63,11 @@ impl Place {
     }
 
     /// Makes the file and gives what its launcher shall mount.
-    pub(crate) fn make(self, ground: &Ground, place: &pod_folders::Place) -> Result<Option<Mount>, Refusal> {
+    pub(crate) fn make(
+        self,
+        ground: &NodeShared,
+        place: &pod_folders::PodFolders,
+    ) -> Result<Option<Mount>, StartRefusal> {
         let failed = |error: io::Error| config_error(format!("cannot make {}: {error}", self.file.display()));
         make_file(&self.file).map_err(failed)?;
         let mount = VolumeMount {
@@ -66,12 +75,12 @@ impl Place {
             mount_path: self.path,
             ..VolumeMount::default()
         };
-        let source = |seen: PathBuf| mount_path::Source {
+        let source = |seen: PathBuf| mount_path::MountSource {
             path: self.file.clone(),
             part: PathBuf::new(),
             seen,
             is_read_only: false,
-            origin: Origin::Pod,
+            origin: MountOrigin::Pod,
         };
         let is_apart = self.seen == Path::new(APART);
         let placed = mount_path::put(ground, place, &mount, source(self.seen.clone()))?;

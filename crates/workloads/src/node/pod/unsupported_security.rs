@@ -9,12 +9,12 @@ use homeostat_runtime::{Context, Severity};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
 
 use super::container_roles::all;
-use super::identity::{Giver, PodIdentity};
+use super::identity::{IdentityPolicy, PodIdentities};
 use super::rights;
-use crate::node::Ground;
+use crate::node::NodeShared;
 
 /// Says what the Pod does not get, the first time it is looked at.
-pub(super) fn tell(ground: &Ground, cx: &Context<Pod>, identity: &PodIdentity<'_>) {
+pub(super) fn tell(ground: &NodeShared, cx: &Context<Pod>, identity: &PodIdentities<'_>) {
     if identity.pod.status.as_ref().is_some_and(|status| status.start_time.is_some()) {
         return;
     }
@@ -32,7 +32,7 @@ pub(super) fn tell(ground: &Ground, cx: &Context<Pod>, identity: &PodIdentity<'_
     }
 }
 
-fn of_pod(ground: &Ground, identity: &PodIdentity<'_>) -> Vec<String> {
+fn of_pod(ground: &NodeShared, identity: &PodIdentities<'_>) -> Vec<String> {
     let Some(spec) = &identity.pod.spec else { return Vec::new() };
     let none = PodSecurityContext::default();
     let context = spec.security_context.as_ref().unwrap_or(&none);
@@ -60,7 +60,7 @@ fn of_pod(ground: &Ground, identity: &PodIdentity<'_>) -> Vec<String> {
 }
 
 /// Volumes of the machine that lie in what the server keeps.
-fn host_paths_hidden(ground: &Ground, identity: &PodIdentity<'_>) -> Vec<String> {
+fn host_paths_hidden(ground: &NodeShared, identity: &PodIdentities<'_>) -> Vec<String> {
     let hidden = if ground.has_namespaces { ground.hidden() } else { Vec::new() };
     let volumes = identity.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let asked = volumes.filter_map(|volume| Some((&volume.name, &volume.host_path.as_ref()?.path)));
@@ -77,16 +77,15 @@ fn host_paths_hidden(ground: &Ground, identity: &PodIdentity<'_>) -> Vec<String>
     asked.filter(|(_, path)| is_hidden(path)).map(words).collect()
 }
 
-fn has_user_namespaces(giver: &Giver) -> bool {
+fn has_user_namespaces(giver: &IdentityPolicy) -> bool {
     match giver {
-        Giver::Anybody { has_user_namespaces } | Giver::Only { has_user_namespaces, .. } => {
-            *has_user_namespaces
-        }
+        IdentityPolicy::AnyUser { has_user_namespaces }
+        | IdentityPolicy::OneUser { has_user_namespaces, .. } => *has_user_namespaces,
     }
 }
 
 /// Without mounts a Pod of another user walks to its folders, and somebody may have closed the way.
-fn unreachable(ground: &Ground, identity: &PodIdentity<'_>) -> Option<String> {
+fn unreachable(ground: &NodeShared, identity: &PodIdentities<'_>) -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;
     /// Others may pass.
     const PASSABLE: u32 = 0o001;
@@ -100,7 +99,7 @@ fn unreachable(ground: &Ground, identity: &PodIdentity<'_>) -> Option<String> {
     ))
 }
 
-fn of_container(ground: &Ground, identity: &PodIdentity<'_>, container: &Container) -> Vec<String> {
+fn of_container(ground: &NodeShared, identity: &PodIdentities<'_>, container: &Container) -> Vec<String> {
     let none = SecurityContext::default();
     let context = container.security_context.as_ref().unwrap_or(&none);
     let is_root = rights::is_root(identity.giver);
@@ -140,7 +139,7 @@ fn of_container(ground: &Ground, identity: &PodIdentity<'_>, container: &Contain
 }
 
 /// Other Pods that are the same user of this machine.
-fn companions(cx: &Context<Pod>, identity: &PodIdentity<'_>) -> Option<String> {
+fn companions(cx: &Context<Pod>, identity: &PodIdentities<'_>) -> Option<String> {
     let named = |pod: &Pod| {
         let of_pod = pod.spec.as_ref()?.security_context.as_ref().and_then(|context| context.run_as_user);
         let containers = pod.spec.iter().flat_map(all).map(|part| part.container);
@@ -152,7 +151,7 @@ fn companions(cx: &Context<Pod>, identity: &PodIdentity<'_>) -> Option<String> {
         seen.into_iter().any(|who| who.user == who.machine_user && who.user.map(i64::from) == Some(*user))
     };
     let users: Vec<i64> = named(identity.pod)?.into_iter().filter(plain).collect();
-    if users.is_empty() || matches!(identity.giver, Giver::Only { .. }) {
+    if users.is_empty() || matches!(identity.giver, IdentityPolicy::OneUser { .. }) {
         return None;
     }
     let is_other = |pod: &Pod| pod.metadata.uid != identity.pod.metadata.uid && !is_over(pod);

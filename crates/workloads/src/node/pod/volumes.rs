@@ -1,6 +1,6 @@
 //! Volumes as folders of the Pod.
 //!
-//! Every volume is a folder below the Pod's own, or a link there to one of [`Outside`]. Where a container wants it somewhere
+//! Every volume is a folder below the Pod's own, or a link there to one of [`ExternalVolume`]. Where a container wants it somewhere
 //! else on the machine, it sees it there in a mount namespace of its own if the system allows one. Without one, a
 //! `mountPath` is reached as `$HOME` + `mountPath` and `$HOMEOSTAT_VOLUMES/NAME`, and the Pod's events say so: the host's
 //! own files are never touched.
@@ -24,33 +24,33 @@ use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid};
 use super::downward_api;
 use super::environment::{Environment, config_error, required};
 use super::expand::expand;
-use super::external_volume::Outside;
-use super::identity::PodIdentity;
+use super::external_volume::ExternalVolume;
+use super::identity::PodIdentities;
 use super::mount_path;
-use super::pod_folders::Place;
+use super::pod_folders::PodFolders;
 use super::service_account;
-use super::sources::Sources;
-use super::status::Refusal;
-use crate::node::Ground;
-use crate::node::supervisor::protocol::{Mount, Origin};
+use super::sources::ValueSources;
+use super::status::StartRefusal;
+use crate::node::NodeShared;
+use crate::node::supervisor::protocol::{Mount, MountOrigin};
 use crate::node::supervisor::safe_path;
-use crate::node::tokens::Wish;
+use crate::node::tokens::TokenSpec;
 
 /// A file on its way to its name.
 const FRESH: &str = "..fresh";
 
 /// Files by path.
-type Files = BTreeMap<String, Content>;
+type VolumeFiles = BTreeMap<String, FileContent>;
 
 /// What is in a file, with a mode and an owner if it has its own.
-struct Content {
+struct FileContent {
     bytes: Vec<u8>,
     mode: Option<u32>,
     /// Whose it is, if not the node's.
     owner: Option<u32>,
 }
 
-impl From<Vec<u8>> for Content {
+impl From<Vec<u8>> for FileContent {
     fn from(bytes: Vec<u8>) -> Self {
         Self { bytes, mode: None, owner: None }
     }
@@ -58,11 +58,11 @@ impl From<Vec<u8>> for Content {
 
 /// Makes the volumes this container mounts; gives what its launcher shall mount.
 pub(crate) fn prepare(
-    ground: &Ground,
-    everybody: &PodIdentity<'_>,
+    ground: &NodeShared,
+    everybody: &PodIdentities<'_>,
     container: &Container,
-    (sources, environment, place): (&dyn Sources, &Environment, &Place),
-) -> Result<Vec<Mount>, Refusal> {
+    (sources, environment, place): (&dyn ValueSources, &Environment, &PodFolders),
+) -> Result<Vec<Mount>, StartRefusal> {
     let spec = everybody.pod.spec.as_ref();
     let mut mounts = Vec::new();
     for mount in container.volume_mounts.iter().flatten() {
@@ -80,7 +80,7 @@ pub(crate) fn prepare(
         let is_only_read =
             |mount: &VolumeMount| mount.read_only == Some(true) || is_closed || is_given(volume);
         let is_read_only = is_only_read(mount);
-        let Filled { path, origin, inside, .. } = filled;
+        let PreparedVolume { path, origin, inside, .. } = filled;
         let among_others = place.volumes.join(&volume.name);
         let mut all = container.volume_mounts.iter().flatten().filter(|one| one.name == mount.name);
         let whole = place.is_apart.then(|| Mount {
@@ -91,9 +91,9 @@ pub(crate) fn prepare(
             is_read_only: all.all(is_only_read),
             origin: origin.clone(),
         });
-        let mut seen = if inside == Inside::Elsewhere { path.clone() } else { among_others };
+        let mut seen = if inside == VolumeLocation::Elsewhere { path.clone() } else { among_others };
         seen.extend(Path::new(&part).components().filter(|part| matches!(part, Component::Normal(_))));
-        let source = mount_path::Source { path, part: part.into(), seen, is_read_only, origin };
+        let source = mount_path::MountSource { path, part: part.into(), seen, is_read_only, origin };
         mounts.extend(mount_path::put(ground, place, mount, source)?);
         // After the one asked for, which an error shall name.
         mounts.extend(whole.filter(|whole| !mounts.contains(whole)));
@@ -102,7 +102,7 @@ pub(crate) fn prepare(
 }
 
 /// Makes the wanted part of a volume a folder as open as the whole, unless there is something.
-fn make_part(folder: &OwnedFd, part: &str, everybody: &PodIdentity<'_>) -> io::Result<()> {
+fn make_part(folder: &OwnedFd, part: &str, everybody: &PodIdentities<'_>) -> io::Result<()> {
     let reached = safe_path::beneath(folder, Path::new(part))?;
     let mode = Mode::from_raw_mode(rustix::fs::fstat(folder)?.st_mode);
     safe_path::make_folders(reached.at, &reached.missing, |made| {
@@ -113,14 +113,14 @@ fn make_part(folder: &OwnedFd, part: &str, everybody: &PodIdentity<'_>) -> io::R
 }
 
 /// Gives something that was made to the Pod's user, if it has one of its own.
-fn give(made: impl AsFd, everybody: &PodIdentity<'_>) -> io::Result<()> {
+fn give(made: impl AsFd, everybody: &PodIdentities<'_>) -> io::Result<()> {
     let group = everybody.volume_group().or_else(|| everybody.owning_group());
     let (user, group) = (everybody.owner().map(Uid::from_raw), group.map(Gid::from_raw));
     if user.is_some() { Ok(rustix::fs::fchown(made, user, group)?) } else { Ok(()) }
 }
 
 /// Brings volumes that were made before up to date: ConfigMaps and Secrets change under running containers.
-pub(crate) fn refresh(ground: &Ground, everybody: &PodIdentity<'_>, sources: &dyn Sources) {
+pub(crate) fn refresh(ground: &NodeShared, everybody: &PodIdentities<'_>, sources: &dyn ValueSources) {
     let uid = everybody.pod.metadata.uid.as_deref().unwrap_or_default();
     let volumes = everybody.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     for volume in
@@ -132,16 +132,16 @@ pub(crate) fn refresh(ground: &Ground, everybody: &PodIdentity<'_>, sources: &dy
 }
 
 /// A volume as it is: its path, and the folder itself if the node made it.
-pub(super) struct Filled {
+pub(super) struct PreparedVolume {
     pub(super) path: PathBuf,
     pub(super) folder: Option<OwnedFd>,
-    pub(super) origin: Origin,
-    pub(super) inside: Inside,
+    pub(super) origin: MountOrigin,
+    pub(super) inside: VolumeLocation,
 }
 
 /// How a volume is among the Pod's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Inside {
+pub(super) enum VolumeLocation {
     /// It lies there.
     Itself,
     /// It is mounted there.
@@ -152,23 +152,23 @@ pub(super) enum Inside {
 
 /// The folder of a volume, with what belongs in it.
 fn fill(
-    ground: &Ground,
-    everybody: &PodIdentity<'_>,
+    ground: &NodeShared,
+    everybody: &PodIdentities<'_>,
     volume: &Volume,
-    sources: &dyn Sources,
-) -> Result<Filled, Refusal> {
+    sources: &dyn ValueSources,
+) -> Result<PreparedVolume, StartRefusal> {
     let pod = everybody.pod;
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let failed = |error: io::Error| config_error(format!("cannot make the volume {}: {error}", volume.name));
     let group = everybody.volume_group();
     let path = ground.layout.volumes(uid).join(&volume.name);
-    if let Some(outside) = Outside::of(ground, pod, volume, sources)? {
+    if let Some(outside) = ExternalVolume::of(ground, pod, volume, sources)? {
         let filled = outside.open(ground, group).map_err(failed)?;
         match filled.inside {
-            Inside::Elsewhere => {
+            VolumeLocation::Elsewhere => {
                 mount_path::link(&filled.path, &ground.layout.volumes(uid), Path::new(&volume.name))
             }
-            Inside::Itself | Inside::Mounted => safe_path::own_folder(&path).map(drop),
+            VolumeLocation::Itself | VolumeLocation::Mounted => safe_path::own_folder(&path).map(drop),
         }
         .map_err(failed)?;
         return Ok(filled);
@@ -187,11 +187,21 @@ fn fill(
         write(
             &folder,
             &files,
-            &Manner { mode, owner: everybody.owner(), group, is_groups: everybody.volume_group().is_some() },
+            &FileDefaults {
+                mode,
+                owner: everybody.owner(),
+                group,
+                is_groups: everybody.volume_group().is_some(),
+            },
         )
         .map_err(failed)?;
     }
-    Ok(Filled { path, folder: Some(folder), origin: Origin::Pod, inside: Inside::Itself })
+    Ok(PreparedVolume {
+        path,
+        folder: Some(folder),
+        origin: MountOrigin::Pod,
+        inside: VolumeLocation::Itself,
+    })
 }
 
 /// Lets the Pod's users in: all of them if it begins empty, as in Kubernetes, since the folder above is closed to everybody
@@ -222,10 +232,10 @@ fn is_given(volume: &Volume) -> bool {
 
 /// The files of a volume that has given ones, and their mode; none for one that begins empty.
 fn content(
-    everybody: &PodIdentity<'_>,
+    everybody: &PodIdentities<'_>,
     volume: &Volume,
-    sources: &dyn Sources,
-) -> Result<Option<(Files, u32)>, Refusal> {
+    sources: &dyn ValueSources,
+) -> Result<Option<(VolumeFiles, u32)>, StartRefusal> {
     /// Kubernetes' default.
     const MODE: u32 = 0o644;
     let mode = |mode: Option<i32>| mode.and_then(|mode| u32::try_from(mode).ok()).unwrap_or(MODE);
@@ -254,18 +264,21 @@ fn content(
     )))
 }
 
-fn of_config_map(source: &ConfigMapVolumeSource, sources: &dyn Sources) -> Result<Files, Refusal> {
+fn of_config_map(
+    source: &ConfigMapVolumeSource,
+    sources: &dyn ValueSources,
+) -> Result<VolumeFiles, StartRefusal> {
     let found = required(sources.config_map(&source.name)?, "configmap", &source.name, source.optional)?;
     let all = found.map(|map| config_files(&map)).unwrap_or_default();
     picked(all, source.items.as_deref(), source.optional)
 }
 
 fn projected(
-    everybody: &PodIdentity<'_>,
+    everybody: &PodIdentities<'_>,
     source: &ProjectedVolumeSource,
-    sources: &dyn Sources,
-) -> Result<Files, Refusal> {
-    let mut files = Files::new();
+    sources: &dyn ValueSources,
+) -> Result<VolumeFiles, StartRefusal> {
+    let mut files = VolumeFiles::new();
     for one in source.sources.iter().flatten() {
         if let Some(map) = &one.config_map {
             let found = required(sources.config_map(&map.name)?, "configmap", &map.name, map.optional)?;
@@ -278,7 +291,7 @@ fn projected(
         } else if let Some(downward_api) = &one.downward_api {
             files.extend(downward(everybody.pod, downward_api.items.as_deref())?);
         } else if let Some(token) = &one.service_account_token {
-            let wish = Wish::new(token.audience.as_deref(), token.expiration_seconds);
+            let wish = TokenSpec::new(token.audience.as_deref(), token.expiration_seconds);
             files.insert(token.path.clone(), secret_content(everybody, sources.token(&wish)?));
         } else if one.cluster_trust_bundle.as_ref().is_none_or(|bundle| bundle.optional != Some(true)) {
             let message = "a projected source is of a sort this node does not have: use configMap, secret, downwardAPI or serviceAccountToken";
@@ -288,34 +301,38 @@ fn projected(
     Ok(files)
 }
 
-fn config_files(map: &ConfigMap) -> Files {
+fn config_files(map: &ConfigMap) -> VolumeFiles {
     let texts =
         map.data.iter().flatten().map(|(name, text)| (name.clone(), text.clone().into_bytes().into()));
     let bytes = map.binary_data.iter().flatten().map(|(name, bytes)| (name.clone(), bytes.0.clone().into()));
     texts.chain(bytes).collect()
 }
 
-fn secret_files(secret: &Secret) -> Files {
+fn secret_files(secret: &Secret) -> VolumeFiles {
     secret.data.iter().flatten().map(|(name, bytes)| (name.clone(), bytes.0.clone().into())).collect()
 }
 
 /// A file for the Pod's user only. Where its containers run as several, all of them read it: nobody else reaches its folder.
-fn secret_content(everybody: &PodIdentity<'_>, text: String) -> Content {
+fn secret_content(everybody: &PodIdentities<'_>, text: String) -> FileContent {
     let bytes = text.into_bytes();
     match everybody.only_user() {
-        Ok(owner) => Content { bytes, mode: Some(0o600), owner },
-        Err(()) => Content { bytes, mode: Some(0o644), owner: None },
+        Ok(owner) => FileContent { bytes, mode: Some(0o600), owner },
+        Err(()) => FileContent { bytes, mode: Some(0o644), owner: None },
     }
 }
 
 /// Only the named keys, at their paths, if any are named.
-fn picked(mut all: Files, items: Option<&[KeyToPath]>, optional: Option<bool>) -> Result<Files, Refusal> {
+fn picked(
+    mut all: VolumeFiles,
+    items: Option<&[KeyToPath]>,
+    optional: Option<bool>,
+) -> Result<VolumeFiles, StartRefusal> {
     let Some(items) = items else { return Ok(all) };
-    let mut files = Files::new();
+    let mut files = VolumeFiles::new();
     for item in items {
         match all.remove(&item.key) {
             Some(content) => {
-                files.insert(item.path.clone(), Content { mode: own_mode(item.mode), ..content });
+                files.insert(item.path.clone(), FileContent { mode: own_mode(item.mode), ..content });
             }
             None if optional == Some(true) => {}
             None => return Err(config_error(format!("references non-existent config key: {}", item.key))),
@@ -328,8 +345,8 @@ fn own_mode(mode: Option<i32>) -> Option<u32> {
     mode.and_then(|mode| u32::try_from(mode).ok())
 }
 
-fn downward(pod: &Pod, items: Option<&[DownwardAPIVolumeFile]>) -> Result<Files, Refusal> {
-    let mut files = Files::new();
+fn downward(pod: &Pod, items: Option<&[DownwardAPIVolumeFile]>) -> Result<VolumeFiles, StartRefusal> {
+    let mut files = VolumeFiles::new();
     for item in items.into_iter().flatten() {
         let field = item.field_ref.as_ref().and_then(|field| downward_api::field(pod, &field.field_path));
         let resource = item.resource_field_ref.as_ref().and_then(|selector| {
@@ -339,14 +356,14 @@ fn downward(pod: &Pod, items: Option<&[DownwardAPIVolumeFile]>) -> Result<Files,
         });
         let text = field.or(resource);
         let text = text.ok_or_else(|| config_error(format!("the file {} cannot be filled", item.path)))?;
-        let content = Content { mode: own_mode(item.mode), ..Content::from(text.into_bytes()) };
+        let content = FileContent { mode: own_mode(item.mode), ..FileContent::from(text.into_bytes()) };
         files.insert(item.path.clone(), content);
     }
     Ok(files)
 }
 
 /// How files are written that do not say it themselves.
-struct Manner {
+struct FileDefaults {
     mode: u32,
     /// Whose they are, if not the node's.
     owner: Option<u32>,
@@ -356,7 +373,7 @@ struct Manner {
 }
 
 /// Makes the folder hold exactly these files. Each is replaced as a whole, and only when it differs.
-fn write(folder: &OwnedFd, files: &Files, manner: &Manner) -> io::Result<()> {
+fn write(folder: &OwnedFd, files: &VolumeFiles, manner: &FileDefaults) -> io::Result<()> {
     /// The group reads what is given to it.
     const OF_GROUP: u32 = 0o440;
     for (path, content) in files {
@@ -419,7 +436,7 @@ fn write_fresh(
 }
 
 /// The part of the volume that is wanted; an expression must know all its variables.
-fn sub_path(mount: &VolumeMount, environment: &Environment) -> Result<String, Refusal> {
+fn sub_path(mount: &VolumeMount, environment: &Environment) -> Result<String, StartRefusal> {
     let Some(expression) = mount.sub_path_expr.as_deref().filter(|text| !text.is_empty()) else {
         return Ok(mount.sub_path.clone().unwrap_or_default());
     };
@@ -440,7 +457,7 @@ fn sub_path(mount: &VolumeMount, environment: &Environment) -> Result<String, Re
 
 /// The mount paths of a container that it does not see where it asked for them.
 pub(crate) fn unhonoured<'a>(
-    ground: &Ground,
+    ground: &NodeShared,
     container: &'a Container,
 ) -> impl Iterator<Item = &'a VolumeMount> {
     let has_namespaces = ground.has_namespaces;

@@ -3,14 +3,14 @@
 use k8s_openapi::api::core::v1::Probe;
 
 /// Counts equal answers in a row.
-pub(super) struct Tally {
+pub(super) struct AnswerCounter {
     successes_needed: u32,
     failures_needed: u32,
     last: Option<bool>,
     in_a_row: u32,
 }
 
-impl Tally {
+impl AnswerCounter {
     pub(super) fn new(probe: &Probe) -> Self {
         let count = |given: Option<i32>, otherwise: u32| {
             given.and_then(|count| u32::try_from(count).ok()).filter(|count| *count > 0).unwrap_or(otherwise)
@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn a_word_counts_when_repeated() {
         let probe = Probe { success_threshold: Some(2), failure_threshold: Some(3), ..Probe::default() };
-        let mut tally = Tally::new(&probe);
+        let mut tally = AnswerCounter::new(&probe);
         let said: Vec<_> =
             [true, true, false, false, true, false, false, false].map(|answer| tally.count(answer)).into();
         let expected = [None, Some(true), None, None, None, None, None, Some(false)];

@@ -17,14 +17,14 @@ use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::pod::container_roles;
-use super::supervisor::protocol::{Process, RunId, State};
-use super::supervisor_client::{Link, PodRuns};
-use answer_counter::Tally;
-use probe_client::Asker;
+use super::supervisor::protocol::{ContainerKey, ProcessSpec, RunState};
+use super::supervisor_client::{PodRuns, SupervisorClient};
+use answer_counter::AnswerCounter;
+use probe_client::ProbeClient;
 
 /// What probes say about one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub(crate) struct ProbeResults {
     pub(crate) is_started: bool,
     pub(crate) is_ready: bool,
     pub(crate) is_live: bool,
@@ -32,18 +32,18 @@ pub(crate) struct Verdict {
 
 /// Verdicts of a Pod's runs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Health(BTreeMap<(String, u32), Verdict>);
+pub(crate) struct PodHealth(BTreeMap<(String, u32), ProbeResults>);
 
-impl Health {
+impl PodHealth {
     /// The verdict on a run; before the first probe it is what Kubernetes assumes.
-    pub(crate) fn of(&self, container: &Container, attempt: u32) -> Verdict {
+    pub(crate) fn of(&self, container: &Container, attempt: u32) -> ProbeResults {
         let known = self.0.get(&(container.name.clone(), attempt)).copied();
         known.unwrap_or_else(|| first_verdict(container))
     }
 }
 
-fn first_verdict(container: &Container) -> Verdict {
-    Verdict {
+fn first_verdict(container: &Container) -> ProbeResults {
+    ProbeResults {
         is_started: container.startup_probe.is_none(),
         is_ready: container.readiness_probe.is_none(),
         is_live: true,
@@ -52,13 +52,13 @@ fn first_verdict(container: &Container) -> Verdict {
 
 /// Which question a probe answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Question {
+enum ProbeKind {
     Startup,
     Readiness,
     Liveness,
 }
 
-impl Question {
+impl ProbeKind {
     fn word(self) -> &'static str {
         match self {
             Self::Startup => "Startup",
@@ -70,25 +70,25 @@ impl Question {
 
 /// All probes of a node.
 pub(crate) struct Prober {
-    link: Arc<Link>,
+    link: Arc<SupervisorClient>,
     triggers: mpsc::Sender<Target>,
-    pods: Arc<Mutex<HashMap<String, Probed>>>,
+    pods: Arc<Mutex<HashMap<String, ProbedPod>>>,
 }
 
 /// What is known of one Pod, and the tasks that learn it.
 #[derive(Default)]
-struct Probed {
-    health: Health,
+struct ProbedPod {
+    health: PodHealth,
     complaints: Vec<String>,
     tasks: BTreeMap<(String, u32), AbortOnDropHandle<()>>,
 }
 
 impl Prober {
-    pub(crate) fn new(link: Arc<Link>, triggers: mpsc::Sender<Target>) -> Self {
+    pub(crate) fn new(link: Arc<SupervisorClient>, triggers: mpsc::Sender<Target>) -> Self {
         Self { link, triggers, pods: Arc::default() }
     }
 
-    pub(crate) fn health(&self, pod: &str) -> Health {
+    pub(crate) fn health(&self, pod: &str) -> PodHealth {
         self.lock().get(pod).map(|probed| probed.health.clone()).unwrap_or_default()
     }
 
@@ -98,7 +98,12 @@ impl Prober {
     }
 
     /// Probes the runs that run, and no others. `process` is what a command beside the container runs as.
-    pub(crate) fn sync(&self, pod: &Pod, runs: &PodRuns, process: impl Fn(&Container) -> Option<Process>) {
+    pub(crate) fn sync(
+        &self,
+        pod: &Pod,
+        runs: &PodRuns,
+        process: impl Fn(&Container) -> Option<ProcessSpec>,
+    ) {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let mut pods = self.lock();
         let probed = pods.entry(uid.clone()).or_default();
@@ -111,7 +116,7 @@ impl Prober {
             let container = part.container;
             let Some(runs) = runs.get(&container.name) else { continue };
             let key = (container.name.clone(), runs.current.attempt);
-            if !matches!(runs.current.state, State::Running { .. }) || probed.tasks.contains_key(&key) {
+            if !matches!(runs.current.state, RunState::Running { .. }) || probed.tasks.contains_key(&key) {
                 continue;
             }
             probed.health.0.insert(key.clone(), first_verdict(container));
@@ -131,17 +136,17 @@ impl Prober {
         uid: &str,
         container: &Container,
         attempt: u32,
-        process: Option<Process>,
-    ) -> Watch {
-        let id = RunId { pod: uid.to_owned(), container: container.name.clone() };
-        let asker = Asker {
+        process: Option<ProcessSpec>,
+    ) -> ProbeTask {
+        let id = ContainerKey { pod: uid.to_owned(), container: container.name.clone() };
+        let asker = ProbeClient {
             link: Arc::clone(&self.link),
             id: id.clone(),
             process,
             container: container.clone(),
             address: pod.status.as_ref().and_then(|status| status.pod_ip.clone()).unwrap_or_default(),
         };
-        Watch {
+        ProbeTask {
             asker,
             key: (container.name.clone(), attempt),
             id,
@@ -154,7 +159,7 @@ impl Prober {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Probed>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, ProbedPod>> {
         self.pods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -166,46 +171,46 @@ fn has_probes(container: &Container) -> bool {
 }
 
 /// The task of one run.
-struct Watch {
-    asker: Asker,
-    id: RunId,
+struct ProbeTask {
+    asker: ProbeClient,
+    id: ContainerKey,
     key: (String, u32),
     target: Target,
     triggers: mpsc::Sender<Target>,
-    pods: Arc<Mutex<HashMap<String, Probed>>>,
+    pods: Arc<Mutex<HashMap<String, ProbedPod>>>,
 }
 
-impl Watch {
+impl ProbeTask {
     /// Startup first; the others only once it is through.
     async fn run(self) {
         let container = self.asker.container.clone();
         if let Some(probe) = &container.startup_probe {
-            self.repeat(Question::Startup, probe).await;
+            self.repeat(ProbeKind::Startup, probe).await;
         }
         let readiness = async {
             if let Some(probe) = &container.readiness_probe {
-                self.repeat(Question::Readiness, probe).await;
+                self.repeat(ProbeKind::Readiness, probe).await;
             }
         };
         let liveness = async {
             if let Some(probe) = &container.liveness_probe {
-                self.repeat(Question::Liveness, probe).await;
+                self.repeat(ProbeKind::Liveness, probe).await;
             }
         };
         tokio::join!(readiness, liveness);
     }
 
     /// Asks until the question is settled: startup once it succeeds, startup and liveness once they fail.
-    async fn repeat(&self, question: Question, probe: &Probe) {
-        let mut tally = Tally::new(probe);
+    async fn repeat(&self, question: ProbeKind, probe: &Probe) {
+        let mut tally = AnswerCounter::new(probe);
         sleep(seconds(probe.initial_delay_seconds, 0)).await;
         loop {
             let answer = self.asker.ask(probe, seconds(probe.timeout_seconds, 1)).await;
             let settled = tally.count(answer.is_ok());
             let is_over = settled.is_some_and(|is_good| match question {
-                Question::Startup => true,
-                Question::Liveness => !is_good,
-                Question::Readiness => false,
+                ProbeKind::Startup => true,
+                ProbeKind::Liveness => !is_good,
+                ProbeKind::Readiness => false,
             });
             self.learn(question, settled, answer.err()).await;
             if is_over {
@@ -215,7 +220,7 @@ impl Watch {
         }
     }
 
-    async fn learn(&self, question: Question, settled: Option<bool>, complaint: Option<String>) {
+    async fn learn(&self, question: ProbeKind, settled: Option<bool>, complaint: Option<String>) {
         let has_news = {
             let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(probed) = pods.get_mut(&self.id.pod) else { return };
@@ -235,14 +240,14 @@ impl Watch {
 }
 
 /// Takes an answer into the verdict; says whether it changed.
-fn change(verdict: &mut Verdict, question: Question, settled: Option<bool>) -> bool {
+fn change(verdict: &mut ProbeResults, question: ProbeKind, settled: Option<bool>) -> bool {
     let before = *verdict;
     match (question, settled) {
         (_, None) => {}
-        (Question::Startup, Some(true)) => verdict.is_started = true,
-        (Question::Startup, Some(false)) => verdict.is_live = false,
-        (Question::Readiness, Some(is_good)) => verdict.is_ready = is_good,
-        (Question::Liveness, Some(is_good)) => verdict.is_live = is_good,
+        (ProbeKind::Startup, Some(true)) => verdict.is_started = true,
+        (ProbeKind::Startup, Some(false)) => verdict.is_live = false,
+        (ProbeKind::Readiness, Some(is_good)) => verdict.is_ready = is_good,
+        (ProbeKind::Liveness, Some(is_good)) => verdict.is_live = is_good,
     }
     *verdict != before
 }

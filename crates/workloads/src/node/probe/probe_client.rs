@@ -7,22 +7,22 @@ use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::time::timeout;
 
 use crate::node::grpc;
-use crate::node::http::{self, Request};
-use crate::node::supervisor::protocol::{Process, RunId};
-use crate::node::supervisor_client::Link;
+use crate::node::http::{self, ContainerRequest};
+use crate::node::supervisor::protocol::{ContainerKey, ProcessSpec};
+use crate::node::supervisor_client::SupervisorClient;
 
 /// Asks one container.
-pub(super) struct Asker {
-    pub(super) link: Arc<Link>,
-    pub(super) id: RunId,
+pub(super) struct ProbeClient {
+    pub(super) link: Arc<SupervisorClient>,
+    pub(super) id: ContainerKey,
     /// What a command beside the container runs as.
-    pub(super) process: Option<Process>,
+    pub(super) process: Option<ProcessSpec>,
     pub(super) container: Container,
     /// Its Pod's address.
     pub(super) address: String,
 }
 
-impl Asker {
+impl ProbeClient {
     /// Asks once; a failure in words.
     pub(super) async fn ask(&self, probe: &Probe, limit: Duration) -> Result<(), String> {
         if let Some(exec) = &probe.exec {
@@ -30,7 +30,7 @@ impl Asker {
         }
         let asked = async {
             if let Some(action) = &probe.http_get {
-                return Request::new(action, &self.container, &self.address)?.send().await;
+                return ContainerRequest::new(action, &self.container, &self.address)?.send().await;
             }
             if let Some(action) = &probe.tcp_socket {
                 let port = http::port(&action.port, &self.container)?;

@@ -16,22 +16,19 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use serde_json::{Value, json};
 
 use super::{PROVISIONED_BY, PROVISIONER, is_default, volume_match};
-use crate::node::Ground;
+use crate::node::NodeShared;
 
 /// A claim that waits is looked at this often, as in Kubernetes: a volume or a class may have come.
 const AGAIN: Duration = Duration::from_secs(15);
 
-/// A claim.
-type Claim = PersistentVolumeClaim;
-
 pub(super) fn control() -> Control {
-    Controller::<Claim>::new()
+    Controller::<PersistentVolumeClaim>::new()
         .named("volume-claims")
         .watches::<PersistentVolume, _>(claim_of)
         .reads::<StorageClass>()
         .writes::<PersistentVolume>()
-        .writes::<Claim>()
-        .writes_status::<Claim>()
+        .writes::<PersistentVolumeClaim>()
+        .writes_status::<PersistentVolumeClaim>()
         .reconcile(reconcile)
 }
 
@@ -40,7 +37,7 @@ fn claim_of(volume: &PersistentVolume) -> Option<Target> {
     Some(Target { namespace: reference.namespace.clone(), name: reference.name.clone()? })
 }
 
-async fn reconcile(claim: Arc<Claim>, cx: Context<Claim>) -> Result {
+async fn reconcile(claim: Arc<PersistentVolumeClaim>, cx: Context<PersistentVolumeClaim>) -> Result {
     let Some(spec) = &claim.spec else { return Ok(Action::await_change()) };
     if let Some(name) = spec.volume_name.as_deref().filter(|name| !name.is_empty()) {
         return named(&claim, name, &cx).await;
@@ -75,7 +72,11 @@ fn external(class: &StorageClass) -> String {
 }
 
 /// It waits, and says for what.
-fn waits(claim: &Claim, cx: &Context<Claim>, (reason, message): (&str, &str)) -> Action {
+fn waits(
+    claim: &PersistentVolumeClaim,
+    cx: &Context<PersistentVolumeClaim>,
+    (reason, message): (&str, &str),
+) -> Action {
     let severity = if reason == "ProvisioningFailed" { Severity::Warning } else { Severity::Normal };
     cx.event(severity, reason, message);
     report(claim, "Pending", None, cx);
@@ -83,7 +84,7 @@ fn waits(claim: &Claim, cx: &Context<Claim>, (reason, message): (&str, &str)) ->
 }
 
 /// A claim that names no class gets the default one; the newest, if there are several.
-async fn give_class(claim: &Claim, cx: &Context<Claim>) -> Result {
+async fn give_class(claim: &PersistentVolumeClaim, cx: &Context<PersistentVolumeClaim>) -> Result {
     let classes = cx.list::<StorageClass>()?;
     let defaults = classes.iter().filter(|class| is_default(class));
     match defaults.max_by_key(|class| class.metadata.creation_timestamp.clone()) {
@@ -96,7 +97,7 @@ async fn give_class(claim: &Claim, cx: &Context<Claim>) -> Result {
 }
 
 /// A claim that names its volume: it is bound, will be, or has lost it.
-async fn named(claim: &Claim, name: &str, cx: &Context<Claim>) -> Result {
+async fn named(claim: &PersistentVolumeClaim, name: &str, cx: &Context<PersistentVolumeClaim>) -> Result {
     let Some(volume) = cx.get::<PersistentVolume>(name)? else {
         if super::volume_of(claim).is_some() {
             let message = "Bound claim has lost its PersistentVolume. Data on the volume is lost!";
@@ -117,7 +118,11 @@ async fn named(claim: &Claim, name: &str, cx: &Context<Claim>) -> Result {
 }
 
 /// Takes the volume for the claim, unless somebody changed it meanwhile.
-async fn take(claim: &Claim, volume: &PersistentVolume, cx: &Context<Claim>) -> Result<()> {
+async fn take(
+    claim: &PersistentVolumeClaim,
+    volume: &PersistentVolume,
+    cx: &Context<PersistentVolumeClaim>,
+) -> Result<()> {
     if !volume_match::is_of(volume, claim) {
         let version = &volume.metadata.resource_version;
         let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"claimRef": reference(claim)}});
@@ -126,14 +131,19 @@ async fn take(claim: &Claim, volume: &PersistentVolume, cx: &Context<Claim>) -> 
     Ok(())
 }
 
-fn reference(claim: &Claim) -> Value {
+fn reference(claim: &PersistentVolumeClaim) -> Value {
     let meta = &claim.metadata;
     json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "namespace": meta.namespace, "name": meta.name, "uid": meta.uid})
 }
 
 /// Writes the status, if it says something else.
-fn report(claim: &Claim, phase: &str, volume: Option<&PersistentVolume>, cx: &Context<Claim>) {
+fn report(
+    claim: &PersistentVolumeClaim,
+    phase: &str,
+    volume: Option<&PersistentVolume>,
+    cx: &Context<PersistentVolumeClaim>,
+) {
     let current = claim.status.clone().unwrap_or_default();
     let mut wanted = PersistentVolumeClaimStatus { phase: Some(phase.to_owned()), ..current.clone() };
     if let Some(spec) = volume.and_then(|volume| volume.spec.as_ref()) {
@@ -147,17 +157,17 @@ fn report(claim: &Claim, phase: &str, volume: Option<&PersistentVolume>, cx: &Co
 
 /// Makes a folder, and the volume that stands for it.
 async fn provision(
-    claim: &Claim,
+    claim: &PersistentVolumeClaim,
     spec: &PersistentVolumeClaimSpec,
     class: &StorageClass,
-    cx: &Context<Claim>,
+    cx: &Context<PersistentVolumeClaim>,
 ) -> Result {
     if spec.volume_mode.as_deref() == Some("Block") {
         let message = "this node gives folders, not devices: use volumeMode Filesystem";
         return Ok(waits(claim, cx, ("ProvisioningFailed", message)));
     }
     let name = format!("pvc-{}", claim.metadata.uid.as_deref().unwrap_or_default());
-    let folder = cx.state::<Ground>().layout.claim(&name);
+    let folder = cx.state::<NodeShared>().layout.claim(&name);
     make(&folder)?;
     let volume: PersistentVolume = serde_json::from_value(json!({
         "metadata": {"name": name, "annotations": {PROVISIONED_BY: PROVISIONER}},

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{
 use kube::Api;
 
 use super::is_ours;
-use crate::node::{Ground, remove_folder};
+use crate::node::{NodeShared, remove_folder};
 
 /// A volume in deletion whose claim is still there is looked at again this soon.
 const AGAIN: Duration = Duration::from_secs(15);
@@ -88,7 +88,7 @@ async fn give_up(volume: Arc<PersistentVolume>, cx: Context<PersistentVolume>) -
         return Ok(Action::requeue(AGAIN));
     }
     if is_to_go(&volume) {
-        let folder = cx.state::<Ground>().layout.claim(cx.key().name());
+        let folder = cx.state::<NodeShared>().layout.claim(cx.key().name());
         tokio::task::spawn_blocking(move || remove_folder(&folder)).await??;
     }
     Ok(Action::await_change())

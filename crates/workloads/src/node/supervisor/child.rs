@@ -10,26 +10,26 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
-use super::launcher::Orders;
-use super::process_supervisor::Keeper;
-use super::protocol::{Exit, IdRange, Process};
+use super::launcher::LaunchOrder;
+use super::process_supervisor::ProcessSupervisor;
+use super::protocol::{IdRange, ProcessSpec, RunExit};
 use super::{LAUNCH, MARK, NAMESPACE_IS_SET_UP, NAMESPACE_MADE, RUN_MARK, process_tag, system};
 
 /// A process that runs the command, and the pipe it writes to.
-pub(super) struct Started<'a> {
+pub(super) struct StartedProcess<'a> {
     pub(super) child: Child,
     pub(super) pid: i32,
     pub(super) output: pipe::Receiver,
-    pub(super) awaited: Awaited<'a>,
+    pub(super) awaited: WaitGuard<'a>,
 }
 
 /// While somebody waits for a process, nobody else shall. Dropping it, and the [`Child`] with it, gives up the process.
-pub(super) struct Awaited<'a> {
-    keeper: &'a Keeper,
+pub(super) struct WaitGuard<'a> {
+    keeper: &'a ProcessSupervisor,
     pid: i32,
 }
 
-impl Drop for Awaited<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         self.keeper.started().remove(&self.pid);
     }
@@ -37,15 +37,15 @@ impl Drop for Awaited<'_> {
 
 /// Starts the process for a run; when this returns well, the command itself runs.
 pub(super) async fn start<'a>(
-    keeper: &'a Keeper,
-    mut process: Process,
+    keeper: &'a ProcessSupervisor,
+    mut process: ProcessSpec,
     run: &str,
-) -> Result<Started<'a>, String> {
+) -> Result<StartedProcess<'a>, String> {
     process.environment.push((MARK.to_owned(), process_tag::name_of_node(keeper.layout.root())));
     process.environment.push((RUN_MARK.to_owned(), run.to_owned()));
     let (started, socket) = spawn(keeper, run).map_err(|error| format!("cannot start a process: {error}"))?;
     let brand = process_tag::of_run(keeper.layout.root(), run);
-    let orders = Orders { process, keeper_pid: keeper.pid, open_files: keeper.open_files, brand };
+    let orders = LaunchOrder { process, keeper_pid: keeper.pid, open_files: keeper.open_files, brand };
     let words = tell(socket, &orders, started.pid)
         .await
         .map_err(|error| format!("cannot talk to the launcher: {error}"))?;
@@ -58,7 +58,7 @@ pub(super) async fn start<'a>(
     Err(words)
 }
 
-fn spawn<'a>(keeper: &'a Keeper, run: &str) -> io::Result<(Started<'a>, UnixStream)> {
+fn spawn<'a>(keeper: &'a ProcessSupervisor, run: &str) -> io::Result<(StartedProcess<'a>, UnixStream)> {
     let (reader, writer) = io::pipe()?;
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
@@ -70,13 +70,13 @@ fn spawn<'a>(keeper: &'a Keeper, run: &str) -> io::Result<(Started<'a>, UnixStre
     let child = command.spawn()?;
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).ok_or(io::ErrorKind::NotFound)?;
     keeper.started().insert(pid, run.to_owned());
-    let awaited = Awaited { keeper, pid };
+    let awaited = WaitGuard { keeper, pid };
     let output = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
-    Ok((Started { child, pid, output, awaited }, UnixStream::from_std(ours)?))
+    Ok((StartedProcess { child, pid, output, awaited }, UnixStream::from_std(ours)?))
 }
 
 /// Gives the orders; what comes back are words of failure, or nothing.
-async fn tell(mut socket: UnixStream, orders: &Orders, pid: i32) -> io::Result<String> {
+async fn tell(mut socket: UnixStream, orders: &LaunchOrder, pid: i32) -> io::Result<String> {
     let mut line = serde_json::to_vec(orders)?;
     line.push(b'\n');
     socket.write_all(&line).await?;
@@ -106,15 +106,15 @@ fn set_up_namespace(pid: i32, ranges: &[IdRange]) -> io::Result<()> {
 }
 
 /// How the process ended.
-pub(super) fn exit_of(status: &io::Result<std::process::ExitStatus>) -> Exit {
+pub(super) fn exit_of(status: &io::Result<std::process::ExitStatus>) -> RunExit {
     use std::os::unix::process::ExitStatusExt as _;
     match status {
         Ok(status) => match (status.code(), status.signal()) {
-            (Some(code), _) => Exit::Code(code),
-            (None, Some(signal)) => Exit::Signal(signal),
-            (None, None) => Exit::Lost,
+            (Some(code), _) => RunExit::Code(code),
+            (None, Some(signal)) => RunExit::Signal(signal),
+            (None, None) => RunExit::Lost,
         },
-        Err(_) => Exit::Lost,
+        Err(_) => RunExit::Lost,
     }
 }
 

@@ -10,11 +10,13 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::child::{self, Awaited, exit_of};
+use super::child::{self, WaitGuard, exit_of};
 use super::log_file::{self, LogFile};
 use super::process::{signal_group, started_ticks};
-use super::process_supervisor::Keeper;
-use super::protocol::{Executed, Exit, Hook, Launch, Process, RunId, State};
+use super::process_supervisor::ProcessSupervisor;
+use super::protocol::{
+    CommandOutcome, ContainerKey, ContainerLaunch, LifecycleHook, ProcessSpec, RunExit, RunState,
+};
 use super::{execute, strays, termination_message};
 
 /// How long the pipe may stay open after the process, its group and its strays are gone.
@@ -23,24 +25,28 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 const AFTER_START_LIMIT: Duration = Duration::from_secs(300);
 
 /// When the process must be gone; none while it may run.
-pub(super) type Deadline = Option<Instant>;
+pub(super) type StopDeadline = Option<Instant>;
 
 /// How the processes of a container are marked.
-pub(super) fn run_name(id: &RunId) -> String {
+pub(super) fn run_name(id: &ContainerKey) -> String {
     format!("{}/{}", id.pod, id.container)
 }
 
 /// Runs it to its end. The keeper's table says how it goes.
-pub(super) async fn run(keeper: Arc<Keeper>, launch: Launch, stop: watch::Receiver<Deadline>) {
+pub(super) async fn run(
+    keeper: Arc<ProcessSupervisor>,
+    launch: ContainerLaunch,
+    stop: watch::Receiver<StopDeadline>,
+) {
     let id = launch.id.clone();
-    let source = termination_message::Source {
+    let source = termination_message::MessageSource {
         id: id.clone(),
         attempt: launch.attempt,
         falls_back_to_log: launch.falls_back_to_log,
     };
     let mut started_at = keeper.clock.now();
     let exit = match start(&keeper, &launch).await {
-        Err(words) => Exit::NotStarted(words),
+        Err(words) => RunExit::NotStarted(words),
         Ok(running) => {
             started_at = keeper.clock.now();
             running.live(&keeper, launch, stop, started_at).await
@@ -48,29 +54,32 @@ pub(super) async fn run(keeper: Arc<Keeper>, launch: Launch, stop: watch::Receiv
     };
     let finished_at = keeper.clock.now();
     let message = termination_message::read(&keeper.layout, &source, &exit);
-    keeper.set(&id, State::Ended { started_at, finished_at, exit, message });
+    keeper.set(&id, RunState::Ended { started_at, finished_at, exit, message });
     keeper.settle(&id);
 }
 
-struct Running<'a> {
+struct RunningContainer<'a> {
     child: Child,
     pid: i32,
     copy: JoinHandle<()>,
-    awaited: Awaited<'a>,
+    awaited: WaitGuard<'a>,
 }
 
-async fn start<'a>(keeper: &'a Keeper, launch: &Launch) -> Result<Running<'a>, String> {
+async fn start<'a>(
+    keeper: &'a ProcessSupervisor,
+    launch: &ContainerLaunch,
+) -> Result<RunningContainer<'a>, String> {
     let path = keeper.layout.log(&launch.id, launch.attempt);
     let log = LogFile::create(path).map_err(|error| format!("cannot write its log: {error}"))?;
     drop_old_logs(keeper, launch);
     termination_message::clear(&keeper.layout, &launch.id);
     let started = child::start(keeper, launch.process.clone(), &run_name(&launch.id)).await?;
     let copy = tokio::spawn(log_file::copy(started.output, log, keeper.clock));
-    Ok(Running { child: started.child, pid: started.pid, copy, awaited: started.awaited })
+    Ok(RunningContainer { child: started.child, pid: started.pid, copy, awaited: started.awaited })
 }
 
 /// The run before the last is nobody's previous one.
-fn drop_old_logs(keeper: &Keeper, launch: &Launch) {
+fn drop_old_logs(keeper: &ProcessSupervisor, launch: &ContainerLaunch) {
     if let Some(old) = launch.attempt.checked_sub(2) {
         let path = keeper.layout.log(&launch.id, old);
         let _ = fs::remove_file(log_file::set_aside(&path));
@@ -78,23 +87,23 @@ fn drop_old_logs(keeper: &Keeper, launch: &Launch) {
     }
 }
 
-impl Running<'_> {
+impl RunningContainer<'_> {
     /// From the first moment to the last: hooks, stops, and what is left behind.
     async fn live(
         mut self,
-        keeper: &Keeper,
-        launch: Launch,
-        mut stop: watch::Receiver<Deadline>,
+        keeper: &ProcessSupervisor,
+        launch: ContainerLaunch,
+        mut stop: watch::Receiver<StopDeadline>,
         started_at: jiff::Timestamp,
-    ) -> Exit {
-        let Launch { id, process, after_start, before_stop, .. } = launch;
-        let beside = |hook| Beside { run: run_name(&id), process: process.clone(), hook };
+    ) -> RunExit {
+        let ContainerLaunch { id, process, after_start, before_stop, .. } = launch;
+        let beside = |hook| HookRun { run: run_name(&id), process: process.clone(), hook };
         let failed = self.begin(keeper, after_start.map(beside), &mut stop).await;
         let exit = if let Some(exit) = failed {
             exit
         } else {
             let started_ticks = started_ticks(self.pid).unwrap_or_default();
-            keeper.set(&id, State::Running { pid: self.pid, started_ticks, started_at });
+            keeper.set(&id, RunState::Running { pid: self.pid, started_ticks, started_at });
             self.watch(keeper, before_stop.map(beside), &mut stop).await
         };
         // Children that did not end with the command. The number cannot belong to others yet: the kernel hands out all
@@ -105,18 +114,18 @@ impl Running<'_> {
         if timeout(LAST_WORDS, &mut self.copy).await.is_err() {
             self.copy.abort();
         }
-        if keeper.is_ending() && stop.borrow().is_some() { Exit::NodeStopped } else { exit }
+        if keeper.is_ending() && stop.borrow().is_some() { RunExit::NodeStopped } else { exit }
     }
 
     /// Runs the hook after the start; an exit if the container did not survive it.
     async fn begin(
         &mut self,
-        keeper: &Keeper,
-        hook: Option<Beside>,
-        stop: &mut watch::Receiver<Deadline>,
-    ) -> Option<Exit> {
+        keeper: &ProcessSupervisor,
+        hook: Option<HookRun>,
+        stop: &mut watch::Receiver<StopDeadline>,
+    ) -> Option<RunExit> {
         let hook = hook?;
-        let is_command = matches!(hook.hook, Hook::Execute(_));
+        let is_command = matches!(hook.hook, LifecycleHook::Execute(_));
         let executed = tokio::select! {
             executed = hook.run(keeper, AFTER_START_LIMIT) => executed,
             status = self.child.wait() => return Some(exit_of(&status)),
@@ -132,18 +141,18 @@ impl Running<'_> {
         signal_group(self.pid, Signal::KILL);
         let _ = self.child.wait().await;
         let said = executed.output.trim_end();
-        Some(Exit::HookFailed(match executed.exit {
-            Exit::Code(code) if is_command => format!("command exited with {code}: {said}"),
+        Some(RunExit::HookFailed(match executed.exit {
+            RunExit::Code(code) if is_command => format!("command exited with {code}: {said}"),
             _ => said.to_owned(),
         }))
     }
 
     async fn watch(
         &mut self,
-        keeper: &Keeper,
-        mut hook: Option<Beside>,
-        stop: &mut watch::Receiver<Deadline>,
-    ) -> Exit {
+        keeper: &ProcessSupervisor,
+        mut hook: Option<HookRun>,
+        stop: &mut watch::Receiver<StopDeadline>,
+    ) -> RunExit {
         let mut is_told = false;
         loop {
             let deadline = *stop.borrow_and_update();
@@ -169,35 +178,35 @@ impl Running<'_> {
 }
 
 /// A hook, and whose it is.
-struct Beside {
+struct HookRun {
     run: String,
-    process: Process,
-    hook: Hook,
+    process: ProcessSpec,
+    hook: LifecycleHook,
 }
 
-impl Beside {
-    async fn run(self, keeper: &Keeper, limit: Duration) -> Executed {
+impl HookRun {
+    async fn run(self, keeper: &ProcessSupervisor, limit: Duration) -> CommandOutcome {
         let done = match self.hook {
-            Hook::Execute(command) => {
+            LifecycleHook::Execute(command) => {
                 return execute::run(keeper, self.process.with_command(command), limit, &self.run).await;
             }
-            Hook::Sleep { seconds } => {
+            LifecycleHook::Sleep { seconds } => {
                 sleep(Duration::from_secs(seconds).min(limit)).await;
                 Ok(())
             }
-            Hook::Get(request) => timeout(limit, request.send())
+            LifecycleHook::Get(request) => timeout(limit, request.send())
                 .await
                 .unwrap_or_else(|_| Err(format!("no answer within {limit:?}"))),
         };
         match done {
-            Ok(()) => Executed { exit: Exit::Code(0), output: String::new() },
-            Err(output) => Executed { exit: Exit::Code(1), output },
+            Ok(()) => CommandOutcome { exit: RunExit::Code(0), output: String::new() },
+            Err(output) => CommandOutcome { exit: RunExit::Code(1), output },
         }
     }
 }
 
 /// What the container wants done before it is told to end.
-async fn prepare(keeper: &Keeper, hook: Option<Beside>, deadline: Instant) {
+async fn prepare(keeper: &ProcessSupervisor, hook: Option<HookRun>, deadline: Instant) {
     let left = deadline.saturating_duration_since(Instant::now());
     if let (Some(hook), false) = (hook, left.is_zero()) {
         hook.run(keeper, left).await;

@@ -8,14 +8,14 @@ use std::io::{self, Read, Write};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
 
-use super::protocol::{Process, Rights};
+use super::protocol::{ProcessRights, ProcessSpec};
 use super::{NAMESPACE_IS_SET_UP, NAMESPACE_MADE};
 
 /// Capabilities there can be; a kernel that knows fewer says so.
 const CAPABILITIES: u32 = 64;
 
 /// Becomes the container's user, for good. The keeper, at the other end of the socket, sets up the user namespace.
-pub(super) fn assume(process: &Process, keeper: &mut (impl Read + Write)) -> io::Result<()> {
+pub(super) fn assume(process: &ProcessSpec, keeper: &mut (impl Read + Write)) -> io::Result<()> {
     if !process.ranges.is_empty() {
         enter_user_namespace(keeper)?;
     }
@@ -59,7 +59,7 @@ fn set_bound(bound: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn change_user(process: &Process) -> io::Result<()> {
+fn change_user(process: &ProcessSpec) -> io::Result<()> {
     use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
     let user = process.user.map_or_else(rustix::process::getuid, Uid::from_raw);
     let group = process.group.map_or_else(rustix::process::getgid, Gid::from_raw);
@@ -75,7 +75,7 @@ fn change_user(process: &Process) -> io::Result<()> {
 }
 
 /// Leaves these capabilities, and no others, to somebody who is not root.
-fn hand_over(rights: &Rights) -> io::Result<()> {
+fn hand_over(rights: &ProcessRights) -> io::Result<()> {
     let held = rustix::thread::capabilities(None)?.permitted;
     let kept = CapabilitySet::from_bits_retain(rights.ambient) & held;
     let sets = CapabilitySets { effective: CapabilitySet::empty(), permitted: kept, inheritable: kept };
@@ -87,7 +87,7 @@ fn hand_over(rights: &Rights) -> io::Result<()> {
 }
 
 /// Does it with the rights the container's user has on the machine, and comes back. Only root is somebody else meanwhile.
-pub(super) fn as_user<T>(process: &Process, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+pub(super) fn as_user<T>(process: &ProcessSpec, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
     let (own_user, own_group) = (rustix::process::getuid(), rustix::process::getgid());
     let own_groups = rustix::process::getgroups()?;

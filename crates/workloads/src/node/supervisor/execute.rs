@@ -9,26 +9,31 @@ use tokio::time::timeout;
 
 use super::child::{self, exit_of};
 use super::process::signal_group;
-use super::process_supervisor::Keeper;
-use super::protocol::{Executed, Exit, Process};
+use super::process_supervisor::ProcessSupervisor;
+use super::protocol::{CommandOutcome, ProcessSpec, RunExit};
 
 /// As much as an event shows.
 const OUTPUT_BYTES_MAX: usize = 1024;
 
 /// Runs the command for at most this long. Dropping it kills the process; what that left ends with the container.
-pub(super) async fn run(keeper: &Keeper, process: Process, limit: Duration, run: &str) -> Executed {
+pub(super) async fn run(
+    keeper: &ProcessSupervisor,
+    process: ProcessSpec,
+    limit: Duration,
+    run: &str,
+) -> CommandOutcome {
     let mut started = match child::start(keeper, process, run).await {
         Ok(started) => started,
-        Err(words) => return Executed { exit: Exit::NotStarted(words.clone()), output: words },
+        Err(words) => return CommandOutcome { exit: RunExit::NotStarted(words.clone()), output: words },
     };
     let both = async { tokio::join!(started.child.wait(), beginning(&mut started.output)) };
     let ended = timeout(limit, both).await;
     signal_group(started.pid, Signal::KILL);
     if let Ok((status, output)) = ended {
-        Executed { exit: exit_of(&status), output }
+        CommandOutcome { exit: exit_of(&status), output }
     } else {
         let _ = started.child.wait().await;
-        Executed { exit: Exit::TimedOut, output: format!("timed out after {limit:?}") }
+        CommandOutcome { exit: RunExit::TimedOut, output: format!("timed out after {limit:?}") }
     }
 }
 

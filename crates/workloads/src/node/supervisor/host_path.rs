@@ -9,13 +9,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use super::safe_path::{self, Reached};
+use super::safe_path::{self, ResolvedPath};
 
 /// Opens a part of a path of the machine, both made if that is wanted.
 pub(super) fn open(path: &Path, kind: &str, part: &Path) -> io::Result<OwnedFd> {
     make(path, kind)?;
     check_kind(path, kind)?;
-    let Reached { at, missing } = safe_path::beneath(safe_path::look(path, true)?, part)?;
+    let ResolvedPath { at, missing } = safe_path::beneath(safe_path::look(path, true)?, part)?;
     safe_path::make_folders(at, &missing, safe_path::open_to_all)
 }
 

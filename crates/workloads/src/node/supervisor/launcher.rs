@@ -17,7 +17,7 @@ use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use rustix::process::{Pid, Resource, Rlimit};
 use serde::{Deserialize, Serialize};
 
-use super::protocol::Process;
+use super::protocol::ProcessSpec;
 use super::{credentials, mount, system};
 
 /// The exit code of a launch that failed; nobody sees it, the words are what counts.
@@ -25,8 +25,8 @@ const FAILED: u8 = 128;
 
 /// What the keeper writes to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Orders {
-    pub(super) process: Process,
+pub(super) struct LaunchOrder {
+    pub(super) process: ProcessSpec,
     /// Who must be our parent.
     pub(super) keeper_pid: i32,
     /// How many files the command may open: the keeper raised its own limit.
@@ -40,7 +40,7 @@ pub(super) fn main() -> ExitCode {
     let Ok(mut answer) = answer_socket() else { return ExitCode::from(FAILED) };
     let mut text = String::new();
     let read = BufReader::new(&answer).read_line(&mut text);
-    let error = match read.and_then(|_| Ok(serde_json::from_str::<Orders>(&text)?)) {
+    let error = match read.and_then(|_| Ok(serde_json::from_str::<LaunchOrder>(&text)?)) {
         Ok(orders) => obey(orders, &mut answer),
         Err(error) => format!("unreadable orders: {error}"),
     };
@@ -57,7 +57,7 @@ fn answer_socket() -> io::Result<File> {
 }
 
 /// Returns only with a reason.
-fn obey(orders: Orders, keeper: &mut File) -> String {
+fn obey(orders: LaunchOrder, keeper: &mut File) -> String {
     if let Err(error) = become_own_session(orders.keeper_pid) {
         return error.to_string();
     }
@@ -71,7 +71,7 @@ fn obey(orders: Orders, keeper: &mut File) -> String {
         return "the command is empty".to_owned();
     };
     let Ok(nothing) = File::open("/dev/null") else { return "cannot open /dev/null".to_owned() };
-    let found = orders.process.is_program_given.then(|| Program::find(&orders.process)).flatten();
+    let found = orders.process.is_program_given.then(|| OpenedProgram::find(&orders.process)).flatten();
     if let Err(error) = std::env::set_current_dir(&orders.process.directory) {
         return format!("cannot enter the working directory {}: {error}", orders.process.directory.display());
     }
@@ -82,7 +82,7 @@ fn obey(orders: Orders, keeper: &mut File) -> String {
     }
     let shell = shell_for(&orders.process).map(OsStr::new);
     let named = || shell.unwrap_or(OsStr::new(program));
-    let error = Command::new(found.as_ref().map_or_else(named, Program::path))
+    let error = Command::new(found.as_ref().map_or_else(named, OpenedProgram::path))
         .arg0(program)
         .args(arguments)
         .env_clear()
@@ -96,7 +96,7 @@ fn obey(orders: Orders, keeper: &mut File) -> String {
 }
 
 /// Why it cannot be who it should be.
-fn not_them(process: &Process, error: &io::Error) -> String {
+fn not_them(process: &ProcessSpec, error: &io::Error) -> String {
     let who = [("user", process.user), ("group", process.group)];
     let who = who.iter().filter_map(|(what, number)| Some(format!("{what} {}", (*number)?)));
     let who = who.collect::<Vec<_>>().join(", ");
@@ -122,14 +122,14 @@ fn become_own_session(keeper_pid: i32) -> io::Result<()> {
 }
 
 /// A program by its descriptor: whoever cannot walk to it can run it.
-struct Program {
+struct OpenedProgram {
     path: OsString,
     _file: OwnedFd,
 }
 
-impl Program {
+impl OpenedProgram {
     /// Opens the program, unless the container's user can run it by its name.
-    fn find(process: &Process) -> Option<Self> {
+    fn find(process: &ProcessSpec) -> Option<Self> {
         let path = Path::new(process.command.first()?);
         let can_run = || {
             let flags = AtFlags::EACCESS;
@@ -157,7 +157,7 @@ impl Program {
 
 /// The shell to run instead of `sh`, where `sh` would not hand all variables on: some (Debian's) drop those whose names a
 /// shell cannot write, and Kubernetes allows them. Bash keeps them, and acts as `sh` when it is called so.
-fn shell_for(process: &Process) -> Option<&'static str> {
+fn shell_for(process: &ProcessSpec) -> Option<&'static str> {
     const SHELLS: [&str; 3] = ["sh", "/bin/sh", "/usr/bin/sh"];
     const KEEPERS: [&str; 3] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
     let is_odd = |name: &str| {
@@ -169,7 +169,7 @@ fn shell_for(process: &Process) -> Option<&'static str> {
     KEEPERS.into_iter().filter(|_| is_needed).find(|path| Path::new(path).exists())
 }
 
-fn limit(orders: &Orders) -> io::Result<()> {
+fn limit(orders: &LaunchOrder) -> io::Result<()> {
     system::set_brand(orders.brand);
     let files = rustix::process::getrlimit(Resource::Nofile);
     let open_files = Rlimit { current: Some(orders.open_files), ..files };

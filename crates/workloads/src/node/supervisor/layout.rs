@@ -14,13 +14,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::protocol::RunId;
+use super::protocol::ContainerKey;
 
 /// A node's folder. Everything in it is for its owner only: environments and volumes hold secrets.
 #[derive(Clone, Debug)]
-pub(crate) struct Layout(PathBuf);
+pub(crate) struct NodeLayout(PathBuf);
 
-impl Layout {
+impl NodeLayout {
     pub(crate) fn new(folder: PathBuf) -> Self {
         Self(folder)
     }
@@ -79,19 +79,19 @@ impl Layout {
         self.pod(uid).join("homes").join(user.to_string())
     }
 
-    pub(crate) fn container(&self, id: &RunId) -> PathBuf {
+    pub(crate) fn container(&self, id: &ContainerKey) -> PathBuf {
         self.pod(&id.pod).join("containers").join(&id.container)
     }
 
-    pub(crate) fn runs(&self, id: &RunId) -> PathBuf {
+    pub(crate) fn runs(&self, id: &ContainerKey) -> PathBuf {
         self.container(id).join("runs.json")
     }
 
-    pub(crate) fn message(&self, id: &RunId) -> PathBuf {
+    pub(crate) fn message(&self, id: &ContainerKey) -> PathBuf {
         self.container(id).join("termination-log")
     }
 
-    pub(crate) fn log(&self, id: &RunId, attempt: u32) -> PathBuf {
+    pub(crate) fn log(&self, id: &ContainerKey, attempt: u32) -> PathBuf {
         self.container(id).join(format!("{attempt}.log"))
     }
 }

@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use rustix::process::Signal;
 
 use super::MARK;
-use super::layout::Layout;
+use super::layout::NodeLayout;
 use super::process::{all, has_mark, signal_group, started_ticks};
-use super::protocol::{Exit, Run, Runs, State};
+use super::protocol::{ContainerRun, ContainerRuns, RunExit, RunState};
 use super::{process_tag, run_records, strays, system};
 
 /// Kills what is left and gives the records as they are true then.
-pub(super) async fn settle(layout: &Layout, now: Timestamp) -> Vec<Runs> {
+pub(super) async fn settle(layout: &NodeLayout, now: Timestamp) -> Vec<ContainerRuns> {
     let mut known = run_records::load_all(layout);
     for runs in &mut known {
         if runs.current.is_over() {
@@ -27,19 +27,19 @@ pub(super) async fn settle(layout: &Layout, now: Timestamp) -> Vec<Runs> {
     known
 }
 
-fn end(run: &mut Run, now: Timestamp) {
+fn end(run: &mut ContainerRun, now: Timestamp) {
     let mut began = now;
-    if let State::Running { pid, started_ticks: ticks, started_at } = run.state {
+    if let RunState::Running { pid, started_ticks: ticks, started_at } = run.state {
         began = started_at;
         if started_ticks(pid) == Some(ticks) {
             signal_group(pid, Signal::KILL);
         }
     }
-    run.state = State::Ended { started_at: began, finished_at: now, exit: Exit::Lost, message: None };
+    run.state = RunState::Ended { started_at: began, finished_at: now, exit: RunExit::Lost, message: None };
 }
 
 /// Everything that carries the node's brand, or its mark.
-async fn kill_marked(layout: &Layout) {
+async fn kill_marked(layout: &NodeLayout) {
     let own = i32::try_from(std::process::id()).unwrap_or_default();
     let mark = format!("{MARK}={}", process_tag::name_of_node(layout.root()));
     let is_ours = |pid: i32| {

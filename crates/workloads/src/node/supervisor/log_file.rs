@@ -69,7 +69,7 @@ pub(crate) fn set_aside(path: &Path) -> PathBuf {
 /// Copies the pipe to the file until everyone who could write has closed it.
 pub(super) async fn copy(mut pipe: pipe::Receiver, mut log: LogFile, clock: Clock) {
     let mut chunk = vec![0; CHUNK_BYTES];
-    let mut lines = Lines::default();
+    let mut lines = LineSplitter::default();
     loop {
         let count = match pipe.read(&mut chunk).await {
             Ok(0) | Err(_) => break,
@@ -86,11 +86,11 @@ pub(super) async fn copy(mut pipe: pipe::Receiver, mut log: LogFile, clock: Cloc
 
 /// Cuts a stream into lines.
 #[derive(Default)]
-struct Lines {
+struct LineSplitter {
     begun: Vec<u8>,
 }
 
-impl Lines {
+impl LineSplitter {
     /// The lines that are complete with this chunk.
     fn take(&mut self, chunk: &[u8], time: &str) -> Vec<u8> {
         let mut out = Vec::with_capacity(chunk.len() + 64);
@@ -131,7 +131,7 @@ mod tests {
 
     #[track_caller]
     fn check(chunks: &[&str], expected: &str) {
-        let mut lines = Lines::default();
+        let mut lines = LineSplitter::default();
         let mut out: Vec<u8> = chunks.iter().flat_map(|chunk| lines.take(chunk.as_bytes(), "T")).collect();
         out.extend(lines.rest("T"));
         assert_eq!(String::from_utf8(out).unwrap(), expected);

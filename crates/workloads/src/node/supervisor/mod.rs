@@ -65,7 +65,7 @@ const NAMESPACE_MADE: u8 = 1;
 const NAMESPACE_IS_SET_UP: u8 = 2;
 
 /// What is written down about every container of the folder.
-pub(crate) fn records(layout: &layout::Layout) -> Vec<protocol::Runs> {
+pub(crate) fn records(layout: &layout::NodeLayout) -> Vec<protocol::ContainerRuns> {
     run_records::load_all(layout)
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn records(layout: &layout::Layout) -> Vec<protocol::Runs> {
 pub async fn end_leftovers(folder: &Path) -> bool {
     // Processes are told by the folder's real name.
     let Ok(folder) = std::fs::canonicalize(folder) else { return true };
-    let layout = layout::Layout::new(folder);
+    let layout = layout::NodeLayout::new(folder);
     let Ok(lock) = File::open(layout.lock()) else { return true };
     let is_free = child::lock(&lock);
     if is_free {

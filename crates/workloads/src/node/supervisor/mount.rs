@@ -26,8 +26,8 @@ use rustix::thread::UnshareFlags;
 
 use super::credentials::as_user;
 use super::host_path;
-use super::protocol::{Mount, Origin, Process};
-use super::safe_path::{self, Reached};
+use super::protocol::{Mount, MountOrigin, ProcessSpec};
+use super::safe_path::{self, ResolvedPath};
 
 /// A folder with more entries is not mirrored: each entry is a mount.
 const ENTRIES_MAX: usize = 4096;
@@ -37,7 +37,7 @@ const PLAIN: Mode = Mode::from_raw_mode(0o644);
 const ALWAYS_MIRRORED: [&str; 2] = ["/dev", "/run"];
 
 /// Makes the mounts, after which this process sees them.
-pub(super) fn all(process: &Process) -> io::Result<()> {
+pub(super) fn all(process: &ProcessSpec) -> io::Result<()> {
     let (linked, mounted): (Vec<_>, Vec<_>) =
         process.mounts.iter().partition(|mount| mount.target.as_os_str().is_empty());
     for mount in linked {
@@ -48,15 +48,16 @@ pub(super) fn all(process: &Process) -> io::Result<()> {
         return Ok(());
     }
     enter_namespace().map_err(said("this system gives no mount namespace".to_owned()))?;
-    let mut maker = Maker {
+    let mut maker = MountBuilder {
         descriptors: rustix::fs::open("/proc/self/fd", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?,
         mirrors: Vec::new(),
         volumes: Vec::new(),
     };
-    let (own, foreign): (Vec<_>, Vec<_>) = mounted.into_iter().partition(|mount| mount.origin == Origin::Pod);
-    let mut volumes = Volume::open_all(own, process)?;
+    let (own, foreign): (Vec<_>, Vec<_>) =
+        mounted.into_iter().partition(|mount| mount.origin == MountOrigin::Pod);
+    let mut volumes = MountTree::open_all(own, process)?;
     hide(&process.view.hidden)?;
-    volumes.extend(Volume::open_all(foreign, process)?);
+    volumes.extend(MountTree::open_all(foreign, process)?);
     if process.view.is_read_only {
         maker.close_all().map_err(said("cannot make the machine's files read-only".to_owned()))?;
     }
@@ -138,12 +139,12 @@ fn show_own_processes() {
 }
 
 /// Opens what shall be mounted; of the machine's files as the container's user.
-fn open_source(mount: &Mount, process: &Process) -> io::Result<OwnedFd> {
+fn open_source(mount: &Mount, process: &ProcessSpec) -> io::Result<OwnedFd> {
     match &mount.origin {
-        Origin::Machine(kind) => as_user(process, || host_path::open(&mount.source, kind, &mount.part)),
+        MountOrigin::Machine(kind) => as_user(process, || host_path::open(&mount.source, kind, &mount.part)),
         // Its path is the node's own.
-        Origin::Pod => {
-            let Reached { at, missing } =
+        MountOrigin::Pod => {
+            let ResolvedPath { at, missing } =
                 safe_path::beneath(safe_path::look(&mount.source, false)?, &mount.part)?;
             if missing.is_empty() { Ok(at) } else { Err(io::ErrorKind::NotFound.into()) }
         }
@@ -151,18 +152,18 @@ fn open_source(mount: &Mount, process: &Process) -> io::Result<OwnedFd> {
 }
 
 /// What is mounted, as a tree that is nowhere yet.
-struct Volume<'a> {
+struct MountTree<'a> {
     mount: &'a Mount,
     tree: OwnedFd,
     is_folder: bool,
 }
 
-impl<'a> Volume<'a> {
-    fn open_all(mounts: Vec<&'a Mount>, process: &Process) -> io::Result<Vec<Self>> {
+impl<'a> MountTree<'a> {
+    fn open_all(mounts: Vec<&'a Mount>, process: &ProcessSpec) -> io::Result<Vec<Self>> {
         mounts.into_iter().map(|mount| Self::open(mount, process).map_err(at(mount))).collect()
     }
 
-    fn open(mount: &'a Mount, process: &Process) -> io::Result<Self> {
+    fn open(mount: &'a Mount, process: &ProcessSpec) -> io::Result<Self> {
         let at = open_source(mount, process)?;
         let is_folder = FileType::from_raw_mode(rustix::fs::fstat(&at)?.st_mode).is_dir();
         let tree = rustix::mount::open_tree(&at, c"", tree_flags() | OpenTreeFlags::AT_EMPTY_PATH)?;
@@ -210,7 +211,7 @@ fn is_root(place_of_it: (u64, u64)) -> io::Result<bool> {
     Ok(place(&safe_path::look(Path::new("/"), false)?)? == place_of_it)
 }
 
-struct Maker {
+struct MountBuilder {
     /// `/proc/self/fd`, wherever that is by now: what takes only a path is told a descriptor's number from here.
     descriptors: OwnedFd,
     /// The mounts that cover folders of the host. Each entry is another mount.
@@ -219,8 +220,8 @@ struct Maker {
     volumes: Vec<u64>,
 }
 
-impl Maker {
-    fn reach(&self, path: &Path) -> io::Result<Reached> {
+impl MountBuilder {
+    fn reach(&self, path: &Path) -> io::Result<ResolvedPath> {
         safe_path::from_root(path, |folder| {
             let (mount, _) = place(folder)?;
             if self.volumes.contains(&mount) {
@@ -230,7 +231,7 @@ impl Maker {
         })
     }
 
-    fn put_all(&mut self, volumes: &[Volume<'_>]) -> io::Result<()> {
+    fn put_all(&mut self, volumes: &[MountTree<'_>]) -> io::Result<()> {
         for folder in ALWAYS_MIRRORED {
             self.cover(Path::new(folder)).map_err(said(format!("cannot make a view of {folder}")))?;
         }
@@ -244,14 +245,14 @@ impl Maker {
         Ok(())
     }
 
-    fn put(&mut self, volume: &Volume<'_>) -> io::Result<()> {
-        let Reached { at, missing } = self.reach(&volume.mount.target)?;
+    fn put(&mut self, volume: &MountTree<'_>) -> io::Result<()> {
+        let ResolvedPath { at, missing } = self.reach(&volume.mount.target)?;
         let point = if missing.is_empty() { at } else { self.make_point(at, &missing, volume.is_folder)? };
         if is_root(place(&point)?)? {
             return Err(io::Error::other("the root cannot be covered"));
         }
         attach(&volume.tree, &point)?;
-        if volume.mount.origin == Origin::Pod {
+        if volume.mount.origin == MountOrigin::Pod {
             self.volumes.push(place(&volume.tree)?.0);
         } else if volume.mount.is_read_only {
             // A folder of the host: what lies inside of it is put on a mirror, whose entries are as closed as this.
@@ -279,7 +280,7 @@ impl Maker {
 
     /// Makes a mirror of a folder, if there is one.
     fn cover(&mut self, path: &Path) -> io::Result<()> {
-        let Reached { at, missing } = self.reach(path)?;
+        let ResolvedPath { at, missing } = self.reach(path)?;
         let is_folder = FileType::from_raw_mode(rustix::fs::fstat(&at)?.st_mode).is_dir();
         if missing.is_empty() && is_folder && !self.mirrors.contains(&place(&at)?.0) {
             self.mirror(&at)?;

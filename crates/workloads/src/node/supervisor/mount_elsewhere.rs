@@ -3,15 +3,15 @@
 use std::io;
 
 use super::host_path;
-use super::protocol::{Origin, Process};
+use super::protocol::{MountOrigin, ProcessSpec};
 
 /// Refuses mounts, so that the node falls back on links, and makes what links shall lead to.
-pub(super) fn all(process: &Process) -> io::Result<()> {
+pub(super) fn all(process: &ProcessSpec) -> io::Result<()> {
     for mount in &process.mounts {
         match &mount.origin {
             _ if !mount.target.as_os_str().is_empty() => return Err(io::ErrorKind::Unsupported.into()),
-            Origin::Machine(kind) => drop(host_path::open(&mount.source, kind, &mount.part)?),
-            Origin::Pod => {}
+            MountOrigin::Machine(kind) => drop(host_path::open(&mount.source, kind, &mount.part)?),
+            MountOrigin::Pod => {}
         }
     }
     if process.view.hidden.is_empty() { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }

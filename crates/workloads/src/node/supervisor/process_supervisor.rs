@@ -15,10 +15,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::container::{self, Deadline};
+use super::container::{self, StopDeadline};
 use super::execute;
-use super::layout::Layout;
-use super::protocol::{Ask, Executed, Exit, Launch, Process, Run, RunId, Runs, State, Tell};
+use super::layout::NodeLayout;
+use super::protocol::{
+    CommandOutcome, ContainerKey, ContainerLaunch, ContainerRun, ContainerRuns, ProcessSpec, RunExit,
+    RunState, SupervisorEvent, SupervisorRequest,
+};
 use super::{run_records, strays};
 use crate::node::remove_folder;
 
@@ -29,13 +32,13 @@ const UNTOLD_MAX: usize = 8192;
 const GRACE_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// The keeper's state.
-pub(super) struct Keeper {
-    pub(super) layout: Layout,
+pub(super) struct ProcessSupervisor {
+    pub(super) layout: NodeLayout,
     pub(super) clock: Clock,
     pub(super) pid: i32,
     /// The limit of open files the keeper itself was started with.
     pub(super) open_files: u64,
-    table: Mutex<Table>,
+    table: Mutex<RunTable>,
     /// Processes that somebody here waits for, and the run each is of.
     started: Mutex<HashMap<i32, String>>,
     is_ending: AtomicBool,
@@ -43,27 +46,28 @@ pub(super) struct Keeper {
 }
 
 #[derive(Default)]
-struct Table {
-    entries: BTreeMap<RunId, Entry>,
-    node: Option<mpsc::Sender<Tell>>,
+struct RunTable {
+    entries: BTreeMap<ContainerKey, RunEntry>,
+    node: Option<mpsc::Sender<SupervisorEvent>>,
 }
 
-struct Entry {
-    runs: Runs,
-    stop: watch::Sender<Deadline>,
+struct RunEntry {
+    runs: ContainerRuns,
+    stop: watch::Sender<StopDeadline>,
     is_forgotten: bool,
 }
 
-impl Keeper {
-    pub(super) fn new(layout: Layout, open_files: u64, known: Vec<Runs>) -> Self {
-        let entry = |runs: Runs| Entry { runs, stop: watch::Sender::new(None), is_forgotten: false };
+impl ProcessSupervisor {
+    pub(super) fn new(layout: NodeLayout, open_files: u64, known: Vec<ContainerRuns>) -> Self {
+        let entry =
+            |runs: ContainerRuns| RunEntry { runs, stop: watch::Sender::new(None), is_forgotten: false };
         let entries = known.into_iter().map(|runs| (runs.id.clone(), entry(runs))).collect();
         Self {
             layout,
             clock: Clock::system(),
             pid: i32::try_from(std::process::id()).unwrap_or_default(),
             open_files,
-            table: Mutex::new(Table { entries, node: None }),
+            table: Mutex::new(RunTable { entries, node: None }),
             started: Mutex::default(),
             is_ending: AtomicBool::new(false),
             tasks: TaskTracker::new(),
@@ -71,42 +75,46 @@ impl Keeper {
     }
 
     /// From now on changes go to this node; the first thing it gets is all there is.
-    pub(super) fn connect(&self) -> mpsc::Receiver<Tell> {
+    pub(super) fn connect(&self) -> mpsc::Receiver<SupervisorEvent> {
         let (sender, receiver) = mpsc::channel(UNTOLD_MAX);
         let mut table = self.lock();
         let known = table.entries.values().map(|entry| entry.runs.clone()).collect();
         table.node = Some(sender);
-        table.tell(Tell::Known(known));
+        table.tell(SupervisorEvent::Known(known));
         receiver
     }
 
     /// Does what the node asks, except ending.
-    pub(super) fn obey(self: &Arc<Self>, ask: Ask) {
+    pub(super) fn obey(self: &Arc<Self>, ask: SupervisorRequest) {
         match ask {
-            Ask::Start(launch) => self.start(*launch),
-            Ask::Stop { id, grace_ms } => self.stop(&id, Duration::from_millis(grace_ms)),
-            Ask::Execute { ticket, id, process, limit_ms } => {
+            SupervisorRequest::Start(launch) => self.start(*launch),
+            SupervisorRequest::Stop { id, grace_ms } => self.stop(&id, Duration::from_millis(grace_ms)),
+            SupervisorRequest::Execute { ticket, id, process, limit_ms } => {
                 self.execute(ticket, &id, *process, Duration::from_millis(limit_ms));
             }
-            Ask::Forget { pod } => self.forget(&pod),
-            Ask::End { .. } => {}
+            SupervisorRequest::Forget { pod } => self.forget(&pod),
+            SupervisorRequest::End { .. } => {}
         }
     }
 
-    fn start(self: &Arc<Self>, launch: Launch) {
+    fn start(self: &Arc<Self>, launch: ContainerLaunch) {
         let mut table = self.lock();
         let before = table.entries.get(&launch.id).map(|entry| &entry.runs.current);
         if before.is_some_and(|run| run.attempt >= launch.attempt || !run.is_over()) {
             return;
         }
-        let Launch { attempt, strikes, interruptions, .. } = launch;
-        let current = Run { attempt, strikes, interruptions, state: State::Starting };
-        let runs =
-            Runs { id: launch.id.clone(), owner: launch.owner.clone(), current, previous: before.cloned() };
+        let ContainerLaunch { attempt, strikes, interruptions, .. } = launch;
+        let current = ContainerRun { attempt, strikes, interruptions, state: RunState::Starting };
+        let runs = ContainerRuns {
+            id: launch.id.clone(),
+            owner: launch.owner.clone(),
+            current,
+            previous: before.cloned(),
+        };
         let (stop, stopped) = watch::channel(None);
         let recorded = fs::create_dir_all(self.layout.container(&launch.id))
             .and_then(|()| run_records::save(&self.layout, &runs));
-        let entry = Entry { runs, stop, is_forgotten: false };
+        let entry = RunEntry { runs, stop, is_forgotten: false };
         table.entries.insert(launch.id.clone(), entry);
         match recorded {
             Ok(()) => drop(self.tasks.spawn(container::run(Arc::clone(self), launch, stopped))),
@@ -115,35 +123,35 @@ impl Keeper {
     }
 
     /// Nothing is started that could not be found again.
-    fn refuse(&self, table: &mut Table, id: &RunId, error: &io::Error) {
+    fn refuse(&self, table: &mut RunTable, id: &ContainerKey, error: &io::Error) {
         let now = self.clock.now();
-        let exit = Exit::NotStarted(format!("cannot write its record: {error}"));
+        let exit = RunExit::NotStarted(format!("cannot write its record: {error}"));
         if let Some(entry) = table.entries.get_mut(id) {
             entry.runs.current.state =
-                State::Ended { started_at: now, finished_at: now, exit, message: None };
-            let told = Tell::Changed(Box::new(entry.runs.clone()));
+                RunState::Ended { started_at: now, finished_at: now, exit, message: None };
+            let told = SupervisorEvent::Changed(Box::new(entry.runs.clone()));
             table.tell(told);
         }
     }
 
-    fn stop(&self, id: &RunId, grace: Duration) {
+    fn stop(&self, id: &ContainerKey, grace: Duration) {
         if let Some(entry) = self.lock().entries.get(id) {
             entry.stop_within(grace);
         }
     }
 
-    fn execute(self: &Arc<Self>, ticket: u64, id: &RunId, process: Process, limit: Duration) {
+    fn execute(self: &Arc<Self>, ticket: u64, id: &ContainerKey, process: ProcessSpec, limit: Duration) {
         if self.lock().entries.get(id).is_some_and(|entry| entry.runs.current.is_over()) {
             // Nothing is left of it, and nothing shall come.
             let words = "the container does not run".to_owned();
-            let outcome = Executed { exit: Exit::NotStarted(words.clone()), output: words };
-            return self.lock().tell(Tell::Executed { ticket, outcome });
+            let outcome = CommandOutcome { exit: RunExit::NotStarted(words.clone()), output: words };
+            return self.lock().tell(SupervisorEvent::Executed { ticket, outcome });
         }
         let keeper = Arc::clone(self);
         let run = container::run_name(id);
         self.tasks.spawn(async move {
             let outcome = execute::run(&keeper, process, limit, &run).await;
-            keeper.lock().tell(Tell::Executed { ticket, outcome });
+            keeper.lock().tell(SupervisorEvent::Executed { ticket, outcome });
         });
     }
 
@@ -161,7 +169,7 @@ impl Keeper {
     }
 
     /// A run is in a new state.
-    pub(super) fn set(&self, id: &RunId, state: State) {
+    pub(super) fn set(&self, id: &ContainerKey, state: RunState) {
         let mut table = self.lock();
         let Some(entry) = table.entries.get_mut(id) else { return };
         entry.runs.current.state = state;
@@ -171,12 +179,12 @@ impl Keeper {
         if entry.is_forgotten {
             return;
         }
-        let told = Tell::Changed(Box::new(entry.runs.clone()));
+        let told = SupervisorEvent::Changed(Box::new(entry.runs.clone()));
         table.tell(told);
     }
 
     /// A run is over: if it was the last of a Pod that is gone, the Pod's files go too.
-    pub(super) fn settle(&self, id: &RunId) {
+    pub(super) fn settle(&self, id: &ContainerKey) {
         let mut table = self.lock();
         let mut rest = table.entries.range(of_pod(&id.pod)).take_while(|(other, _)| other.pod == id.pod);
         if rest.all(|(_, entry)| entry.is_forgotten && entry.runs.current.is_over()) {
@@ -184,7 +192,7 @@ impl Keeper {
         }
     }
 
-    fn remove(&self, table: &mut Table, pod: &str) {
+    fn remove(&self, table: &mut RunTable, pod: &str) {
         table.entries.retain(|id, _| id.pod != pod);
         if let Err(error) = remove_folder(&self.layout.pod(pod)) {
             eprintln!("the files of the Pod {pod} stay: {error}");
@@ -212,13 +220,13 @@ impl Keeper {
         strays::end_all(self).await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, RunTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
-    fn tell(&mut self, tell: Tell) {
+impl RunTable {
+    fn tell(&mut self, tell: SupervisorEvent) {
         if let Some(node) = &self.node
             && node.try_send(tell).is_err()
         {
@@ -227,7 +235,7 @@ impl Table {
     }
 }
 
-impl Entry {
+impl RunEntry {
     /// A later stop can only be stricter.
     fn stop_within(&self, grace: Duration) {
         let asked = Instant::now() + grace.min(GRACE_MAX);
@@ -242,6 +250,6 @@ impl Entry {
 }
 
 /// Where the entries of a Pod begin.
-fn of_pod(pod: &str) -> std::ops::RangeFrom<RunId> {
-    RunId { pod: pod.to_owned(), container: String::new() }..
+fn of_pod(pod: &str) -> std::ops::RangeFrom<ContainerKey> {
+    ContainerKey { pod: pod.to_owned(), container: String::new() }..
 }

@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::node::http::Request;
+use crate::node::http::ContainerRequest;
 
 /// One container of one Pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct RunId {
+pub(crate) struct ContainerKey {
     /// The Pod's uid.
     pub(crate) pod: String,
     pub(crate) container: String,
@@ -20,14 +20,14 @@ pub(crate) struct RunId {
 
 /// The Pod a run belongs to, as people name it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Owner {
+pub(crate) struct PodName {
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
 
 /// How a process is started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Process {
+pub(crate) struct ProcessSpec {
     pub(crate) command: Vec<String>,
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) directory: PathBuf,
@@ -38,16 +38,16 @@ pub(crate) struct Process {
     pub(crate) groups: Vec<u32>,
     /// The users and groups of its user namespace; without any it has none of its own.
     pub(crate) ranges: Vec<IdRange>,
-    pub(crate) rights: Rights,
+    pub(crate) rights: ProcessRights,
     /// No process of the container may have more data than this.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) mounts: Vec<Mount>,
-    pub(crate) view: View,
+    pub(crate) view: MachineView,
     /// Was the program named by the node's owner? Then it is found with the node's rights, wherever it is.
     pub(crate) is_program_given: bool,
 }
 
-impl Process {
+impl ProcessSpec {
     /// Another command of the same container.
     pub(crate) fn with_command(self, command: Vec<String>) -> Self {
         Self { command, is_program_given: false, ..self }
@@ -70,7 +70,7 @@ pub(crate) struct IdRange {
 
 /// What a process may do beyond its user; a bit for each of Linux' capabilities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Rights {
+pub(crate) struct ProcessRights {
     /// No program it runs gives it any it has not.
     pub(crate) no_new_privileges: bool,
     /// Those it can have at most; none where they cannot be taken.
@@ -81,7 +81,7 @@ pub(crate) struct Rights {
 
 /// What a container does not see of the machine, in its mount namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct View {
+pub(crate) struct MachineView {
     /// Folders and files that are empty for it.
     pub(crate) hidden: Vec<PathBuf>,
     /// Processes of other users are not there.
@@ -99,12 +99,12 @@ pub(crate) struct Mount {
     /// Empty where a link leads there instead: the source is made, and not mounted.
     pub(crate) target: PathBuf,
     pub(crate) is_read_only: bool,
-    pub(crate) origin: Origin,
+    pub(crate) origin: MountOrigin,
 }
 
 /// Whose a folder or file is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Origin {
+pub(crate) enum MountOrigin {
     /// The Pod's: paths for other mounts may be made in it.
     Pod,
     /// The machine's; with the type it must have, as in a `hostPath`.
@@ -113,9 +113,9 @@ pub(crate) enum Origin {
 
 /// A start of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Launch {
-    pub(crate) id: RunId,
-    pub(crate) owner: Owner,
+pub(crate) struct ContainerLaunch {
+    pub(crate) id: ContainerKey,
+    pub(crate) owner: PodName,
     /// How often it was started before.
     pub(crate) attempt: u32,
     /// Restarts in a row that did not last; what the next back-off is reckoned from.
@@ -123,11 +123,11 @@ pub(crate) struct Launch {
     /// How many of the starts before ended because the node did.
     #[serde(default)]
     pub(crate) interruptions: u32,
-    pub(crate) process: Process,
+    pub(crate) process: ProcessSpec,
     /// Run when the process has started; if it fails the process is ended.
-    pub(crate) after_start: Option<Hook>,
+    pub(crate) after_start: Option<LifecycleHook>,
     /// Run before the process is told to end.
-    pub(crate) before_stop: Option<Hook>,
+    pub(crate) before_stop: Option<LifecycleHook>,
     /// Without last words of its own, the end of its log is taken.
     #[serde(default)]
     pub(crate) falls_back_to_log: bool,
@@ -135,24 +135,24 @@ pub(crate) struct Launch {
 
 /// What is done at a turn of a container's life.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Hook {
+pub(crate) enum LifecycleHook {
     /// A command beside the container.
     Execute(Vec<String>),
     /// Nothing, for a while.
     Sleep { seconds: u64 },
     /// A request.
-    Get(Box<Request>),
+    Get(Box<ContainerRequest>),
 }
 
 /// What a node asks of its keeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Ask {
+pub(crate) enum SupervisorRequest {
     /// Start an attempt, unless it was started.
-    Start(Box<Launch>),
+    Start(Box<ContainerLaunch>),
     /// End it: SIGTERM now, SIGKILL after the grace. A later stop can only shorten the grace.
-    Stop { id: RunId, grace_ms: u64 },
+    Stop { id: ContainerKey, grace_ms: u64 },
     /// Run a command beside a container and tell how it ended.
-    Execute { ticket: u64, id: RunId, process: Box<Process>, limit_ms: u64 },
+    Execute { ticket: u64, id: ContainerKey, process: Box<ProcessSpec>, limit_ms: u64 },
     /// The Pod is gone: its processes, records and files may go.
     Forget { pod: String },
     /// End everything and yourself.
@@ -161,45 +161,45 @@ pub(crate) enum Ask {
 
 /// What a keeper tells its node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Tell {
+pub(crate) enum SupervisorEvent {
     /// All there is; the first line on every connection.
-    Known(Vec<Runs>),
+    Known(Vec<ContainerRuns>),
     /// One container changed.
-    Changed(Box<Runs>),
-    /// A command asked for with [`Ask::Execute`] ended.
-    Executed { ticket: u64, outcome: Executed },
+    Changed(Box<ContainerRuns>),
+    /// A command asked for with [`SupervisorRequest::Execute`] ended.
+    Executed { ticket: u64, outcome: CommandOutcome },
 }
 
 /// How a command beside a container ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Executed {
-    pub(crate) exit: Exit,
+pub(crate) struct CommandOutcome {
+    pub(crate) exit: RunExit,
     /// The beginning of what it said.
     pub(crate) output: String,
 }
 
 /// The last two runs of one container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Runs {
-    pub(crate) id: RunId,
-    pub(crate) owner: Owner,
-    pub(crate) current: Run,
-    pub(crate) previous: Option<Run>,
+pub(crate) struct ContainerRuns {
+    pub(crate) id: ContainerKey,
+    pub(crate) owner: PodName,
+    pub(crate) current: ContainerRun,
+    pub(crate) previous: Option<ContainerRun>,
 }
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Run {
+pub(crate) struct ContainerRun {
     pub(crate) attempt: u32,
     pub(crate) strikes: u32,
     #[serde(default)]
     pub(crate) interruptions: u32,
-    pub(crate) state: State,
+    pub(crate) state: RunState,
 }
 
 /// How far a run is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum State {
+pub(crate) enum RunState {
     /// Asked for; there may be a process already.
     Starting,
     /// Running as the leader of a session and process group of its own.
@@ -213,7 +213,7 @@ pub(crate) enum State {
     Ended {
         started_at: Timestamp,
         finished_at: Timestamp,
-        exit: Exit,
+        exit: RunExit,
         /// Its last words.
         #[serde(default)]
         message: Option<String>,
@@ -222,7 +222,7 @@ pub(crate) enum State {
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Exit {
+pub(crate) enum RunExit {
     Code(i32),
     Signal(i32),
     /// There was no process; why.
@@ -237,7 +237,7 @@ pub(crate) enum Exit {
     Lost,
 }
 
-impl Exit {
+impl RunExit {
     /// The code a shell would show.
     pub(crate) fn code(&self) -> i32 {
         /// What Kubernetes shows for a container that could not be started.
@@ -265,24 +265,24 @@ impl Exit {
     }
 }
 
-impl Run {
+impl ContainerRun {
     /// The restart count: what the node interrupted and took up again is no restart. Jobs count restarts as failures.
     pub(crate) fn restarts(&self) -> u32 {
         self.attempt.saturating_sub(self.interruptions)
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.state, State::Ended { .. })
+        matches!(self.state, RunState::Ended { .. })
     }
 
     pub(crate) fn is_running(&self) -> bool {
-        matches!(self.state, State::Running { .. })
+        matches!(self.state, RunState::Running { .. })
     }
 
     /// How it ended, if it did.
-    pub(crate) fn exit(&self) -> Option<&Exit> {
+    pub(crate) fn exit(&self) -> Option<&RunExit> {
         match &self.state {
-            State::Ended { exit, .. } => Some(exit),
+            RunState::Ended { exit, .. } => Some(exit),
             _ => None,
         }
     }

@@ -7,10 +7,10 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::layout::Layout;
-use super::protocol::Runs;
+use super::layout::NodeLayout;
+use super::protocol::ContainerRuns;
 
-pub(super) fn save(layout: &Layout, runs: &Runs) -> io::Result<()> {
+pub(super) fn save(layout: &NodeLayout, runs: &ContainerRuns) -> io::Result<()> {
     let path = layout.runs(&runs.id);
     let fresh = path.with_extension("new");
     fs::write(&fresh, serde_json::to_vec(runs)?)?;
@@ -18,7 +18,7 @@ pub(super) fn save(layout: &Layout, runs: &Runs) -> io::Result<()> {
 }
 
 /// Every record in the folder; unreadable ones are named on stderr and left out.
-pub(super) fn load_all(layout: &Layout) -> Vec<Runs> {
+pub(super) fn load_all(layout: &NodeLayout) -> Vec<ContainerRuns> {
     let mut all = Vec::new();
     for pod in entries(&layout.pods()) {
         for container in entries(&pod.join("containers")) {

@@ -26,25 +26,28 @@ const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::C
 const LOOK: OFlags = system::LOOK.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// How far a path goes: the last there is of it, and the names that are missing below.
-pub(crate) struct Reached {
+pub(crate) struct ResolvedPath {
     pub(crate) at: OwnedFd,
     pub(crate) missing: Vec<OsString>,
 }
 
 /// Walks down from a folder. Links are followed as long as they stay below it.
-pub(crate) fn beneath(base: impl AsFd, path: &Path) -> io::Result<Reached> {
+pub(crate) fn beneath(base: impl AsFd, path: &Path) -> io::Result<ResolvedPath> {
     if path.components().any(|part| part == Component::ParentDir) {
         return Err(leads_out(path));
     }
     let base = base.as_fd().try_clone_to_owned()?;
-    Walk { passed: vec![base], left: names(path), is_bound: true }.walk(path, |_| Ok(()))
+    PathResolver { passed: vec![base], left: names(path), is_bound: true }.walk(path, |_| Ok(()))
 }
 
 /// Walks down from the root as this process sees it. `may_follow` is asked about the folder of every link.
 #[cfg(target_os = "linux")]
-pub(super) fn from_root(path: &Path, may_follow: impl Fn(&OwnedFd) -> io::Result<()>) -> io::Result<Reached> {
+pub(super) fn from_root(
+    path: &Path,
+    may_follow: impl Fn(&OwnedFd) -> io::Result<()>,
+) -> io::Result<ResolvedPath> {
     let root = rustix::fs::open("/", LOOK, Mode::empty())?;
-    Walk { passed: vec![root], left: names(path), is_bound: false }.walk(path, may_follow)
+    PathResolver { passed: vec![root], left: names(path), is_bound: false }.walk(path, may_follow)
 }
 
 /// Makes the folders, each in the one before; `finish` gets every one that was made.
@@ -114,7 +117,7 @@ fn names(path: &Path) -> Vec<OsString> {
     named.map(|part| part.as_os_str().to_owned()).collect()
 }
 
-struct Walk {
+struct PathResolver {
     /// Where we are, and the way back; never empty.
     passed: Vec<OwnedFd>,
     /// What is to go, the next name last.
@@ -123,8 +126,12 @@ struct Walk {
     is_bound: bool,
 }
 
-impl Walk {
-    fn walk(mut self, path: &Path, may_follow: impl Fn(&OwnedFd) -> io::Result<()>) -> io::Result<Reached> {
+impl PathResolver {
+    fn walk(
+        mut self,
+        path: &Path,
+        may_follow: impl Fn(&OwnedFd) -> io::Result<()>,
+    ) -> io::Result<ResolvedPath> {
         let mut links = 0;
         while let Some(name) = self.left.pop() {
             if name == ".." {
@@ -175,13 +182,13 @@ impl Walk {
         Ok(())
     }
 
-    fn reached(mut self, path: &Path) -> io::Result<Reached> {
+    fn reached(mut self, path: &Path) -> io::Result<ResolvedPath> {
         if self.left.iter().any(|name| name == "..") {
             return Err(io::Error::other(format!("{} goes up from what is not there", path.display())));
         }
         self.left.reverse();
         let at = self.passed.pop().expect("its beginning is never left");
-        Ok(Reached { at, missing: self.left })
+        Ok(ResolvedPath { at, missing: self.left })
     }
 }
 

@@ -18,9 +18,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::child::lock;
-use super::layout::Layout;
-use super::process_supervisor::Keeper;
-use super::protocol::{Ask, Tell};
+use super::layout::NodeLayout;
+use super::process_supervisor::ProcessSupervisor;
+use super::protocol::{SupervisorEvent, SupervisorRequest};
 use super::{leftovers, strays, system};
 use crate::node::remove_folder;
 
@@ -34,7 +34,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(50);
 const ABANDONED_GRACE: Duration = Duration::from_secs(5);
 
 /// What the command line of a keeper says.
-struct Orders {
+struct SupervisorArguments {
     folder: PathBuf,
     outlives_node: Duration,
     /// The folder goes with the keeper.
@@ -57,14 +57,14 @@ pub(super) fn main(arguments: &[OsString]) -> ExitCode {
     }
 }
 
-fn parse(arguments: &[OsString]) -> Option<Orders> {
+fn parse(arguments: &[OsString]) -> Option<SupervisorArguments> {
     let [folder, outlives, end] = arguments else { return None };
     let outlives_node = Duration::from_millis(outlives.to_str()?.parse().ok()?);
-    Some(Orders { folder: folder.into(), outlives_node, is_ephemeral: end == "remove" })
+    Some(SupervisorArguments { folder: folder.into(), outlives_node, is_ephemeral: end == "remove" })
 }
 
-async fn keep(orders: Orders) -> io::Result<()> {
-    let layout = Layout::new(orders.folder);
+async fn keep(orders: SupervisorArguments) -> io::Result<()> {
+    let layout = NodeLayout::new(orders.folder);
     let _ = rustix::process::setsid();
     system::adopt_orphans()?;
     let open_files = raise_open_files();
@@ -73,10 +73,10 @@ async fn keep(orders: Orders) -> io::Result<()> {
         return Err(io::Error::other("another keeper has this folder"));
     }
     let known = leftovers::settle(&layout, Clock::system().now()).await;
-    let socket = layout.root().join(Layout::socket_name());
+    let socket = layout.root().join(NodeLayout::socket_name());
     let _ = std::fs::remove_file(&socket);
     let listener = listen(&layout)?;
-    let keeper = Arc::new(Keeper::new(layout, open_files, known));
+    let keeper = Arc::new(ProcessSupervisor::new(layout, open_files, known));
     let grace = tokio::select! {
         grace = serve(&keeper, &listener, orders.outlives_node) => grace?,
         harvested = strays::harvest(&keeper) => return harvested,
@@ -112,13 +112,17 @@ async fn take(file: &File) -> bool {
     true
 }
 
-fn listen(layout: &Layout) -> io::Result<UnixListener> {
+fn listen(layout: &NodeLayout) -> io::Result<UnixListener> {
     let folder = File::open(layout.root())?;
-    UnixListener::bind(system::socket(&folder, layout.root(), Layout::socket_name()))
+    UnixListener::bind(system::socket(&folder, layout.root(), NodeLayout::socket_name()))
 }
 
 /// Serves one node after the other; returns when it is time to end, with the grace of the containers.
-async fn serve(keeper: &Arc<Keeper>, listener: &UnixListener, outlives: Duration) -> io::Result<Duration> {
+async fn serve(
+    keeper: &Arc<ProcessSupervisor>,
+    listener: &UnixListener,
+    outlives: Duration,
+) -> io::Result<Duration> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut lonely_until = Instant::now() + outlives.max(FIRST_CONTACT);
     loop {
@@ -138,7 +142,7 @@ async fn serve(keeper: &Arc<Keeper>, listener: &UnixListener, outlives: Duration
 }
 
 /// Talks with one node until it leaves (`None`) or ends us.
-async fn converse(keeper: &Arc<Keeper>, stream: UnixStream) -> Option<Duration> {
+async fn converse(keeper: &Arc<ProcessSupervisor>, stream: UnixStream) -> Option<Duration> {
     let (read, write) = stream.into_split();
     let news = keeper.connect();
     tokio::select! {
@@ -147,11 +151,11 @@ async fn converse(keeper: &Arc<Keeper>, stream: UnixStream) -> Option<Duration> 
     }
 }
 
-async fn listen_to(keeper: &Arc<Keeper>, read: OwnedReadHalf) -> Option<Duration> {
+async fn listen_to(keeper: &Arc<ProcessSupervisor>, read: OwnedReadHalf) -> Option<Duration> {
     let mut lines = BufReader::new(read).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         match serde_json::from_str(&line) {
-            Ok(Ask::End { grace_ms }) => return Some(Duration::from_millis(grace_ms)),
+            Ok(SupervisorRequest::End { grace_ms }) => return Some(Duration::from_millis(grace_ms)),
             Ok(ask) => keeper.obey(ask),
             Err(error) => eprintln!("unreadable request: {error}"),
         }
@@ -159,7 +163,7 @@ async fn listen_to(keeper: &Arc<Keeper>, read: OwnedReadHalf) -> Option<Duration
     None
 }
 
-async fn tell(mut news: mpsc::Receiver<Tell>, mut write: OwnedWriteHalf) {
+async fn tell(mut news: mpsc::Receiver<SupervisorEvent>, mut write: OwnedWriteHalf) {
     let mut waiting = Vec::new();
     while news.recv_many(&mut waiting, 64).await > 0 {
         let mut text = Vec::new();

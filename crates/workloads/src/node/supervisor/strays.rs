@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal as listen};
 use tokio::time::sleep;
 
 use super::process::{children, has_mark, session, signal};
-use super::process_supervisor::Keeper;
+use super::process_supervisor::ProcessSupervisor;
 use super::{RUN_MARK, process_tag, system};
 
 /// Between two looks at what was killed: it needs a moment to die.
@@ -24,13 +24,13 @@ const LOOKS_MAX: u32 = 5000;
 const HARVEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// What tells the processes of one run.
-struct Signs {
+struct ProcessMarks {
     mark: String,
     brand: u64,
     session: i32,
 }
 
-impl Signs {
+impl ProcessMarks {
     fn fit(&self, pid: i32) -> bool {
         system::brand_of(pid) == Some(self.brand)
             || session(pid) == Some(self.session)
@@ -39,9 +39,9 @@ impl Signs {
 }
 
 /// Ends everything that is left of a run whose first process, the leader of its session, has ended.
-pub(super) async fn end(keeper: &Keeper, run: &str, leader: i32) {
+pub(super) async fn end(keeper: &ProcessSupervisor, run: &str, leader: i32) {
     let mark = format!("{RUN_MARK}={run}");
-    let signs = Signs { mark, brand: process_tag::of_run(keeper.layout.root(), run), session: leader };
+    let signs = ProcessMarks { mark, brand: process_tag::of_run(keeper.layout.root(), run), session: leader };
     until_none(|| {
         reap(keeper);
         let mut found = adopted(keeper);
@@ -54,7 +54,7 @@ pub(super) async fn end(keeper: &Keeper, run: &str, leader: i32) {
 }
 
 /// Ends all strays.
-pub(super) async fn end_all(keeper: &Keeper) {
+pub(super) async fn end_all(keeper: &ProcessSupervisor) {
     until_none(|| {
         reap(keeper);
         adopted(keeper)
@@ -90,7 +90,7 @@ pub(super) fn kill_families(mut family: Vec<i32>) {
 }
 
 /// Lets strays go as they end, for as long as it is polled: a container that runs for months may make one every second.
-pub(super) async fn harvest(keeper: &Keeper) -> io::Result<()> {
+pub(super) async fn harvest(keeper: &ProcessSupervisor) -> io::Result<()> {
     let mut ended = listen(SignalKind::child())?;
     while ended.recv().await.is_some() {
         reap(keeper);
@@ -100,7 +100,7 @@ pub(super) async fn harvest(keeper: &Keeper) -> io::Result<()> {
 }
 
 /// Lets strays that ended go.
-fn reap(keeper: &Keeper) {
+fn reap(keeper: &ProcessSupervisor) {
     for pid in adopted(keeper).into_iter().filter_map(Pid::from_raw) {
         // Not ended yet, or gone already: either is fine.
         let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
@@ -108,7 +108,7 @@ fn reap(keeper: &Keeper) {
 }
 
 /// Our children that we did not start.
-fn adopted(keeper: &Keeper) -> Vec<i32> {
+fn adopted(keeper: &ProcessSupervisor) -> Vec<i32> {
     let all = children(keeper.pid);
     let started = keeper.started();
     all.into_iter().filter(|pid| !started.contains_key(pid)).collect()

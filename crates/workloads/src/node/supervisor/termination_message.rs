@@ -10,8 +10,8 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use super::layout::Layout;
-use super::protocol::{Exit, RunId};
+use super::layout::NodeLayout;
+use super::protocol::{ContainerKey, RunExit};
 
 /// The longest message; what is longer loses its beginning.
 const BYTES_MAX: usize = 4096;
@@ -22,14 +22,14 @@ const LOG_LINES_MAX: usize = 80;
 const LOG_CHUNK_BYTES: u64 = 64 * 1024;
 
 /// Where the words of a run are looked for.
-pub(super) struct Source {
-    pub(super) id: RunId,
+pub(super) struct MessageSource {
+    pub(super) id: ContainerKey,
     pub(super) attempt: u32,
     pub(super) falls_back_to_log: bool,
 }
 
 /// Forgets the words of the run before.
-pub(super) fn clear(layout: &Layout, id: &RunId) {
+pub(super) fn clear(layout: &NodeLayout, id: &ContainerKey) {
     // A container may come without a file; it then has no words. Cut is only a plain file: not what a link leads to.
     if let Ok((file, length)) = open(&layout.message(id), OpenOptions::new().write(true))
         && length > 0
@@ -39,7 +39,7 @@ pub(super) fn clear(layout: &Layout, id: &RunId) {
 }
 
 /// What the run said at its end, if anything.
-pub(super) fn read(layout: &Layout, source: &Source, exit: &Exit) -> Option<String> {
+pub(super) fn read(layout: &NodeLayout, source: &MessageSource, exit: &RunExit) -> Option<String> {
     let written = tail(&layout.message(&source.id), BYTES_MAX as u64).ok().map(|(_, bytes)| bytes);
     let written = written.map(|bytes| text(&bytes, BYTES_MAX)).filter(|text| !text.is_empty());
     if written.is_some() || !source.falls_back_to_log || exit.is_success() {
@@ -120,11 +120,11 @@ mod tests {
     #[test]
     fn a_message_is_bounded_and_only_of_a_file() {
         let folder = tempfile::tempdir().unwrap();
-        let layout = Layout::new(folder.path().to_owned());
-        let id = RunId { pod: "p".to_owned(), container: "c".to_owned() };
-        let source = Source { id: id.clone(), attempt: 0, falls_back_to_log: true };
+        let layout = NodeLayout::new(folder.path().to_owned());
+        let id = ContainerKey { pod: "p".to_owned(), container: "c".to_owned() };
+        let source = MessageSource { id: id.clone(), attempt: 0, falls_back_to_log: true };
         fs::create_dir_all(layout.container(&id)).unwrap();
-        let said = |exit: i32| read(&layout, &source, &Exit::Code(exit));
+        let said = |exit: i32| read(&layout, &source, &RunExit::Code(exit));
         assert_eq!(said(1), None, "there is neither file nor log");
         fs::write(layout.log(&id, 0), log(["broken".to_owned()].into_iter())).unwrap();
         fs::write(layout.message(&id), "").unwrap();
