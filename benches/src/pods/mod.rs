@@ -1,6 +1,6 @@
 //! Pods as processes: a thousand that sleep come up and go away, through the server as users run it.
 //!
-//! Memory is what the kernel counts as resident: of the server, of the keeper of the processes, and of one of them.
+//! Memory is what the kernel counts as resident: of the server, of the supervisor of the processes, and of one of them.
 
 use std::time::Duration;
 
@@ -46,16 +46,17 @@ pub(crate) async fn run(options: &Options) -> Result<(), Box<dyn std::error::Err
     figures.push(Figure::new("all of them run", begun.elapsed().as_secs_f64(), "s"));
     figures.push(Figure::new("memory, server", process.memory_mb()?, "MB"));
     let only = |parent: u32| children(parent).first().copied();
-    let keeper = only(process.id()).and_then(only).ok_or("the server has a guard, and that a keeper")?;
-    let processes = children(keeper);
-    figures.push(Figure::new("memory, keeper", resident_kilobytes(keeper)? / 1024.0, "MB"));
-    let one = processes.first().copied().ok_or("the keeper has processes")?;
+    let supervisor =
+        only(process.id()).and_then(only).ok_or("the server has a guard, and that a supervisor")?;
+    let processes = children(supervisor);
+    figures.push(Figure::new("memory, supervisor", resident_kilobytes(supervisor)? / 1024.0, "MB"));
+    let one = processes.first().copied().ok_or("the supervisor has processes")?;
     figures.push(Figure::new("memory, one process", resident_kilobytes(one)? / 1024.0, "MB"));
     let begun = Instant::now();
     pods.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
     until(&pods, <[String]>::is_empty).await?;
     figures.push(Figure::new("all deleted and gone", begun.elapsed().as_secs_f64(), "s"));
-    let left = children(keeper).len();
+    let left = children(supervisor).len();
     if left > 0 {
         return Err(format!("{left} of {} processes are left", processes.len()).into());
     }

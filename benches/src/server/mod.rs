@@ -60,12 +60,12 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn std::error::Erro
     drop(process);
     if !options.tls_only {
         eprintln!("measuring in process");
-        let (server, keeper) = ApiServer::builder(Arc::new(Memory::new())).build().await?;
+        let (server, background) = ApiServer::builder(Arc::new(Memory::new())).build().await?;
         let stop = tokio_util::sync::CancellationToken::new();
-        let keeper = tokio::spawn(keeper.run(stop.clone()));
+        let background = tokio::spawn(background.run(stop.clone()));
         over(&Client::new(server, "default"), "in process", &options, &mut figures, None).await?;
         stop.cancel();
-        keeper.await?;
+        background.await?;
     }
     print(&figures, options.json)?;
     Ok(())

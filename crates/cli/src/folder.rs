@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use homeostat::embedded::{end_leftovers, remove_folder};
+use homeostat::embedded::{end_leftover_processes, remove_folder};
 use homeostat_core::Entropy;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
@@ -83,7 +83,7 @@ async fn sweep() {
         let path = entry.path();
         // Held until the folder is gone: nobody else shall find it abandoned as well.
         let Some(_lock) = abandoned(&path) else { continue };
-        if end_leftovers(&path.join(NODE)).await
+        if end_leftover_processes(&path.join(NODE)).await
             && let Err(error) = remove_folder(&path)
         {
             tracing::warn!(%error, "an abandoned folder stays: remove it by hand");

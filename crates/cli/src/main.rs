@@ -33,8 +33,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // The keeper of a node's processes, and what starts each of them, are this program again.
-    if let Some(code) = homeostat::embedded::act_if_asked() {
+    // The supervisor of a node's processes, and what starts each of them, are this program again.
+    if let Some(code) = homeostat::embedded::run_node_helper() {
         return code;
     }
     let arguments = Arguments::parse();

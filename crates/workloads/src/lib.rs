@@ -1,12 +1,13 @@
-//! What makes workloads happen: the controllers that turn Deployments into Pods, and a node that runs Pods as processes.
+//! Runs workloads: the controllers that turn Deployments into Pods, and a node that runs Pods as processes.
 //!
-//! Both are ordinary users of the runtime: they see the API through a `kube::Client` and nothing else, so they work on any
-//! server. Whoever embeds them decides which to run; running commands is never the default.
+//! Both are ordinary users of the runtime. They see the API through a `kube::Client` and nothing else, so they work with any
+//! server. The program that embeds them decides which of them to run; running commands is never the default.
 //!
-//! Reading order: [`controllers`] first, there `replica_set` (the simplest: a number of Pods) with the `pod`, `claim` and
-//! `crew` it shares with the others, then `deployment` (which makes ReplicaSets), then any other kind. After that
-//! [`node`]: `schedule` (which Pods are its own), `pod` (what is done with them), `keeper` (who holds the processes) and
-//! `link` (how node and keeper talk), then `probe`, `storage` and [`node::logs`].
+//! Reading order: start with [`controllers`], there with `replica_set` (the simplest: a number of Pods) and the modules it
+//! shares with the others, `partial_pod`, `ownership` and `pod_control`. Then read `deployment`, which makes ReplicaSets, and
+//! any other kind. After that read [`node`]: `scheduler` (which Pods belong to the node), `pod` (what the node does with them),
+//! `supervisor` (the process that runs the containers), `supervisor_client` (how the node talks to it), and finally `probe`,
+//! `storage` and [`node::logs`].
 
 pub mod controllers;
 pub mod node;

@@ -99,7 +99,7 @@ impl Real {
         let run = controllers::operator().run_on(client.clone(), stop.clone());
         tasks.spawn(async move { run.await.unwrap() });
         let options = NodeOptions::new().folder(folder.join("node")).ephemeral();
-        let options = options.keeper(env!("CARGO_BIN_EXE_homeostat")).hide(&kubeconfig);
+        let options = options.supervisor(env!("CARGO_BIN_EXE_homeostat")).hide(&kubeconfig);
         let options = user.into_iter().fold(options, NodeOptions::run_as);
         let node = Node::connect(client.clone(), options, Clock::system()).await.unwrap();
         let run = node.run(stop.clone());

@@ -51,8 +51,8 @@ async fn the_next_server_removes_what_a_killed_one_left_and_nothing_else() {
     run(&dies, "daemon", "Always", &script).await;
     ready(&dies, "daemon").await;
     let (first, stray) = (pid(&dies, "daemon").await, told(&file).await);
-    let keeper = parent(first);
-    let all = [parent(keeper), keeper, dies.pid()];
+    let supervisor = parent(first);
+    let all = [parent(supervisor), supervisor, dies.pid()];
     // At one moment, so that none of them can clean up after another.
     for (pid, name) in [Signal::STOP, Signal::KILL].into_iter().flat_map(|name| all.map(|pid| (pid, name))) {
         signal(pid, name);

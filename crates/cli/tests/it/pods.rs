@@ -59,7 +59,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
-/// Every process that a node in this folder started, its keeper included.
+/// Every process that a node in this folder started, its supervisor included.
 fn processes_of(folder: &Path) -> Vec<String> {
     let path = folder.to_string_lossy().into_owned();
     // By a hash of the node's folder: its path is nothing that containers should know.
@@ -72,7 +72,7 @@ fn processes_of(folder: &Path) -> Vec<String> {
         };
         let command = read("cmdline");
         if read("environ").contains(&format!("HOMEOSTAT_NODE={mark:016x}"))
-            || (command.contains("homeostat-node-keeper") && command.contains(&path))
+            || (command.contains("homeostat-node-supervisor") && command.contains(&path))
         {
             found.push(command);
         }

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use error::Error;
 pub use homeostat_workloads::node::{
-    NodeOptions, RestartBackoff, act_if_asked, end_leftovers, remove_folder,
+    NodeOptions, RestartBackoff, end_leftover_processes, remove_folder, run_node_helper,
 };
 pub use run::run;
 
@@ -92,7 +92,7 @@ impl Builder {
     /// Also runs Pods, as processes of this machine: who may create Pods can run commands here. Without a folder of its
     /// own the node lives in the data folder, or in a temporary one that goes with it.
     ///
-    /// The node starts this program again as the keeper of its processes: let `main` begin with [`act_if_asked`].
+    /// The node starts this program again as the keeper of its processes: let `main` begin with [`run_node_helper`].
     #[must_use]
     pub fn node(mut self, options: NodeOptions) -> Self {
         self.node = Some(options);

@@ -61,7 +61,7 @@ fn in_cluster_is_found_without_mount_namespaces() {
     let options = NodeOptions::new()
         .without_namespaces()
         .folder(folder.path().join("node"))
-        .keeper(homeostat())
+        .supervisor(homeostat())
         .image(IMAGE, [program.display().to_string()]);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let plane = ControlPlane::builder()

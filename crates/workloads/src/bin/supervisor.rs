@@ -1,10 +1,10 @@
-//! The keeper as a program of its own, for programs that embed a node and whose `main` cannot begin with
-//! [`homeostat_workloads::node::act_if_asked`].
+//! The supervisor as a program of its own, for programs that embed a node and whose `main` cannot begin with
+//! [`homeostat_workloads::node::run_node_helper`].
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    homeostat_workloads::node::act_if_asked().unwrap_or_else(|| {
+    homeostat_workloads::node::run_node_helper().unwrap_or_else(|| {
         eprintln!("error: this program is started by a node, not by people");
         ExitCode::from(2)
     })

@@ -10,31 +10,36 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::partial_pod::Pod;
+use super::partial_pod::PartialPod;
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// The `count` Pods to delete. `related` are all Pods of the same workload: they say how crowded a node is.
-pub(crate) fn victims(
-    mut pods: Vec<Arc<Pod>>,
-    related: &[Arc<Pod>],
+pub(crate) fn pods_to_delete(
+    mut pods: Vec<Arc<PartialPod>>,
+    related: &[Arc<PartialPod>],
     count: usize,
     now: Timestamp,
-) -> Vec<Arc<Pod>> {
+) -> Vec<Arc<PartialPod>> {
     if count < pods.len() {
         let mut on_node: HashMap<&str, usize> = HashMap::new();
         for pod in related.iter().filter(|pod| pod.is_active()) {
             *on_node.entry(pod.node()).or_default() += 1;
         }
-        let crowd = |pod: &Pod| on_node.get(pod.node()).copied().unwrap_or_default();
+        let crowd = |pod: &PartialPod| on_node.get(pod.node()).copied().unwrap_or_default();
         pods.sort_by(|left, right| compare(left, right, &crowd, now));
         pods.truncate(count);
     }
     pods
 }
 
-fn compare(left: &Pod, right: &Pod, crowd: &impl Fn(&Pod) -> usize, now: Timestamp) -> Ordering {
-    let standing = |pod: &Pod| {
+fn compare(
+    left: &PartialPod,
+    right: &PartialPod,
+    crowd: &impl Fn(&PartialPod) -> usize,
+    now: Timestamp,
+) -> Ordering {
+    let standing = |pod: &PartialPod| {
         let phase = match pod.phase() {
             "Pending" => 0,
             "Running" => 2,
@@ -50,14 +55,14 @@ fn compare(left: &Pod, right: &Pod, crowd: &impl Fn(&Pod) -> usize, now: Timesta
         .then_with(|| left.uid().cmp(right.uid()))
 }
 
-fn cost(pod: &Pod) -> i32 {
+fn cost(pod: &PartialPod) -> i32 {
     pod.annotation(DELETION_COST).and_then(|cost| cost.parse().ok()).unwrap_or_default()
 }
 
 /// The younger first, ages counted in powers of two; those of one power in the order of their uids, which is chance.
 fn by_age(
-    left: &Pod,
-    right: &Pod,
+    left: &PartialPod,
+    right: &PartialPod,
     left_since: Option<Timestamp>,
     right_since: Option<Timestamp>,
     now: Timestamp,
@@ -86,10 +91,10 @@ mod tests {
     }
 
     /// `name node phase ready-for restarts cost`, `-` for none.
-    fn pod(text: &str) -> Arc<Pod> {
+    fn pod(text: &str) -> Arc<PartialPod> {
         let words: Vec<&str> = text.split(' ').collect();
         let given = |word: &str| (word != "-").then(|| word.to_owned());
-        let mut pod = Pod::default();
+        let mut pod = PartialPod::default();
         pod.metadata.name = given(words[0]);
         pod.metadata.uid = given(words[0]);
         pod.metadata.creation_timestamp = Some(Time(at(1)));
@@ -115,7 +120,7 @@ mod tests {
     fn check(pods: [&str; 2], victim: &str) {
         for order in [[pods[0], pods[1]], [pods[1], pods[0]]] {
             let all: Vec<_> = order.into_iter().map(pod).collect();
-            let chosen = victims(all.clone(), &all, 1, at(NOW));
+            let chosen = pods_to_delete(all.clone(), &all, 1, at(NOW));
             assert_eq!(chosen[0].name(), victim, "{order:?}");
         }
     }
@@ -137,6 +142,6 @@ mod tests {
         let ours: Vec<_> = ["a m Running 1 0 -", "b n Running 1000 0 -"].into_iter().map(pod).collect();
         let mut related = ours.clone();
         related.push(pod("c n Running 10 0 -"));
-        assert_eq!(victims(ours, &related, 1, at(NOW))[0].name(), "b");
+        assert_eq!(pods_to_delete(ours, &related, 1, at(NOW))[0].name(), "b");
     }
 }

@@ -1,13 +1,13 @@
-//! The built-in controllers: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, endpoints, disruption
-//! budgets, Nodes that fall silent, Pods whose Node is gone and Pods that find none.
+//! The built-in controllers: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, endpoints, disruption budgets,
+//! Nodes that stop reporting, Pods whose Node is gone, and Pods that no Node takes.
 //!
-//! Ordinary controllers on the runtime: they know a `kube::Client` and nothing else, and behave as Kubernetes' own do,
-//! down to reasons, events and names, so that kubectl and people find what they expect. One file or folder per kind;
-//! decisions are in modules without I/O, `mod.rs` of each kind only moves objects.
+//! They are ordinary controllers on the runtime: they know a `kube::Client` and nothing else, and behave as Kubernetes' own
+//! do, down to reasons, events and names, so that kubectl and people find what they expect. Each kind has one file or folder.
+//! Decisions are made in modules without I/O; the `mod.rs` of a kind only reads and writes objects.
 //!
-//! Shared by several kinds: `pod` (a Pod in part), `claim` (adopt and release), `crew` (make and remove Pods), `rank` (who
-//! goes first), `template` (from template to Pod), `revisions` (former templates), `number` and `time` (as the API writes
-//! them).
+//! Several kinds share `partial_pod` (the part of a Pod that controllers need), `ownership` (adopting and releasing objects),
+//! `pod_control` (creating and deleting Pods), `deletion_order` (which Pods are deleted first), `template` (from a template to
+//! a Pod), `revisions` (former templates), `number` and `time` (the API's notation).
 
 mod cron_job;
 mod daemon_set;

@@ -16,7 +16,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::partial_pod::Pod;
+use super::partial_pod::PartialPod;
 
 /// Where Nodes renew their leases.
 const LEASES: &str = "kube-node-lease";
@@ -39,7 +39,7 @@ pub(super) fn control() -> Control {
     Controller::<Node>::new()
         .named("node-lifecycle-controller")
         .references::<Lease, _>(|node: &Node| node.metadata.name.as_deref().map(lease_of))
-        .index::<Pod, PodsOnNode, _>(|pod: &Pod| pod.spec.node_name.clone().map(PodsOnNode))
+        .index::<PartialPod, PodsOnNode, _>(|pod: &PartialPod| pod.spec.node_name.clone().map(PodsOnNode))
         .reconcile(reconcile)
 }
 
@@ -49,66 +49,69 @@ fn lease_of(node: &str) -> Target {
 
 async fn reconcile(node: Arc<Node>, cx: Context<Node>) -> Result {
     let name = cx.key().name().to_owned();
-    let left = cx.get::<Lease>(lease_of(&name))?.and_then(|lease| left(lease.spec.as_ref()?, cx.now()));
-    if left == Some(Duration::ZERO) && ready(&node).is_some_and(|ready| ready.status == "True") {
-        give_up(&cx, &name).await?;
+    let left =
+        cx.get::<Lease>(lease_of(&name))?.and_then(|lease| lease_time_left(lease.spec.as_ref()?, cx.now()));
+    if left == Some(Duration::ZERO) && ready_condition(&node).is_some_and(|ready| ready.status == "True") {
+        mark_unknown(&cx, &name).await?;
         cx.event(Severity::Normal, "NodeNotReady", format!("Node {name} status is now: NodeNotReady"));
         // Its own change brings us back, for the Pods.
         return Ok(Action::await_change());
     }
     if is_unready(&node) {
-        let pods = cx.indexed::<Pod, _>(&PodsOnNode(name))?;
-        let unready = pods.iter().filter(|pod| pod.is_ready()).map(|pod| doubt(&cx, pod));
+        let pods = cx.indexed::<PartialPod, _>(&PodsOnNode(name))?;
+        let unready = pods.iter().filter(|pod| pod.is_ready()).map(|pod| mark_pod_unready(&cx, pod));
         join_all(unready).await.into_iter().collect::<Result<Vec<()>, kube::Error>>()?;
     }
     Ok(left.filter(|left| !left.is_zero()).map_or_else(Action::await_change, Action::requeue))
 }
 
 /// How long the lease is still good for; none if it was never renewed.
-fn left(lease: &LeaseSpec, now: jiff::Timestamp) -> Option<Duration> {
+fn lease_time_left(lease: &LeaseSpec, now: jiff::Timestamp) -> Option<Duration> {
     let renewed = lease.renew_time.as_ref()?.0;
     let asked = lease.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     let good_for = asked.map_or(LEASE, Duration::from_secs);
     Some(good_for.saturating_sub(Duration::try_from(now.duration_since(renewed)).unwrap_or_default()))
 }
 
-fn ready(node: &Node) -> Option<&NodeCondition> {
+fn ready_condition(node: &Node) -> Option<&NodeCondition> {
     node.status.as_ref()?.conditions.as_ref()?.iter().find(|one| one.type_ == "Ready")
 }
 
 /// Does the Node say, or do we, that it is not ready? One that says nothing may be.
 pub(super) fn is_unready(node: &Node) -> bool {
-    ready(node).is_some_and(|ready| ready.status != "True")
+    ready_condition(node).is_some_and(|ready| ready.status != "True")
 }
 
 /// Has the Node said that nothing runs there any more?
 pub(super) fn is_stopped(node: &Node) -> bool {
-    ready(node).is_some_and(|ready| ready.status == "False" && ready.reason.as_deref() == Some(STOPPED))
+    ready_condition(node)
+        .is_some_and(|ready| ready.status == "False" && ready.reason.as_deref() == Some(STOPPED))
 }
 
 /// How long until a silent Node counts as ended, with all that ran there. None if it is not silent, or nobody can know: what
 /// other kubelets run goes on without us.
-pub(super) fn lost_in(node: &Node, now: jiff::Timestamp) -> Option<Duration> {
+pub(super) fn time_until_lost(node: &Node, now: jiff::Timestamp) -> Option<Duration> {
     let labels = node.metadata.labels.as_ref()?;
-    let since = ready(node).filter(|ready| ready.status == "Unknown")?.last_transition_time.as_ref()?.0;
+    let since =
+        ready_condition(node).filter(|ready| ready.status == "Unknown")?.last_transition_time.as_ref()?.0;
     let silent = Duration::try_from(now.duration_since(since)).unwrap_or_default();
     labels.contains_key(PROCESSES).then(|| LOST_AFTER.saturating_sub(silent))
 }
 
-async fn give_up(cx: &Context<Node>, name: &str) -> Result<(), kube::Error> {
+async fn mark_unknown(cx: &Context<Node>, name: &str) -> Result<(), kube::Error> {
     let condition = json!({"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown",
-        "message": "Kubelet stopped posting node status.", "lastTransitionTime": written(cx)});
+        "message": "Kubelet stopped posting node status.", "lastTransitionTime": timestamp_text(cx)});
     let nodes: Api<Node> = Api::all(cx.client().clone());
     let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
     nodes.patch_status(name, &PatchParams::default(), &patch).await.map(drop)
 }
 
 /// Takes back that the Pod is ready.
-async fn doubt(cx: &Context<Node>, pod: &Pod) -> Result<(), kube::Error> {
+async fn mark_pod_unready(cx: &Context<Node>, pod: &PartialPod) -> Result<(), kube::Error> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let pods: Api<core::Pod> = Api::namespaced(cx.client().clone(), namespace);
     let condition = json!({"type": "Ready", "status": "False", "reason": "NodeLost",
-        "message": "the Node is not ready: nobody sees how its Pods are", "lastTransitionTime": written(cx)});
+        "message": "the Node is not ready: nobody sees how its Pods are", "lastTransitionTime": timestamp_text(cx)});
     let patch =
         Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}}));
     match pods.patch_status(pod.name(), &PatchParams::default(), &patch).await {
@@ -117,6 +120,6 @@ async fn doubt(cx: &Context<Node>, pod: &Pod) -> Result<(), kube::Error> {
     }
 }
 
-fn written(cx: &Context<Node>) -> String {
+fn timestamp_text(cx: &Context<Node>) -> String {
     cx.now().strftime("%FT%TZ").to_string()
 }

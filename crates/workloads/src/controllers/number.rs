@@ -3,17 +3,17 @@
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 /// A count of things in memory, which always fits.
-pub(crate) fn count(length: usize) -> i32 {
+pub(crate) fn as_count(length: usize) -> i32 {
     i32::try_from(length).unwrap_or(i32::MAX)
 }
 
 /// Zero is left out.
-pub(crate) fn nonzero(number: i32) -> Option<i32> {
+pub(crate) fn omit_zero(number: i32) -> Option<i32> {
     (number != 0).then_some(number)
 }
 
 /// What is not there counts as zero.
-pub(crate) fn size(number: i32) -> usize {
+pub(crate) fn as_usize(number: i32) -> usize {
     usize::try_from(number).unwrap_or_default()
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum Rounding {
 }
 
 /// `value` of `total`. What the server should have refused counts as zero.
-pub(crate) fn scaled(value: Option<&IntOrString>, total: i32, rounding: Rounding) -> i32 {
+pub(crate) fn resolve_percentage(value: Option<&IntOrString>, total: i32, rounding: Rounding) -> i32 {
     match value {
         None => 0,
         Some(IntOrString::Int(number)) => *number,
@@ -48,8 +48,8 @@ mod tests {
     #[track_caller]
     fn check(value: &str, total: i32, up: i32, down: i32) {
         let value = value.parse().map_or_else(|_| IntOrString::String(value.into()), IntOrString::Int);
-        let scaled = |rounding| scaled(Some(&value), total, rounding);
-        assert_eq!((scaled(Rounding::Up), scaled(Rounding::Down)), (up, down), "{value:?} of {total}");
+        let resolved = |rounding| resolve_percentage(Some(&value), total, rounding);
+        assert_eq!((resolved(Rounding::Up), resolved(Rounding::Down)), (up, down), "{value:?} of {total}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use serde_json::json;
 pub(crate) struct OrphansInNamespace(pub(crate) String);
 
 /// Where this object is indexed, if nobody controls it.
-pub(crate) fn orphan<T: Kind>(object: &T) -> Option<OrphansInNamespace> {
+pub(crate) fn orphan_index_key<T: Kind>(object: &T) -> Option<OrphansInNamespace> {
     let namespace = object.meta().namespace.clone().unwrap_or_default();
     controller_of(object.meta()).is_none().then_some(OrphansInNamespace(namespace))
 }
@@ -34,12 +34,12 @@ pub(crate) fn is_controlled_by(meta: &ObjectMeta, owner: &ObjectMeta) -> bool {
 }
 
 /// A selector as the API writes it. One the API server should have refused selects nothing.
-pub(crate) fn selector(written: &meta::LabelSelector) -> LabelSelector {
+pub(crate) fn label_selector(written: &meta::LabelSelector) -> LabelSelector {
     LabelSelector::from_json(&json!(written)).unwrap_or_else(|_| LabelSelector::nothing())
 }
 
 /// Do these labels match?
-pub(crate) fn matches(selector: &LabelSelector, meta: &ObjectMeta) -> bool {
+pub(crate) fn matches_labels(selector: &LabelSelector, meta: &ObjectMeta) -> bool {
     selector.matches(|key| meta.labels.as_ref()?.get(key).map(String::as_str))
 }
 
@@ -51,8 +51,8 @@ enum ClaimDecision {
     NotOurs,
 }
 
-fn judge(object: &ObjectMeta, owner: &ObjectMeta, selector: &LabelSelector) -> ClaimDecision {
-    let is_match = matches(selector, object);
+fn decide_claim(object: &ObjectMeta, owner: &ObjectMeta, selector: &LabelSelector) -> ClaimDecision {
+    let is_match = matches_labels(selector, object);
     match controller_of(object) {
         Some(reference) if Some(&reference.uid) != owner.uid.as_ref() => ClaimDecision::NotOurs,
         Some(_) if is_match => ClaimDecision::Ours,
@@ -63,7 +63,7 @@ fn judge(object: &ObjectMeta, owner: &ObjectMeta, selector: &LabelSelector) -> C
 }
 
 /// The objects of kind `T` that are ours after adopting and releasing. Only those `may_adopt` admits are adopted.
-pub(crate) async fn claim<K: Kind, T: Kind>(
+pub(crate) async fn claim_objects<K: Kind, T: Kind>(
     cx: &Context<K>,
     selector: &LabelSelector,
     may_adopt: impl Fn(&T) -> bool,
@@ -73,7 +73,7 @@ pub(crate) async fn claim<K: Kind, T: Kind>(
     let mut ours = Vec::new();
     let mut is_alive = None;
     for object in cx.owned::<T>()?.into_iter().chain(orphans) {
-        match judge(object.meta(), owner, selector) {
+        match decide_claim(object.meta(), owner, selector) {
             ClaimDecision::Ours => ours.push(object),
             ClaimDecision::Adopt if may_adopt(&object) => {
                 if is_alive.is_none() {
@@ -143,7 +143,7 @@ mod tests {
             ..ObjectMeta::default()
         };
         let selector = LabelSelector::parse("app=web").expect("a selector");
-        assert_eq!(judge(&object, &owner, &selector), expected);
+        assert_eq!(decide_claim(&object, &owner, &selector), expected);
     }
 
     #[test]

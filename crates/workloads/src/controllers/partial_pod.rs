@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// A Pod, in part.
 #[derive(Resource, Clone, Debug, Default, Serialize, Deserialize)]
 #[resource(inherit = "core::Pod")]
-pub(crate) struct Pod {
+pub(crate) struct PartialPod {
     pub(crate) metadata: ObjectMeta,
     #[serde(default)]
     pub(crate) spec: PartialPodSpec,
@@ -118,7 +118,7 @@ pub(crate) struct PartialTermination {
     pub(crate) finished_at: Option<Time>,
 }
 
-impl Pod {
+impl PartialPod {
     pub(crate) fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
     }
@@ -230,7 +230,7 @@ impl PodsInNamespace {
 
 /// The shortest wait until another of these Pods becomes available.
 pub(crate) fn next_available<'a>(
-    pods: impl IntoIterator<Item = &'a Pod>,
+    pods: impl IntoIterator<Item = &'a PartialPod>,
     min_ready: Duration,
     now: Timestamp,
 ) -> Option<Duration> {

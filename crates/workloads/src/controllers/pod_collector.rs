@@ -15,72 +15,74 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::json;
 
-use super::node_health::{is_stopped, lost_in};
-use super::partial_pod::Pod;
+use super::node_health::{is_stopped, time_until_lost};
+use super::partial_pod::PartialPod;
 
 /// A Node that is missing may be about to come: Kubernetes' own patience.
-const QUARANTINE: Duration = Duration::from_secs(40);
+const MISSING_NODE_WAIT: Duration = Duration::from_secs(40);
 
 /// Since when Nodes are missing.
 type MissingNodes = Mutex<HashMap<String, Timestamp>>;
 
 pub(super) fn control() -> Control {
     let missing = Arc::new(MissingNodes::default());
-    Controller::<Pod>::new()
+    Controller::<PartialPod>::new()
         .named("pod-garbage-collector")
-        .references::<core::Node, _>(|pod: &Pod| pod.spec.node_name.clone().filter(|name| !name.is_empty()))
+        .references::<core::Node, _>(|pod: &PartialPod| {
+            pod.spec.node_name.clone().filter(|name| !name.is_empty())
+        })
         .to_the_end()
         .reconcile(move |pod, cx| reconcile(pod, cx, Arc::clone(&missing)))
 }
 
-async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>, missing: Arc<MissingNodes>) -> Result {
+async fn reconcile(pod: Arc<PartialPod>, cx: Context<PartialPod>, missing: Arc<MissingNodes>) -> Result {
     let name = pod.node();
     if name.is_empty() {
         return Ok(Action::await_change());
     }
     if let Some(node) = cx.get::<core::Node>(name)? {
         missing.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
-        let left = release_in(&pod, &node, cx.now());
+        let left = time_until_release(&pod, &node, cx.now());
         if left == Some(Duration::ZERO) {
-            remove(&cx, &pod).await?;
+            delete_now(&cx, &pod).await?;
         }
         return Ok(left.filter(|left| !left.is_zero()).map_or_else(Action::await_change, Action::requeue));
     }
-    let left = left(&missing, name, cx.now());
+    let left = wait_left(&missing, name, cx.now());
     if !left.is_zero() {
         return Ok(Action::requeue(left));
     }
     let nodes: Api<core::Node> = Api::all(cx.client().clone());
     if nodes.get_opt(name).await?.is_none() {
-        fail(&cx, &pod).await?;
-        remove(&cx, &pod).await?;
+        mark_failed(&cx, &pod).await?;
+        delete_now(&cx, &pod).await?;
     }
     Ok(Action::await_change())
 }
 
 /// How long until the Pod may go though its Node says nothing of its end; none while that is not in sight.
-fn release_in(pod: &Pod, node: &core::Node, now: Timestamp) -> Option<Duration> {
+fn time_until_release(pod: &PartialPod, node: &core::Node, now: Timestamp) -> Option<Duration> {
     let deadline = pod.metadata.deletion_timestamp.as_ref()?.0;
     if is_stopped(node) {
         return Some(Duration::ZERO);
     }
     let grace = Duration::try_from(deadline.duration_since(now)).unwrap_or_default();
-    Some(lost_in(node, now)?.max(grace))
+    Some(time_until_lost(node, now)?.max(grace))
 }
 
 /// How much longer to wait for a Node.
-fn left(missing: &MissingNodes, node: &str, now: Timestamp) -> Duration {
+fn wait_left(missing: &MissingNodes, node: &str, now: Timestamp) -> Duration {
     let mut missing = missing.lock().unwrap_or_else(PoisonError::into_inner);
     let since = *missing.entry(node.to_owned()).or_insert(now);
-    QUARANTINE.saturating_sub(Duration::try_from(now.duration_since(since)).unwrap_or_default())
+    MISSING_NODE_WAIT.saturating_sub(Duration::try_from(now.duration_since(since)).unwrap_or_default())
 }
 
-fn pods(cx: &Context<Pod>) -> Api<core::Pod> {
+fn pods(cx: &Context<PartialPod>) -> Api<core::Pod> {
     Api::namespaced(cx.client().clone(), cx.key().namespace())
 }
 
 /// Says that it failed, for those who count on it, such as Jobs.
-async fn fail(cx: &Context<Pod>, pod: &Pod) -> Result<(), kube::Error> {
+async fn mark_failed(cx: &Context<PartialPod>, pod: &PartialPod) -> Result<(), kube::Error> {
     if pod.is_finished() {
         return Ok(());
     }
@@ -92,7 +94,7 @@ async fn fail(cx: &Context<Pod>, pod: &Pod) -> Result<(), kube::Error> {
     gone_is_fine(patched.map(drop))
 }
 
-async fn remove(cx: &Context<Pod>, pod: &Pod) -> Result<(), kube::Error> {
+async fn delete_now(cx: &Context<PartialPod>, pod: &PartialPod) -> Result<(), kube::Error> {
     let params = DeleteParams {
         grace_period_seconds: Some(0),
         preconditions: Some(Preconditions { uid: pod.metadata.uid.clone(), resource_version: None }),

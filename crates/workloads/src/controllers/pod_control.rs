@@ -8,13 +8,13 @@ use futures::future::join_all;
 use homeostat_runtime::{Context, Error, Kind, Severity};
 use k8s_openapi::api::core::v1 as core;
 
-use super::partial_pod::Pod;
+use super::partial_pod::PartialPod;
 
 /// Pods made or removed in one reconcile; the rest follows in the next one, so that one owner cannot starve others.
 pub(crate) const BURST: usize = 500;
 
 /// Creates `count` Pods, `make` being told the number of each. Stops at the first batch with a failure.
-pub(crate) async fn create<K: Kind>(
+pub(crate) async fn create_pods<K: Kind>(
     cx: &Context<K>,
     count: usize,
     make: impl Fn(usize) -> core::Pod,
@@ -24,7 +24,7 @@ pub(crate) async fn create<K: Kind>(
     while done < count {
         let numbers = done..count.min(done + batch);
         done = numbers.end;
-        let created = join_all(numbers.map(|number| create_one(cx, make(number)))).await;
+        let created = join_all(numbers.map(|number| create_pod(cx, make(number)))).await;
         created.into_iter().collect::<Result<Vec<_>, _>>()?;
         batch *= 2;
     }
@@ -32,30 +32,32 @@ pub(crate) async fn create<K: Kind>(
 }
 
 /// Creates one Pod.
-pub(crate) async fn create_one<K: Kind>(cx: &Context<K>, pod: core::Pod) -> Result<Arc<Pod>, Error> {
-    let created = cx.create::<_, Pod>(pod).await;
+pub(crate) async fn create_pod<K: Kind>(cx: &Context<K>, pod: core::Pod) -> Result<Arc<PartialPod>, Error> {
+    let created = cx.create::<_, PartialPod>(pod).await;
     match &created {
         Ok(pod) => cx.event(Severity::Normal, "SuccessfulCreate", format!("Created pod: {}", pod.name())),
         // The namespace takes the owner with it: nothing to tell.
         Err(error) if error.is_namespace_ending() => {}
-        Err(error) => cx.event(Severity::Warning, "FailedCreate", format!("Error creating: {}", said(error))),
+        Err(error) => {
+            cx.event(Severity::Warning, "FailedCreate", format!("Error creating: {}", error_message(error)));
+        }
     }
     created
 }
 
 /// Deletes these Pods.
-pub(crate) async fn delete<K: Kind>(cx: &Context<K>, pods: &[Arc<Pod>]) -> Result<(), Error> {
-    let deleted = join_all(pods.iter().map(|pod| delete_one(cx, pod))).await;
+pub(crate) async fn delete_pods<K: Kind>(cx: &Context<K>, pods: &[Arc<PartialPod>]) -> Result<(), Error> {
+    let deleted = join_all(pods.iter().map(|pod| delete_pod(cx, pod))).await;
     deleted.into_iter().collect()
 }
 
 /// Deletes one Pod.
-pub(crate) async fn delete_one<K: Kind>(cx: &Context<K>, pod: &Pod) -> Result<(), Error> {
+pub(crate) async fn delete_pod<K: Kind>(cx: &Context<K>, pod: &PartialPod) -> Result<(), Error> {
     match cx.delete(pod).await {
         Ok(true) => cx.event(Severity::Normal, "SuccessfulDelete", format!("Deleted pod: {}", pod.name())),
         Ok(false) => {}
         Err(error) => {
-            cx.event(Severity::Warning, "FailedDelete", format!("Error deleting: {}", said(&error)));
+            cx.event(Severity::Warning, "FailedDelete", format!("Error deleting: {}", error_message(&error)));
             return Err(error);
         }
     }
@@ -63,7 +65,7 @@ pub(crate) async fn delete_one<K: Kind>(cx: &Context<K>, pod: &Pod) -> Result<()
 }
 
 /// The server's own words, which is what people search for.
-pub(crate) fn said(error: &Error) -> String {
+pub(crate) fn error_message(error: &Error) -> String {
     match error {
         Error::Api { status, .. } => status.message.clone(),
         other => other.to_string(),

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use serde_json::{Value, json};
 
-use super::template::hash;
+use super::template::short_hash;
 
 /// The label that tells the revision of a Pod, and the hash of a revision.
 pub(super) const REVISION: &str = "controller-revision-hash";
@@ -19,7 +19,7 @@ pub(super) const REVISION: &str = "controller-revision-hash";
 const PREFIX_MAX: usize = 223;
 
 /// A patch that puts this template in place.
-fn data(template: &PodTemplateSpec) -> Value {
+fn template_patch(template: &PodTemplateSpec) -> Value {
     let mut template = json!(template);
     template["$patch"] = json!("replace");
     json!({"spec": {"template": template}})
@@ -36,14 +36,14 @@ pub(super) enum NewestRevision {
 }
 
 /// Looks for the owner's template among its revisions, which are in order.
-pub(super) fn newest(
+pub(super) fn find_newest(
     owner: &ObjectMeta,
     template: &PodTemplateSpec,
     revisions: &[Arc<ControllerRevision>],
     collisions: i32,
 ) -> NewestRevision {
     // As types, not as text: another build may write the same template differently.
-    let is_equal = |revision: &Arc<ControllerRevision>| held(revision).as_ref() == Some(template);
+    let is_equal = |revision: &Arc<ControllerRevision>| template_of(revision).as_ref() == Some(template);
     let next = revisions.last().map_or(1, |last| last.revision + 1);
     match revisions.iter().rposition(is_equal) {
         Some(at) if at + 1 == revisions.len() => NewestRevision::Known(revisions[at].clone()),
@@ -58,8 +58,8 @@ fn revision(
     number: i64,
     collisions: i32,
 ) -> ControllerRevision {
-    let data = data(template);
-    let hash = hash(&data, Some(collisions));
+    let data = template_patch(template);
+    let hash = short_hash(&data, Some(collisions));
     let owner_name = owner.name.as_deref().unwrap_or_default();
     let prefix = owner_name.get(..PREFIX_MAX).unwrap_or(owner_name);
     let described = template.metadata.clone().unwrap_or_default();
@@ -78,23 +78,23 @@ fn revision(
 }
 
 /// The template a revision holds.
-pub(super) fn held(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
+pub(super) fn template_of(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
     let RawExtension(data) = revision.data.as_ref()?;
     serde_json::from_value(data["spec"]["template"].clone()).ok()
 }
 
-pub(super) fn name(revision: &ControllerRevision) -> &str {
+pub(super) fn revision_name(revision: &ControllerRevision) -> &str {
     revision.metadata.name.as_deref().unwrap_or_default()
 }
 
 /// The revisions nobody uses beyond the limit, oldest first.
-pub(super) fn superfluous(
+pub(super) fn surplus_revisions(
     revisions: &[Arc<ControllerRevision>],
     live: &[&str],
     limit: usize,
 ) -> Vec<Arc<ControllerRevision>> {
     let mut unused: Vec<_> =
-        revisions.iter().filter(|revision| !live.contains(&name(revision))).cloned().collect();
+        revisions.iter().filter(|revision| !live.contains(&revision_name(revision))).cloned().collect();
     unused.truncate(unused.len().saturating_sub(limit));
     unused
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// The full Pod this template describes, its name yet to be chosen.
-pub(crate) fn pod(template: &PodTemplateSpec) -> Pod {
+pub(crate) fn pod_from_template(template: &PodTemplateSpec) -> Pod {
     let described = template.metadata.clone().unwrap_or_default();
     let metadata = ObjectMeta {
         labels: described.labels,
@@ -24,14 +24,14 @@ pub(crate) fn pod(template: &PodTemplateSpec) -> Pod {
 }
 
 /// The full Pod this template describes, named by the server after `owner`.
-pub(crate) fn generated(template: &PodTemplateSpec, owner: &str) -> Pod {
-    let mut pod = pod(template);
+pub(crate) fn generated_pod(template: &PodTemplateSpec, owner: &str) -> Pod {
+    let mut pod = pod_from_template(template);
     pod.metadata.generate_name = Some(format!("{owner}-"));
     pod
 }
 
 /// A short name for this value; `collisions` gives another one when it is taken.
-pub(crate) fn hash(value: &impl Serialize, collisions: Option<i32>) -> String {
+pub(crate) fn short_hash(value: &impl Serialize, collisions: Option<i32>) -> String {
     let mut bytes = serde_json::to_vec(value).unwrap_or_default();
     bytes.extend(collisions.into_iter().flat_map(i32::to_le_bytes));
     safe(fnv_32(&bytes))
@@ -49,8 +49,8 @@ mod tests {
     #[test]
     fn names_stay_as_they_are() {
         let whole = fnv_32(b"\"x\"\x01\0\0\0");
-        assert_eq!(hash(&"x", Some(1)), safe(whole), "the value, then the collisions");
+        assert_eq!(short_hash(&"x", Some(1)), safe(whole), "the value, then the collisions");
         assert_eq!(safe(0), "4", "the digit 0 is byte 48, and 48 modulo 27 is 21");
-        assert_ne!(hash(&"x", None), hash(&"x", Some(1)));
+        assert_ne!(short_hash(&"x", None), short_hash(&"x", Some(1)));
     }
 }

@@ -14,7 +14,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::node_health::is_unready;
-use super::partial_pod::Pod;
+use super::partial_pod::PartialPod;
 
 /// A Pod is left alone so long after its birth: whoever made it may bind it by hand, and a client that uses the API
 /// server alone finds its Pod as it left it.
@@ -27,11 +27,11 @@ const CONDITION: &str = "PodScheduled";
 const REMEDY: &str = "no node runs Pods here: start with `homeostat up --node`";
 
 pub(super) fn control() -> Control {
-    Controller::<Pod>::new().named("unscheduled-pods").reads::<core::Node>().reconcile(reconcile)
+    Controller::<PartialPod>::new().named("unscheduled-pods").reads::<core::Node>().reconcile(reconcile)
 }
 
-async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
-    if !waits(&pod) {
+async fn reconcile(pod: Arc<PartialPod>, cx: Context<PartialPod>) -> Result {
+    if !waits_for_node(&pod) {
         return Ok(Action::await_change());
     }
     let nodes = cx.list::<core::Node>()?;
@@ -47,20 +47,20 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     };
     let told = pod.status.conditions.iter().find(|one| one.r#type == CONDITION);
     if told.is_none_or(|one| one.status != "False" || one.message.as_deref() != Some(&message)) {
-        tell(&cx, &pod, &message).await?;
+        write_condition(&cx, &pod, &message).await?;
         cx.event(Severity::Warning, "FailedScheduling", message);
     }
     Ok(Action::await_change())
 }
 
 /// How long it is still left alone.
-fn patience_left(pod: &Pod, now: Timestamp) -> Option<Duration> {
+fn patience_left(pod: &PartialPod, now: Timestamp) -> Option<Duration> {
     let age = now.duration_since(pod.created()?).max(SignedDuration::ZERO).unsigned_abs();
     PATIENCE.checked_sub(age).filter(|rest| !rest.is_zero())
 }
 
 /// Does it wait for a Node, and for nothing else?
-fn waits(pod: &Pod) -> bool {
+fn waits_for_node(pod: &PartialPod) -> bool {
     let scheduler = pod.spec.scheduler_name.as_deref().unwrap_or(SCHEDULER);
     pod.node().is_empty()
         && scheduler == SCHEDULER
@@ -69,7 +69,11 @@ fn waits(pod: &Pod) -> bool {
         && !pod.is_finished()
 }
 
-async fn tell(cx: &Context<Pod>, pod: &Pod, message: &str) -> Result<(), kube::Error> {
+async fn write_condition(
+    cx: &Context<PartialPod>,
+    pod: &PartialPod,
+    message: &str,
+) -> Result<(), kube::Error> {
     let condition = json!({"type": CONDITION, "status": "False", "reason": "Unschedulable", "message": message,
         "lastTransitionTime": cx.now().strftime("%FT%TZ").to_string()});
     let patch =

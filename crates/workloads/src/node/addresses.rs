@@ -24,13 +24,13 @@ pub(crate) struct PodAddresses(Mutex<HashMap<Ipv4Addr, String>>);
 
 impl PodAddresses {
     /// The Pod's address: the one it has, or a free one.
-    pub(crate) fn of(&self, pod: &Pod) -> Ipv4Addr {
+    pub(crate) fn assign(&self, pod: &Pod) -> Ipv4Addr {
         let is_machines = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
         if is_machines || !cfg!(target_os = "linux") {
             return Ipv4Addr::LOCALHOST;
         }
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-        let known = address(pod);
+        let known = reported_address(pod);
         if known == Some(Ipv4Addr::LOCALHOST) {
             // Given by an earlier release.
             return Ipv4Addr::LOCALHOST;
@@ -38,7 +38,7 @@ impl PodAddresses {
         // Whoever may write the status may write anything there; only what this gives is believed.
         let known = known.filter(|address| (FIRST..FIRST + COUNT).contains(&address.to_bits()));
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = start(uid);
+        let start = search_start(uid);
         let others = (0..COUNT).map(|step| Ipv4Addr::from(FIRST + (start + step) % COUNT));
         let is_free = |address: &Ipv4Addr| taken.get(address).is_none_or(|other| other == uid);
         // The first and the last of 256 look like a network and everybody in it.
@@ -50,19 +50,19 @@ impl PodAddresses {
     }
 
     /// Only these Pods are left.
-    pub(crate) fn keep(&self, pods: &HashSet<&str>) {
+    pub(crate) fn retain_pods(&self, pods: &HashSet<&str>) {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         taken.retain(|_, uid| pods.contains(uid.as_str()));
     }
 }
 
 /// The address the Pod's status says.
-pub(crate) fn address(pod: &Pod) -> Option<Ipv4Addr> {
+pub(crate) fn reported_address(pod: &Pod) -> Option<Ipv4Addr> {
     pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }
 
 /// Where the search begins: spread, so that an address is not given again soon.
-fn start(uid: &str) -> u32 {
+fn search_start(uid: &str) -> u32 {
     fnv_32(uid.as_bytes()) % COUNT
 }
 
@@ -83,20 +83,20 @@ mod tests {
     fn every_pod_has_an_address_of_its_own() {
         let addresses = PodAddresses::default();
         let mut all: Vec<Ipv4Addr> =
-            (0..5000).map(|index| addresses.of(&pod(&index.to_string(), json!({}), None))).collect();
+            (0..5000).map(|index| addresses.assign(&pod(&index.to_string(), json!({}), None))).collect();
         assert!(all.iter().all(|address| address.is_loopback() && address.octets()[1] != 0));
-        assert_eq!(addresses.of(&pod("7", json!({}), None)), all[7], "the same again");
+        assert_eq!(addresses.assign(&pod("7", json!({}), None)), all[7], "the same again");
         let first = all[0].to_string();
-        assert_ne!(addresses.of(&pod("thief", json!({}), Some(&first))), all[0]);
-        addresses.keep(&HashSet::from(["7"]));
-        assert_eq!(addresses.of(&pod("heir", json!({}), Some(&first))), all[0]);
-        let elsewhere = addresses.of(&pod("elsewhere", json!({}), Some("10.0.0.7")));
+        assert_ne!(addresses.assign(&pod("thief", json!({}), Some(&first))), all[0]);
+        addresses.retain_pods(&HashSet::from(["7"]));
+        assert_eq!(addresses.assign(&pod("heir", json!({}), Some(&first))), all[0]);
+        let elsewhere = addresses.assign(&pod("elsewhere", json!({}), Some("10.0.0.7")));
         assert!(elsewhere.is_loopback(), "a status cannot send probes elsewhere: {elsewhere}");
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), 5000);
         for (spec, known) in [(json!({"hostNetwork": true}), None), (json!({}), Some("127.0.0.1"))] {
-            assert_eq!(addresses.of(&pod("machine", spec, known)), Ipv4Addr::LOCALHOST);
+            assert_eq!(addresses.assign(&pod("machine", spec, known)), Ipv4Addr::LOCALHOST);
         }
     }
 }

@@ -15,9 +15,9 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// There is no keeper and none can be started.
-    #[error("cannot start the keeper of the node's processes: {0}")]
-    Keeper(String),
+    /// There is no supervisor and none can be started.
+    #[error("cannot start the supervisor of the node's processes: {0}")]
+    Supervisor(String),
     /// Pods cannot run as the user that was named.
     #[error("cannot run Pods as {name}: {why}")]
     Account {

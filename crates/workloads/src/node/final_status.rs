@@ -1,6 +1,6 @@
 //! The last word about Pods: when a node is stopped well, their status says what became of them.
 //!
-//! The controllers have ended by then and the keeper is gone; what the keeper wrote down last is what is true. The folder of
+//! The controllers have ended by then and the supervisor is gone; what the supervisor wrote down last is what is true. The folder of
 //! an ephemeral node is gone with its records, and so is whoever could ask.
 
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ pub(super) struct FinalStatusWriter {
 
 impl FinalStatusWriter {
     /// Writes the status of every Pod that ran here. What cannot be written is left to the next node.
-    pub(super) async fn say(&self) {
+    pub(super) async fn write_all(&self) {
         let mut runs: HashMap<String, PodRuns> = HashMap::new();
         for one in records(&self.layout) {
             runs.entry(one.id.pod.clone()).or_default().insert(one.id.container.clone(), one);

@@ -22,7 +22,7 @@ const FIRST_NUMBER: u8 = 0x08;
 const SERVING: u8 = 1;
 
 /// Asks whether the service is well; a failure in words.
-pub(crate) async fn check(host: &str, port: u16, service: &str) -> Result<(), String> {
+pub(crate) async fn check_health(host: &str, port: u16, service: &str) -> Result<(), String> {
     let stream = connect(host, port).await?;
     let said = |error: hyper::Error| format!("grpc: {error}");
     let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
@@ -32,32 +32,32 @@ pub(crate) async fn check(host: &str, port: u16, service: &str) -> Result<(), St
         .header(CONTENT_TYPE, "application/grpc")
         .header(TE, "trailers")
         .header(USER_AGENT, "kube-probe/1.36")
-        .body(Full::new(Bytes::from(question(service))))
+        .body(Full::new(Bytes::from(request_message(service))))
         .map_err(|error| error.to_string())?;
     let answer = sender.send_request(request).await.map_err(said)?;
-    read(answer).await
+    read_answer(answer).await
 }
 
-async fn read(answer: Response<hyper::body::Incoming>) -> Result<(), String> {
+async fn read_answer(answer: Response<hyper::body::Incoming>) -> Result<(), String> {
     let (head, body) = answer.into_parts();
     if head.status != 200 {
         return Err(format!("not an answer of gRPC: HTTP {}", head.status));
     }
     let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| error.to_string())?;
     let trailers = body.trailers().cloned().unwrap_or_default();
-    failure(&trailers).or_else(|| failure(&head.headers)).map_or(Ok(()), Err)?;
-    judge(&body.to_bytes())
+    status_failure(&trailers).or_else(|| status_failure(&head.headers)).map_or(Ok(()), Err)?;
+    check_serving(&body.to_bytes())
 }
 
 /// What a status other than good says. A call that fails at once says it in its head.
-fn failure(headers: &HeaderMap) -> Option<String> {
+fn status_failure(headers: &HeaderMap) -> Option<String> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let status = text("grpc-status").filter(|status| *status != "0")?;
     Some(format!("grpc status {status}: {}", text("grpc-message").unwrap_or_default()))
 }
 
 /// The message that names the service.
-fn question(service: &str) -> Vec<u8> {
+fn request_message(service: &str) -> Vec<u8> {
     let mut message = Vec::new();
     if !service.is_empty() {
         message.push(FIRST_TEXT);
@@ -86,7 +86,7 @@ fn varint(mut number: usize) -> Vec<u8> {
 }
 
 /// Does the answer say that it serves?
-fn judge(answer: &[u8]) -> Result<(), String> {
+fn check_serving(answer: &[u8]) -> Result<(), String> {
     match answer.get(PREFIX_BYTES..) {
         Some([FIRST_NUMBER, SERVING, ..]) => Ok(()),
         Some([FIRST_NUMBER, status, ..]) => Err(format!("service unhealthy (status {status})")),
@@ -127,11 +127,11 @@ mod tests {
         ] {
             let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
             let port = listener.local_addr().unwrap().port();
-            let asked = check("127.0.0.1", port, "web");
+            let asked = check_health("127.0.0.1", port, "web");
             let (answer, ()) = tokio::join!(asked, serve(listener, message, status));
             assert_eq!(answer, expected.map_err(ToOwned::to_owned));
         }
-        assert!(check("127.0.0.1", 1, "web").await.is_err(), "nobody listens there");
+        assert!(check_health("127.0.0.1", 1, "web").await.is_err(), "nobody listens there");
     }
 
     #[test]

@@ -32,10 +32,10 @@ impl ContainerRequest {
     /// The request an action of this container means, at its Pod's address unless it names a host.
     pub(crate) fn new(action: &HTTPGetAction, container: &Container, own: &str) -> Result<Self, String> {
         Ok(Self {
-            host: host(action.host.as_deref(), own).to_owned(),
-            port: port(&action.port, container)?,
+            host: host_or_own(action.host.as_deref(), own).to_owned(),
+            port: port_number(&action.port, container)?,
             is_encrypted: action.scheme.as_deref() == Some("HTTPS"),
-            text: text(action),
+            text: request_text(action),
         })
     }
 
@@ -46,19 +46,19 @@ impl ContainerRequest {
             return exchange(stream, &self.text).await;
         }
         let name = ServerName::try_from(self.host.clone()).map_err(|error| error.to_string())?;
-        let config = unchecked().map_err(|error| error.to_string())?;
+        let config = tls_without_verification().map_err(|error| error.to_string())?;
         let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
         exchange(stream.map_err(|error| format!("tls: {error}"))?, &self.text).await
     }
 }
 
 /// The host asked for, or the Pod's own address.
-pub(crate) fn host<'a>(asked: Option<&'a str>, own: &'a str) -> &'a str {
+pub(crate) fn host_or_own<'a>(asked: Option<&'a str>, own: &'a str) -> &'a str {
     asked.filter(|host| !host.is_empty()).unwrap_or(own)
 }
 
 /// A port by number, or by its name in the container.
-pub(crate) fn port(port: &IntOrString, container: &Container) -> Result<u16, String> {
+pub(crate) fn port_number(port: &IntOrString, container: &Container) -> Result<u16, String> {
     let number = match port {
         IntOrString::Int(number) => Some(*number),
         IntOrString::String(name) => {
@@ -86,10 +86,10 @@ async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, text: &str) -
             break;
         }
     }
-    judge(&head)
+    check_status_line(&head)
 }
 
-fn text(action: &HTTPGetAction) -> String {
+fn request_text(action: &HTTPGetAction) -> String {
     let path = action.path.as_deref().filter(|path| path.starts_with('/')).unwrap_or("/");
     let headers = action.http_headers.iter().flatten();
     let mut text = format!("GET {path} HTTP/1.1\r\n");
@@ -109,7 +109,7 @@ fn text(action: &HTTPGetAction) -> String {
 }
 
 /// 200 to 399 is good.
-fn judge(head: &[u8]) -> Result<(), String> {
+fn check_status_line(head: &[u8]) -> Result<(), String> {
     let line = head.split(|byte| *byte == b'\r' || *byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let code = line.split(' ').nth(1).and_then(|code| code.parse::<u16>().ok());
@@ -120,7 +120,7 @@ fn judge(head: &[u8]) -> Result<(), String> {
     }
 }
 
-fn unchecked() -> Result<ClientConfig, rustls::Error> {
+fn tls_without_verification() -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = Arc::new(AnyCertificateVerifier(Arc::clone(&provider)));
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
@@ -172,7 +172,9 @@ mod tests {
 
     #[test]
     fn a_status_line_answers() {
-        let check = |head: &str, is_good: bool| assert_eq!(judge(head.as_bytes()).is_ok(), is_good, "{head}");
+        let check = |head: &str, is_good: bool| {
+            assert_eq!(check_status_line(head.as_bytes()).is_ok(), is_good, "{head}");
+        };
         check("HTTP/1.1 200 OK\r\n", true);
         check("HTTP/1.0 302 Found\r\n", true);
         check("HTTP/1.1 404 Not Found\r\n", false);

@@ -43,7 +43,7 @@ pub(crate) struct IdBlock(u32);
 
 impl IdBlock {
     /// The block that a number is of.
-    pub(crate) fn of(id: u32) -> Option<Self> {
+    pub(crate) fn containing(id: u32) -> Option<Self> {
         id.checked_sub(FIRST).map(|distance| Self(distance / BLOCK_IDS)).filter(|block| block.0 < BLOCKS)
     }
 
@@ -91,11 +91,11 @@ impl IdBlock {
 
 /// Is this one of the numbers that only this program gives?
 pub(crate) fn is_reserved(id: u32) -> bool {
-    IdBlock::of(id).is_some()
+    IdBlock::containing(id).is_some()
 }
 
 /// Some numbers, to see whether a user namespace can show them.
-pub(crate) fn sample() -> Vec<IdRange> {
+pub(crate) fn sample_ranges() -> Vec<IdRange> {
     IdBlock(0).ranges(&[])
 }
 
@@ -125,7 +125,7 @@ impl BlockHolder<'_> {
     /// The block that is written down for it.
     pub(crate) fn recorded(&self) -> Option<IdBlock> {
         let meta = fs::symlink_metadata(self.folder()).ok()?;
-        IdBlock::of(match self {
+        IdBlock::containing(match self {
             Self::Pod(_) => meta.gid(),
             Self::Claim(_) => meta.uid(),
         })
@@ -133,7 +133,7 @@ impl BlockHolder<'_> {
 
     /// Writes down its block.
     pub(crate) fn record(&self, block: IdBlock) -> io::Result<()> {
-        let folder = safe_path::own_folder(self.folder())?;
+        let folder = safe_path::open_or_make_folder(self.folder())?;
         let (user, group) = (Uid::from_raw(block.user()), Gid::from_raw(block.user()));
         match self {
             Self::Pod(_) => {
@@ -172,17 +172,17 @@ impl IdBlocks {
     }
 
     /// The block of a holder: the one it has, or a free one. Says whether it is new.
-    pub(crate) fn of(&self, holder: BlockHolder<'_>) -> io::Result<(IdBlock, bool)> {
+    pub(crate) fn block_for(&self, holder: BlockHolder<'_>) -> io::Result<(IdBlock, bool)> {
         let _choosing = self.choosing.lock().unwrap_or_else(PoisonError::into_inner);
         fs::create_dir_all(&self.registry)?;
         // Its folder first: what has none is taken for gone.
-        drop(safe_path::own_folder(holder.folder())?);
+        drop(safe_path::open_or_make_folder(holder.folder())?);
         if let Some(block) = holder.recorded()
             && self.take(block, holder.folder())?
         {
             return Ok((block, false));
         }
-        let start = start(holder.folder());
+        let start = search_start(holder.folder());
         for step in 0..BLOCKS {
             let block = IdBlock((start + step) % BLOCKS);
             if self.take(block, holder.folder())? {
@@ -199,7 +199,7 @@ impl IdBlocks {
         loop {
             match fs::read_link(&entry) {
                 Ok(holder) if holder == folder => return Ok(true),
-                Ok(holder) if has(&holder, block) => return Ok(false),
+                Ok(holder) if folder_has_block(&holder, block) => return Ok(false),
                 Ok(_) => fs::remove_file(&entry).or_else(not_found)?,
                 Err(error) => not_found(error)?,
             }
@@ -216,14 +216,14 @@ fn not_found(error: io::Error) -> io::Result<()> {
 }
 
 /// Does a folder have this block? One that is there and has none is about to.
-fn has(folder: &Path, block: IdBlock) -> bool {
+fn folder_has_block(folder: &Path, block: IdBlock) -> bool {
     let Ok(meta) = fs::symlink_metadata(folder) else { return false };
-    let told = [meta.uid(), meta.gid()].map(IdBlock::of);
+    let told = [meta.uid(), meta.gid()].map(IdBlock::containing);
     told.contains(&Some(block)) || told == [None, None]
 }
 
 /// Where the search for a free block begins: spread, so that a number is not given again soon.
-fn start(folder: &Path) -> u32 {
+fn search_start(folder: &Path) -> u32 {
     let hash = fnv_32(folder.as_os_str().as_encoded_bytes());
     (hash ^ (hash >> 16)) % BLOCKS
 }
@@ -236,10 +236,10 @@ mod tests {
     fn all_numbers_are_of_one_block_and_taken_by_kubernetes() {
         let last = IdBlock(BLOCKS - 1);
         assert_eq!(last.user(), i32::MAX.unsigned_abs(), "the largest number there is");
-        assert_eq!([FIRST - 1, last.user() + 1, 0, NOBODY].map(IdBlock::of), [None; 4]);
+        assert_eq!([FIRST - 1, last.user() + 1, 0, NOBODY].map(IdBlock::containing), [None; 4]);
         for block in [IdBlock(0), IdBlock(7), last] {
             let own = [block.user(), block.stand_in(0).unwrap(), block.stand_in(NOBODY).unwrap()];
-            assert_eq!(own.map(IdBlock::of), [Some(block); 3]);
+            assert_eq!(own.map(IdBlock::containing), [Some(block); 3]);
             assert_eq!(block.stand_in(STOOD_IN_MAX), None);
             assert_eq!(
                 IdBlock(3).counterpart(block.stand_in(1000).unwrap()),
@@ -285,23 +285,27 @@ mod tests {
         let open = || IdBlocks::registered_in(&folder.path().join("registry")).unwrap();
         let (one, two) = (folder.path().join("one"), folder.path().join("two"));
         let claim = folder.path().join("claim");
-        let (first, is_new) = open().of(BlockHolder::Pod(&one)).unwrap();
+        let (first, is_new) = open().block_for(BlockHolder::Pod(&one)).unwrap();
         assert!(is_new);
-        assert_eq!(open().of(BlockHolder::Pod(&one)).unwrap(), (first, false), "also by another server");
+        assert_eq!(
+            open().block_for(BlockHolder::Pod(&one)).unwrap(),
+            (first, false),
+            "also by another server"
+        );
         // Somebody whose search begins at the same place.
         fs::create_dir(&two).unwrap();
         assert!(!open().take(first, &two).unwrap());
-        let (second, _) = open().of(BlockHolder::Pod(&two)).unwrap();
-        let (third, _) = open().of(BlockHolder::Claim(&claim)).unwrap();
+        let (second, _) = open().block_for(BlockHolder::Pod(&two)).unwrap();
+        let (third, _) = open().block_for(BlockHolder::Claim(&claim)).unwrap();
         assert!(first != second && second != third && first != third);
         assert_eq!(fs::metadata(&claim).unwrap().uid(), third.user());
         // At a start of the machine the registry is empty; what is written down counts.
         fs::remove_dir_all(folder.path().join("registry")).unwrap();
-        assert_eq!(open().of(BlockHolder::Claim(&claim)).unwrap(), (third, false));
+        assert_eq!(open().block_for(BlockHolder::Claim(&claim)).unwrap(), (third, false));
         // Who was first then has it; the other gets a new one.
         fs::remove_dir(&one).unwrap();
         assert!(open().take(first, &two).unwrap(), "what is gone has none");
-        assert_ne!(open().of(BlockHolder::Pod(&one)).unwrap().0, third);
+        assert_ne!(open().block_for(BlockHolder::Pod(&one)).unwrap().0, third);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Reading what containers said: the server's `pods/log` comes down to this.
 //!
-//! A log is two files of bounded size at most (see `keeper::log`), so what stands is read whole. What follows is read as the
+//! A log is two files of bounded size at most (see `supervisor::log`), so what stands is read whole. What follows is read as the
 //! client takes it; a task beside it opens every new file as soon as there is one, so that a client slower than the container
 //! loses nothing: a file that is open can be read when its name is gone.
 
@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::supervisor::layout::NodeLayout;
-use super::supervisor::log_file::set_aside;
+use super::supervisor::log_file::rotated_path;
 use super::supervisor::protocol::{ContainerKey, RunState};
 use super::supervisor_client::SupervisorClient;
 
@@ -34,7 +34,7 @@ const OPEN_TRIES_MAX: u32 = 8;
 #[derive(Clone)]
 pub struct Logs {
     pub(super) layout: NodeLayout,
-    pub(super) link: Arc<SupervisorClient>,
+    pub(super) supervisor: Arc<SupervisorClient>,
 }
 
 impl Logs {
@@ -47,16 +47,17 @@ impl Logs {
         let inode = newest.inode;
         // From here on no file is missed.
         let files = query.follow.then(|| {
-            let watch = LogFollower { link: Arc::clone(&self.link), id, attempt, path, newest: inode };
-            NewLogFiles::of(watch)
+            let watch =
+                LogFollower { supervisor: Arc::clone(&self.supervisor), id, attempt, path, newest: inode };
+            NewLogFiles::watch(watch)
         });
         let mut reader = LogReader::new(newest.file, &query);
-        let standing = reader.standing(older, query.tail).await?;
-        Ok(limited(standing, follow(reader, files), query.limit_bytes))
+        let standing = reader.read_existing(older, query.tail).await?;
+        Ok(limit_bytes(standing, follow_files(reader, files), query.limit_bytes))
     }
 
     fn attempt(&self, id: &ContainerKey, previous: bool) -> Result<u32, LogRefusal> {
-        let runs = self.link.runs(&id.pod);
+        let runs = self.supervisor.runs_of_pod(&id.pod);
         let runs = runs.get(&id.container).ok_or(LogRefusal::NotStarted)?;
         if previous {
             return runs.previous.as_ref().map(|run| run.attempt).ok_or(LogRefusal::NoPrevious);
@@ -72,7 +73,7 @@ impl Logs {
 
 /// The run whose end ends the stream, and the newest of its files that we know.
 struct LogFollower {
-    link: Arc<SupervisorClient>,
+    supervisor: Arc<SupervisorClient>,
     id: ContainerKey,
     attempt: u32,
     path: PathBuf,
@@ -81,7 +82,7 @@ struct LogFollower {
 
 impl LogFollower {
     fn is_over(&self) -> bool {
-        let runs = self.link.runs(&self.id.pod);
+        let runs = self.supervisor.runs_of_pod(&self.id.pod);
         runs.get(&self.id.container)
             .is_none_or(|runs| runs.current.attempt != self.attempt || runs.current.is_over())
     }
@@ -123,7 +124,7 @@ struct NewLogFiles {
 }
 
 impl NewLogFiles {
-    fn of(watch: LogFollower) -> Self {
+    fn watch(watch: LogFollower) -> Self {
         let (sender, receiver) = mpsc::channel(FILES_MAX);
         Self { receiver, _task: AbortOnDropHandle::new(tokio::spawn(watch.run(sender))) }
     }
@@ -139,7 +140,7 @@ struct OpenedLog {
 async fn open_both(path: &Path) -> Result<(Option<OpenedLog>, OpenedLog), LogRefusal> {
     let mut newest = open(path).await;
     for _ in 0..OPEN_TRIES_MAX {
-        let older = open(&set_aside(path)).await.ok();
+        let older = open(&rotated_path(path)).await.ok();
         let again = open(path).await;
         if let (Ok(before), Ok(after)) = (&newest, &again)
             && before.inode == after.inode
@@ -180,7 +181,11 @@ impl LogReader {
     }
 
     /// Everything up to now, cut to the last lines.
-    async fn standing(&mut self, older: Option<OpenedLog>, tail: Option<u64>) -> Result<Vec<u8>, LogRefusal> {
+    async fn read_existing(
+        &mut self,
+        older: Option<OpenedLog>,
+        tail: Option<u64>,
+    ) -> Result<Vec<u8>, LogRefusal> {
         let mut bytes = Vec::new();
         if let Some(mut older) = older {
             older.file.read_to_end(&mut bytes).await.map_err(unreadable)?;
@@ -189,17 +194,17 @@ impl LogReader {
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         self.begun = bytes.split_off(whole);
         let from = tail.map_or(0, |lines| last_lines(&bytes, lines));
-        Ok(self.shape.show(&bytes[from..]))
+        Ok(self.shape.format_records(&bytes[from..]))
     }
 
     /// What was added since; empty when nothing was.
-    async fn more(&mut self) -> Vec<u8> {
+    async fn read_more(&mut self) -> Vec<u8> {
         // A failed read shows nothing more, which is all a follower can use.
         let _ = self.file.read_to_end(&mut self.begun).await;
         let whole = self.begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let rest = self.begun.split_off(whole);
         let records = std::mem::replace(&mut self.begun, rest);
-        self.shape.show(&records)
+        self.shape.format_records(&records)
     }
 
     /// Waits a moment for the next file and goes on with it: nothing is added to the one before any more.
@@ -207,7 +212,7 @@ impl LogReader {
         match timeout(FOLLOW_PAUSE, files.receiver.recv()).await {
             Err(_) => FollowStep::Wait,
             Ok(next) => {
-                let last = self.more().await;
+                let last = self.read_more().await;
                 match next {
                     Some(file) => {
                         self.file = file;
@@ -234,17 +239,17 @@ fn unreadable(error: std::io::Error) -> LogRefusal {
 
 impl LogFormat {
     /// Records as the client sees them.
-    fn show(&mut self, records: &[u8]) -> Vec<u8> {
+    fn format_records(&mut self, records: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(records.len());
         for record in records.split_inclusive(|byte| *byte == b'\n') {
             if let Some(record) = LogRecord::parse(record) {
-                self.show_one(&record, &mut out);
+                self.format_record(&record, &mut out);
             }
         }
         out
     }
 
-    fn show_one(&mut self, record: &LogRecord<'_>, out: &mut Vec<u8>) {
+    fn format_record(&mut self, record: &LogRecord<'_>, out: &mut Vec<u8>) {
         if self.since.is_some_and(|since| record.time.parse::<Timestamp>().is_ok_and(|time| time < since)) {
             return;
         }
@@ -296,12 +301,12 @@ fn last_lines(records: &[u8], lines: u64) -> usize {
 }
 
 /// What comes after what stands, until there is no more; nothing without files to follow.
-fn follow(reader: LogReader, files: Option<NewLogFiles>) -> BoxStream<'static, Vec<u8>> {
+fn follow_files(reader: LogReader, files: Option<NewLogFiles>) -> BoxStream<'static, Vec<u8>> {
     let Some(files) = files else { return stream::empty().boxed() };
     stream::unfold(Some((reader, files)), |state| async move {
         let (mut reader, mut files) = state?;
         loop {
-            let more = reader.more().await;
+            let more = reader.read_more().await;
             if !more.is_empty() {
                 return Some((more, Some((reader, files))));
             }
@@ -315,7 +320,7 @@ fn follow(reader: LogReader, files: Option<NewLogFiles>) -> BoxStream<'static, V
     .boxed()
 }
 
-fn limited(
+fn limit_bytes(
     standing: Vec<u8>,
     rest: BoxStream<'static, Vec<u8>>,
     limit: Option<u64>,
@@ -351,7 +356,7 @@ mod tests {
         let mut shape =
             LogFormat { since: since.map(|text| text.parse().unwrap()), timestamps, is_inside_line: false };
         let from = tail.map_or(0, |lines| last_lines(LOG.as_bytes(), lines));
-        assert_eq!(String::from_utf8(shape.show(&LOG.as_bytes()[from..])).unwrap(), expected);
+        assert_eq!(String::from_utf8(shape.format_records(&LOG.as_bytes()[from..])).unwrap(), expected);
     }
 
     #[test]
@@ -368,7 +373,7 @@ mod tests {
     #[tokio::test]
     async fn a_limit_cuts_and_ends() {
         let pieces = stream::iter([b"cdef".to_vec(), b"gh".to_vec()]).boxed();
-        let all = limited(b"ab".to_vec(), pieces, Some(3)).collect::<Vec<_>>().await;
+        let all = limit_bytes(b"ab".to_vec(), pieces, Some(3)).collect::<Vec<_>>().await;
         assert_eq!(all, [b"ab".to_vec(), b"c".to_vec()]);
     }
 }

@@ -1,11 +1,13 @@
 //! A node that runs Pods as processes of this machine.
 //!
-//! Controllers on our runtime, which know a `kube::Client` and nothing else: `schedule` binds Pods to the node, `pod` runs
-//! them, `sweep` ends what has no Pod any more, `storage` gives folders to claims of volumes. The processes belong to the `keeper`, a process of its own, so that
-//! they, their logs and their exit codes outlive a server that is killed; `link` is the connection to it. `register` keeps
-//! the Node object, [`logs`] reads what containers said, `farewell` says what became of the Pods when the node stops.
+//! It consists of controllers on the runtime, which know a `kube::Client` and nothing else: `scheduler` binds Pods to the node,
+//! `pod` runs them, `pod_cleanup` ends processes whose Pod is gone, and `storage` gives PersistentVolumeClaims folders.
+//! The processes belong to the `supervisor`, a process of its own, so that they, their logs and their exit codes outlive a
+//! server that is killed. `supervisor_client` connects the node to it. `registration` maintains the Node object, [`logs`] reads
+//! the output of containers, and `final_status` writes the last status of Pods when the node stops.
 //!
-//! **Invariant:** a process runs only for a Pod that is bound to this node; who may not create Pods cannot run commands.
+//! **Invariant:** a process runs only for a Pod that is bound to this node. A client that may not create Pods cannot run
+//! commands.
 
 mod addresses;
 mod error;
@@ -46,7 +48,7 @@ pub use error::Error;
 pub use logs::Logs;
 pub use options::{NodeOptions, RestartBackoff};
 pub use remove::remove_folder;
-pub use supervisor::{act_if_asked, end_leftovers};
+pub use supervisor::{end_leftover_processes, run_node_helper};
 
 use addresses::PodAddresses;
 use final_status::FinalStatusWriter;
@@ -60,7 +62,7 @@ use supervisor_client::{SupervisorClient, SupervisorCommand, SupervisorConnectio
 use tokens::TokenCache;
 use user_accounts::UserAccount;
 
-/// Triggers on their way to the queue, which drops doubles: a burst waits in the keeper's socket.
+/// Triggers on their way to the queue, which drops doubles: a burst waits in the supervisor's socket.
 const TRIGGERS_MAX: usize = 1024;
 /// What processes get when the node stops well: a person waits at the terminal.
 const STOP_GRACE: Duration = Duration::from_secs(5);
@@ -71,14 +73,14 @@ const NAME: &str = "node.homeostat.dev";
 struct NodeShared {
     options: NodeOptions,
     layout: NodeLayout,
-    link: Arc<SupervisorClient>,
+    supervisor: Arc<SupervisorClient>,
     prober: Prober,
     tokens: TokenCache,
     addresses: PodAddresses,
     /// Does a container have a view of the files of its own?
     has_namespaces: bool,
     /// Whom it makes of a process.
-    giver: IdentityPolicy,
+    identity_policy: IdentityPolicy,
     /// Users for Pods; none if this node has only one.
     blocks: Option<IdBlocks>,
 }
@@ -96,14 +98,14 @@ impl NodeShared {
     }
 }
 
-/// A node, connected to its keeper and ready to run.
+/// A node, connected to its supervisor and ready to run.
 #[must_use = "a node does nothing until it runs"]
 pub struct Node {
     client: Client,
     options: NodeOptions,
     layout: NodeLayout,
-    link: Arc<SupervisorClient>,
-    wire: SupervisorConnection,
+    supervisor: Arc<SupervisorClient>,
+    connection: SupervisorConnection,
     triggers: mpsc::Receiver<Target>,
     prober: Prober,
     registrations: NodeRegistrations,
@@ -112,105 +114,116 @@ pub struct Node {
 }
 
 impl Node {
-    /// Connects to the keeper of the node's folder, or starts one, and makes the Node object. Processes of an earlier node
+    /// Connects to the supervisor of the node's folder, or starts one, and makes the Node object. Processes of an earlier node
     /// are found again.
     ///
     /// # Errors
-    /// When the folder cannot be used, no keeper can be started or Pods cannot run as the user that was named.
+    /// When the folder cannot be used, no supervisor can be started or Pods cannot run as the user that was named.
     pub fn connect(
         client: Client,
         options: NodeOptions,
         clock: Clock,
     ) -> BoxFuture<'static, Result<Self, Error>> {
         // Boxed here, so that it is compiled here and not in every program that has a node.
-        Box::pin(Self::find(client, options, clock))
+        Box::pin(Self::connect_node(client, options, clock))
     }
 
-    async fn find(client: Client, options: NodeOptions, clock: Clock) -> Result<Self, Error> {
-        let account = options.account.as_deref().map(account).transpose()?;
+    async fn connect_node(client: Client, options: NodeOptions, clock: Clock) -> Result<Self, Error> {
+        let account = options.account.as_deref().map(find_account).transpose()?;
         let folder = options.folder.clone().unwrap_or_else(|| Path::new(".homeostat").join("node"));
-        let layout = prepare(&folder).map_err(|source| Error::Folder { folder, source })?;
-        let program = match &options.keeper {
+        let layout = make_folder(&folder).map_err(|source| Error::Folder { folder, source })?;
+        let program = match &options.supervisor {
             Some(program) => program.clone(),
-            None => std::env::current_exe().map_err(|error| Error::Keeper(error.to_string()))?,
+            None => std::env::current_exe().map_err(|error| Error::Supervisor(error.to_string()))?,
         };
-        let recipe = SupervisorCommand {
+        let supervisor_command = SupervisorCommand {
             program,
             layout: layout.clone(),
             outlives_server: options.outlives_server,
             is_ephemeral: options.is_ephemeral,
         };
         let (sender, triggers) = mpsc::channel(TRIGGERS_MAX);
-        let (link, wire) = SupervisorClient::connect(recipe, sender.clone()).await?;
-        let prober = Prober::new(Arc::clone(&link), sender);
+        let (supervisor, connection) = SupervisorClient::connect(supervisor_command, sender.clone()).await?;
+        let prober = Prober::new(Arc::clone(&supervisor), sender);
         let registrations = NodeRegistrations::new(&client, options.names(), clock);
-        registrations.begin().await;
-        storage::offer(&client).await;
-        Ok(Self { client, options, layout, link, wire, triggers, prober, registrations, clock, account })
+        registrations.register().await;
+        storage::create_class(&client).await;
+        Ok(Self {
+            client,
+            options,
+            layout,
+            supervisor,
+            connection,
+            triggers,
+            prober,
+            registrations,
+            clock,
+            account,
+        })
     }
 
     /// What its containers said.
     pub fn logs(&self) -> Logs {
-        Logs { layout: self.layout.clone(), link: Arc::clone(&self.link) }
+        Logs { layout: self.layout.clone(), supervisor: Arc::clone(&self.supervisor) }
     }
 
-    /// Runs until `stop`, then ends every process. Dropped, it leaves the processes to their keeper, which waits for the
+    /// Runs until `stop`, then ends every process. Dropped, it leaves the processes to their supervisor, which waits for the
     /// next node as long as the options say.
     ///
     /// # Errors
     /// When the controllers cannot run.
     pub fn run(self, stop: CancellationToken) -> BoxFuture<'static, Result<(), Error>> {
-        Box::pin(self.work(stop))
+        Box::pin(self.run_until(stop))
     }
 
-    async fn work(self, stop: CancellationToken) -> Result<(), Error> {
-        let mut wire = self.wire;
+    async fn run_until(self, stop: CancellationToken) -> Result<(), Error> {
+        let mut connection = self.connection;
         let namespaces = tokio::select! {
-            found = namespaces::find(&self.link, &self.layout), if self.options.uses_namespaces => found,
-            () = wire.run(), if self.options.uses_namespaces => AvailableNamespaces::default(),
+            found = namespaces::detect(&self.supervisor, &self.layout), if self.options.uses_namespaces => found,
+            () = connection.run(), if self.options.uses_namespaces => AvailableNamespaces::default(),
             else => AvailableNamespaces::default(),
         };
         let is_root = rustix::process::geteuid().is_root();
         set_modes(&self.layout, is_root && !namespaces.has_mounts)
             .map_err(|source| Error::Folder { folder: self.layout.root().to_owned(), source })?;
-        let farewell = FinalStatusWriter {
+        let final_status = FinalStatusWriter {
             client: self.client.clone(),
             nodes: self.options.names(),
             layout: self.layout.clone(),
             backoff: self.options.backoff,
             clock: self.clock,
         };
-        let ground = NodeShared {
+        let shared = NodeShared {
             has_namespaces: namespaces.has_mounts,
-            giver: IdentityPolicy::new(self.account, namespaces.has_users),
+            identity_policy: IdentityPolicy::new(self.account, namespaces.has_users),
             blocks: is_root.then(|| IdBlocks::open(&self.layout)),
             options: self.options,
             layout: self.layout,
-            link: self.link,
+            supervisor: self.supervisor,
             prober: self.prober,
             tokens: TokenCache::default(),
             addresses: PodAddresses::default(),
         };
         let operator = Operator::new(NAME)
-            .control(scheduler::control(ground.options.names()))
+            .control(scheduler::control(shared.options.names()))
             .control(pod::control(stream_of(self.triggers)))
-            .control(pod_cleanup::control(&ground.options));
-        let operator = storage::controls().into_iter().fold(operator, Operator::control).state(ground);
+            .control(pod_cleanup::control(&shared.options));
+        let operator = storage::controls().into_iter().fold(operator, Operator::control).state(shared);
         let ended = tokio::select! {
             ended = operator.run_on(self.client, stop) => ended,
-            () = wire.run() => Ok(()),
+            () = connection.run() => Ok(()),
             () = self.registrations.run() => Ok(()),
         };
-        wire.end(STOP_GRACE).await;
-        farewell.say().await;
+        connection.stop_supervisor(STOP_GRACE).await;
+        final_status.write_all().await;
         // The very last word: whoever reads it counts on nothing running here.
-        self.registrations.leave().await;
+        self.registrations.mark_stopped().await;
         Ok(ended?)
     }
 }
 
 /// Makes the folder, for its owner only.
-fn prepare(folder: &Path) -> std::io::Result<NodeLayout> {
+fn make_folder(folder: &Path) -> std::io::Result<NodeLayout> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let layout = NodeLayout::new(fs::canonicalize(folder)?);
     fs::create_dir_all(layout.pods())?;
@@ -228,7 +241,7 @@ fn set_modes(layout: &NodeLayout, is_passable: bool) -> std::io::Result<()> {
 }
 
 /// The account Pods shall run as, if this process can make them run so.
-fn account(name: &str) -> Result<UserAccount, Error> {
+fn find_account(name: &str) -> Result<UserAccount, Error> {
     let refused = |why: String| Error::Account { name: name.to_owned(), why };
     let own = UserAccount::of_this_process();
     if own.user == 0 || own.name != name && own.user.to_string() != name {

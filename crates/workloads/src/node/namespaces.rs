@@ -26,17 +26,23 @@ pub(super) struct AvailableNamespaces {
 }
 
 /// Tries them.
-pub(super) async fn find(link: &SupervisorClient, layout: &NodeLayout) -> AvailableNamespaces {
-    let has_mounts = works(link, mounting(layout), "no mount namespaces: volumes are reached by links").await;
+pub(super) async fn detect(supervisor: &SupervisorClient, layout: &NodeLayout) -> AvailableNamespaces {
+    let has_mounts =
+        does_run(supervisor, mount_check(layout), "no mount namespaces: volumes are reached by links").await;
     let has_users = if rustix::process::geteuid().is_root() {
-        works(link, Ok(mapping()), "no user namespaces: no user of the machine has a stand-in").await
+        does_run(supervisor, Ok(user_check()), "no user namespaces: no user of the machine has a stand-in")
+            .await
     } else {
         has_mounts
     };
     AvailableNamespaces { has_mounts, has_users }
 }
 
-async fn works(link: &SupervisorClient, process: std::io::Result<ProcessSpec>, otherwise: &str) -> bool {
+async fn does_run(
+    supervisor: &SupervisorClient,
+    process: std::io::Result<ProcessSpec>,
+    otherwise: &str,
+) -> bool {
     let process = match process {
         Ok(process) => process,
         Err(error) => {
@@ -45,7 +51,7 @@ async fn works(link: &SupervisorClient, process: std::io::Result<ProcessSpec>, o
         }
     };
     let id = ContainerKey { pod: String::new(), container: String::new() };
-    let executed = link.execute(id, process, LIMIT).await;
+    let executed = supervisor.execute(id, process, LIMIT).await;
     if !executed.exit.is_success() {
         tracing::info!(why = executed.output, "{otherwise}");
     }
@@ -53,7 +59,7 @@ async fn works(link: &SupervisorClient, process: std::io::Result<ProcessSpec>, o
 }
 
 /// Sees folders mounted at paths that do not exist, in the places where every container gets something.
-fn mounting(layout: &NodeLayout) -> std::io::Result<ProcessSpec> {
+fn mount_check(layout: &NodeLayout) -> std::io::Result<ProcessSpec> {
     let source = layout.root().join("mount-check").join("source");
     std::fs::create_dir_all(&source)?;
     let mount = |target: &&str| Mount {
@@ -65,16 +71,16 @@ fn mounting(layout: &NodeLayout) -> std::io::Result<ProcessSpec> {
     };
     let command = ["ls"].iter().chain(&PLACES).map(|&word| word.to_owned()).collect();
     let view = MachineView { hidden: vec![layout.root().to_owned()], ..MachineView::default() };
-    Ok(ProcessSpec { mounts: PLACES.iter().map(mount).collect(), view, ..plain(command) })
+    Ok(ProcessSpec { mounts: PLACES.iter().map(mount).collect(), view, ..plain_process(command) })
 }
 
 /// Is root in its own eyes only.
-fn mapping() -> ProcessSpec {
-    let ranges = id_blocks::sample();
-    ProcessSpec { user: Some(0), group: Some(0), ranges, ..plain(vec!["true".to_owned()]) }
+fn user_check() -> ProcessSpec {
+    let ranges = id_blocks::sample_ranges();
+    ProcessSpec { user: Some(0), group: Some(0), ranges, ..plain_process(vec!["true".to_owned()]) }
 }
 
-fn plain(command: Vec<String>) -> ProcessSpec {
+fn plain_process(command: Vec<String>) -> ProcessSpec {
     ProcessSpec {
         command,
         environment: std::env::var("PATH").map(|path| ("PATH".to_owned(), path)).into_iter().collect(),

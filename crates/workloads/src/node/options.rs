@@ -33,7 +33,7 @@ pub struct NodeOptions {
     pub(super) name: String,
     pub(super) count: u32,
     pub(super) folder: Option<PathBuf>,
-    pub(super) keeper: Option<PathBuf>,
+    pub(super) supervisor: Option<PathBuf>,
     pub(super) images: BTreeMap<String, Vec<String>>,
     pub(super) backoff: RestartBackoff,
     pub(super) outlives_server: Duration,
@@ -53,7 +53,7 @@ impl Default for NodeOptions {
             name: "local".to_owned(),
             count: 1,
             folder: None,
-            keeper: None,
+            supervisor: None,
             images: BTreeMap::new(),
             backoff: RestartBackoff::default(),
             outlives_server: OUTLIVES_SERVER,
@@ -67,8 +67,8 @@ impl Default for NodeOptions {
 }
 
 impl NodeOptions {
-    /// A node named `local`. Its keeper is this program, started again: `main` must begin with
-    /// [`act_if_asked`](super::act_if_asked), or [`keeper`](Self::keeper) name another program.
+    /// A node named `local`. Its supervisor is this program, started again: `main` must begin with
+    /// [`run_node_helper`](super::run_node_helper), or [`supervisor`](Self::supervisor) name another program.
     pub fn new() -> Self {
         Self::default()
     }
@@ -92,10 +92,10 @@ impl NodeOptions {
         Self { folder: Some(folder.into()), ..self }
     }
 
-    /// Another program that acts as the keeper.
+    /// Another program that acts as the supervisor.
     #[must_use]
-    pub fn keeper(self, program: impl Into<PathBuf>) -> Self {
-        Self { keeper: Some(program.into()), ..self }
+    pub fn supervisor(self, program: impl Into<PathBuf>) -> Self {
+        Self { supervisor: Some(program.into()), ..self }
     }
 
     /// Containers of this image without a command run this command, followed by their arguments.

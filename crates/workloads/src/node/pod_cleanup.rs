@@ -19,7 +19,7 @@ pub(super) fn control(options: &NodeOptions) -> Control {
     Controller::<Node>::new()
         .named("node-sweep")
         .watches::<Pod, _>(move |pod| may_go(pod, &options).then(|| Target::from(options.name.as_str())))
-        .reconcile(sweep)
+        .reconcile(clean_up)
 }
 
 /// Is this a Pod of ours that its next change may take away?
@@ -30,32 +30,32 @@ fn may_go(pod: &Pod, options: &NodeOptions) -> bool {
     is_ours && (pod.metadata.deletion_timestamp.is_some() || matches!(phase, Some("Succeeded" | "Failed")))
 }
 
-async fn sweep(node: Arc<Node>, cx: Context<Node>) -> Result {
-    let ground = cx.state::<NodeShared>();
-    if node.metadata.name.as_deref() != Some(&ground.options.name) {
+async fn clean_up(node: Arc<Node>, cx: Context<Node>) -> Result {
+    let shared = cx.state::<NodeShared>();
+    if node.metadata.name.as_deref() != Some(&shared.options.name) {
         return Ok(Action::await_change());
     }
     let pods = cx.list::<Pod>()?;
     let known: HashSet<&str> = pods.iter().filter_map(|pod| pod.metadata.uid.as_deref()).collect();
-    ground.tokens.keep(&known);
-    ground.addresses.keep(&known);
-    for (uid, owner) in ground.link.pods() {
+    shared.tokens.retain_pods(&known);
+    shared.addresses.retain_pods(&known);
+    for (uid, owner) in shared.supervisor.pods_with_runs() {
         if !known.contains(uid.as_str()) {
             tracing::debug!(
                 pod = owner.name,
                 namespace = owner.namespace,
                 "its Pod is gone: ending its processes"
             );
-            ground.prober.forget(&uid);
-            ground.link.forget(&uid)?;
+            shared.prober.forget(&uid);
+            shared.supervisor.forget_pod(&uid)?;
         }
     }
-    let with_files = ground.layout.pods_with_files();
-    ground.link.keep_forgotten(&with_files);
+    let with_files = shared.layout.pods_with_files();
+    shared.supervisor.retain_forgotten(&with_files);
     for uid in with_files {
         // A Pod that never ran, or whose records were lost, still may have files.
         if !known.contains(uid.as_str()) {
-            ground.link.forget(&uid)?;
+            shared.supervisor.forget_pod(&uid)?;
         }
     }
     Ok(Action::requeue(PERIOD))

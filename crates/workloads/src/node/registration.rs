@@ -40,9 +40,9 @@ impl NodeRegistrations {
     }
 
     /// Makes the Nodes. A failure is for the next beat.
-    pub(super) async fn begin(&self) {
+    pub(super) async fn register(&self) {
         for one in &self.0 {
-            one.begin().await;
+            one.register().await;
         }
     }
 
@@ -50,14 +50,14 @@ impl NodeRegistrations {
     pub(super) async fn run(&self) {
         loop {
             sleep(HEARTBEAT).await;
-            self.begin().await;
+            self.register().await;
         }
     }
 
     /// The last word: nothing runs here any more.
-    pub(super) async fn leave(&self) {
+    pub(super) async fn mark_stopped(&self) {
         for one in &self.0 {
-            one.leave().await;
+            one.mark_stopped().await;
         }
     }
 }
@@ -71,7 +71,7 @@ struct NodeRegistration {
 
 impl NodeRegistration {
     /// Makes the Node, and says that it is alive.
-    async fn begin(&self) {
+    async fn register(&self) {
         if let Err(error) = self.beat().await {
             tracing::warn!(%error, node = self.name, "cannot tell the server that the node is alive");
         }
@@ -91,7 +91,7 @@ impl NodeRegistration {
     }
 
     /// Nothing runs here any more.
-    async fn leave(&self) {
+    async fn mark_stopped(&self) {
         if let Err(error) = self.report(false, "NodeStopped", "the node was stopped").await {
             tracing::debug!(%error, "the Node could not be marked as stopped");
         }

@@ -27,7 +27,7 @@ pub fn remove_folder(folder: &Path) -> io::Result<()> {
         if error.kind() != io::ErrorKind::PermissionDenied {
             return Err(error);
         }
-        open_all(folder);
+        make_all_writable(folder);
         fs::remove_dir_all(folder)
     });
     match removed {
@@ -39,7 +39,7 @@ pub fn remove_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Opens every folder of ours to us, as far as possible: what stays closed is found when it is to be removed.
-fn open_all(folder: &Path) {
+fn make_all_writable(folder: &Path) {
     // From the one to go down to the one that is read: one descriptor for each level, however many folders there are.
     let mut passed: Vec<Dir> = enter(CWD, folder.as_os_str().as_bytes()).into_iter().collect();
     while let Some(here) = passed.last_mut() {
@@ -60,12 +60,12 @@ fn folder_in(here: &Dir, name: &CStr, kind: FileType) -> Option<Dir> {
 
 /// Opens the folder of that name to us, and reads it.
 fn enter(here: BorrowedFd<'_>, name: &[u8]) -> io::Result<Dir> {
-    system::change_mode(here, name, opened)?;
+    system::change_mode(here, name, writable_mode)?;
     Ok(Dir::new(rustix::fs::openat(here, name, FOLDER, Mode::empty())?)?)
 }
 
 /// The mode with which its owner can empty a folder, if it is ours and has another.
-fn opened(stat: &Stat) -> Option<Mode> {
+fn writable_mode(stat: &Stat) -> Option<Mode> {
     let mode = Mode::from_raw_mode(stat.st_mode);
     let is_ours = stat.st_uid == rustix::process::geteuid().as_raw();
     (is_ours && !mode.contains(Mode::RWXU)).then_some(mode | Mode::RWXU)

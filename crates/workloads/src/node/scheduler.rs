@@ -38,11 +38,11 @@ async fn schedule(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     let Some(spec) = pod.spec.as_ref().filter(|spec| is_ours(spec)) else {
         return Ok(Action::await_change());
     };
-    let ground = cx.state::<NodeShared>();
-    let names = ground.options.names();
+    let shared = cx.state::<NodeShared>();
+    let names = shared.options.names();
     make_claims(spec, &cx).await?;
-    let node = match choose(spec, &names, &cx)? {
-        Ok(node) => unclaimed(&pod, &cx)?.map_or(Ok(node), Err),
+    let node = match choose_node(spec, &names, &cx)? {
+        Ok(node) => missing_claim(&pod, &cx)?.map_or(Ok(node), Err),
         Err(why) => Err(why),
     };
     match node {
@@ -51,14 +51,14 @@ async fn schedule(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
             Ok(Action::await_change())
         }
         Err(why) => {
-            refuse(&pod, &cx, &format!("0/{} nodes are available: {why}.", names.len()));
+            report_unschedulable(&pod, &cx, &format!("0/{} nodes are available: {why}.", names.len()));
             Ok(Action::requeue(AGAIN))
         }
     }
 }
 
 /// The Node that suits and has the fewest Pods, or why there is none.
-fn choose<'a>(
+fn choose_node<'a>(
     spec: &PodSpec,
     names: &'a [String],
     cx: &Context<Pod>,
@@ -122,7 +122,7 @@ async fn make_claims(spec: &PodSpec, cx: &Context<Pod>) -> Result<()> {
 }
 
 /// What the Pod claims and does not have, if anything.
-fn unclaimed(pod: &Pod, cx: &Context<Pod>) -> Result<Option<String>> {
+fn missing_claim(pod: &Pod, cx: &Context<Pod>) -> Result<Option<String>> {
     for (volume, name) in storage::claims(pod) {
         match cx.get::<PersistentVolumeClaim>(&*name)? {
             None => return Ok(Some(format!("persistentvolumeclaim \"{name}\" not found"))),
@@ -138,7 +138,7 @@ fn unclaimed(pod: &Pod, cx: &Context<Pod>) -> Result<Option<String>> {
     Ok(None)
 }
 
-fn refuse(pod: &Pod, cx: &Context<Pod>, message: &str) {
+fn report_unschedulable(pod: &Pod, cx: &Context<Pod>, message: &str) {
     let mut status = pod.status.clone().unwrap_or_default();
     let conditions = status.conditions.get_or_insert_default();
     let is_told = |one: &PodCondition| one.type_ == "PodScheduled" && one.message.as_deref() == Some(message);

@@ -58,18 +58,18 @@ pub(crate) struct TokenCache(Mutex<HashMap<String, BTreeMap<TokenSpec, CachedTok
 
 impl TokenCache {
     /// Every token the Pod asks for, fresh or refreshed.
-    pub(crate) async fn supply(&self, client: &Client, pod: &Pod, now: Timestamp) -> PodTokens {
+    pub(crate) async fn tokens_of_pod(&self, client: &Client, pod: &Pod, now: Timestamp) -> PodTokens {
         let mut supply = PodTokens::default();
-        let wishes = pod.spec.iter().flat_map(service_account::token_wishes);
+        let wishes = pod.spec.iter().flat_map(service_account::requested_tokens);
         for wish in wishes.map(|(audience, lifetime_s)| TokenSpec::new(audience, lifetime_s)) {
-            let (token, again) = self.one(client, pod, &wish, now).await;
+            let (token, again) = self.token_for(client, pod, &wish, now).await;
             supply.tokens.insert(wish, token);
             supply.again = Some(supply.again.map_or(again, |earlier| earlier.min(again)));
         }
         supply
     }
 
-    async fn one(
+    async fn token_for(
         &self,
         client: &Client,
         pod: &Pod,
@@ -79,22 +79,22 @@ impl TokenCache {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let held = self.lock().get(uid).and_then(|held| held.get(wish)).cloned();
         if let Some(held) = held.as_ref().filter(|held| now < held.refresh_at) {
-            return (Ok(held.text.clone()), until(held.refresh_at, now));
+            return (Ok(held.text.clone()), time_until(held.refresh_at, now));
         }
-        match request(client, pod, wish, now).await {
+        match request_token(client, pod, wish, now).await {
             Ok(fresh) => {
                 self.lock().entry(uid.to_owned()).or_default().insert(wish.clone(), fresh.clone());
-                (Ok(fresh.text), until(fresh.refresh_at, now))
+                (Ok(fresh.text), time_until(fresh.refresh_at, now))
             }
             Err(error) => {
                 let still_good = held.filter(|held| now < held.expires_at).map(|held| held.text);
-                (still_good.ok_or_else(|| said(pod, &error)), RETRY)
+                (still_good.ok_or_else(|| describe_refusal(pod, &error)), RETRY)
             }
         }
     }
 
     /// Only these Pods are left.
-    pub(crate) fn keep(&self, pods: &HashSet<&str>) {
+    pub(crate) fn retain_pods(&self, pods: &HashSet<&str>) {
         self.lock().retain(|uid, _| pods.contains(uid.as_str()));
     }
 
@@ -103,16 +103,16 @@ impl TokenCache {
     }
 }
 
-fn until(then: Timestamp, now: Timestamp) -> Duration {
+fn time_until(then: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(then.duration_since(now)).unwrap_or_default()
 }
 
-fn said(pod: &Pod, error: &kube::Error) -> String {
+fn describe_refusal(pod: &Pod, error: &kube::Error) -> String {
     let why = match error {
         kube::Error::Api(status) => status.message.clone(),
         error => error.to_string(),
     };
-    let name = service_account::name(pod);
+    let name = service_account::account_name(pod);
     let cure = match error {
         kube::Error::Api(status) if status.code == 404 && why.contains("serviceaccounts") => {
             format!("; create it: kubectl create serviceaccount {name}")
@@ -122,7 +122,7 @@ fn said(pod: &Pod, error: &kube::Error) -> String {
     format!("no token of the account {name}: {why}{cure}")
 }
 
-async fn request(
+async fn request_token(
     client: &Client,
     pod: &Pod,
     wish: &TokenSpec,
@@ -143,8 +143,9 @@ async fn request(
         }),
         ..TokenRequest::default()
     };
-    let answer =
-        accounts.create_token_request(service_account::name(pod), &PostParams::default(), &request).await?;
+    let answer = accounts
+        .create_token_request(service_account::account_name(pod), &PostParams::default(), &request)
+        .await?;
     let status = answer.status.unwrap_or_default();
     let asked_for = || now.saturating_add(SignedDuration::from_secs(wish.lifetime_s)).unwrap_or(now);
     let expires_at = status.expiration_timestamp.map_or_else(asked_for, |time| time.0);
@@ -178,7 +179,7 @@ mod tests {
         let issuer = Issuer::new(key, Arc::clone(&store), clock, Entropy::seeded(1));
         let authenticator = Arc::new(Authenticator::new(clock).with_issuer(issuer));
         let builder = ApiServer::builder(store).clock(clock).authenticator(authenticator);
-        let (server, _keeper) = builder.build().await.unwrap();
+        let (server, _background) = builder.build().await.unwrap();
         let client = Client::new(server, "default");
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
         let account = serde_json::from_value(json!({"metadata": {"name": "robot"}})).unwrap();
@@ -200,7 +201,7 @@ mod tests {
         let clock = Clock::virtual_from(Timestamp::from_second(1_800_000_000).unwrap());
         let client = client(clock).await;
         let (pod, tokens) = (pod(&client).await, TokenCache::default());
-        let supply = async || tokens.supply(&client, &pod, clock.now()).await;
+        let supply = async || tokens.tokens_of_pod(&client, &pod, clock.now()).await;
         let text = |supply: &PodTokens| supply.tokens.values().next().unwrap().clone().unwrap();
         let first = supply().await;
         assert_eq!(first.again, Some(Duration::from_secs(800)));
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!((text(&held), held.again), (text(&first), Some(Duration::from_secs(1))));
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_ne!(text(&supply().await), text(&first));
-        tokens.keep(&HashSet::new());
+        tokens.retain_pods(&HashSet::new());
         assert!(tokens.lock().is_empty());
     }
 
@@ -218,14 +219,14 @@ mod tests {
         let clock = Clock::virtual_from(Timestamp::from_second(1_800_000_000).unwrap());
         let client = client(clock).await;
         let (pod, tokens) = (pod(&client).await, TokenCache::default());
-        assert!(tokens.supply(&client, &pod, clock.now()).await.tokens.values().all(Result::is_ok));
+        assert!(tokens.tokens_of_pod(&client, &pod, clock.now()).await.tokens.values().all(Result::is_ok));
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
         accounts.delete("robot", &kube::api::DeleteParams::default()).await.unwrap();
         tokio::time::advance(Duration::from_secs(900)).await;
-        let supply = tokens.supply(&client, &pod, clock.now()).await;
+        let supply = tokens.tokens_of_pod(&client, &pod, clock.now()).await;
         assert!(supply.tokens.values().all(Result::is_ok) && supply.again == Some(RETRY));
         tokio::time::advance(Duration::from_secs(100)).await;
-        let supply = tokens.supply(&client, &pod, clock.now()).await;
+        let supply = tokens.tokens_of_pod(&client, &pod, clock.now()).await;
         let refused = supply.tokens.into_values().next().unwrap().unwrap_err();
         let words = "serviceaccounts \"robot\" not found; create it: kubectl create serviceaccount robot";
         assert!(refused.contains(words), "{refused}");

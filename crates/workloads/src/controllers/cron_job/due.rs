@@ -30,7 +30,7 @@ pub(super) struct DueRun {
 
 impl ScheduleWindow<'_> {
     /// The most recent run that is due. Runs older than `deadline` are not even looked at.
-    pub(super) fn due(&self, deadline: Option<Duration>) -> Option<DueRun> {
+    pub(super) fn due_run(&self, deadline: Option<Duration>) -> Option<DueRun> {
         let horizon = deadline.and_then(|deadline| self.now.checked_sub(deadline).ok());
         let since = horizon.map_or(self.since, |horizon| horizon.max(self.since));
         self.most_recent(since)
@@ -76,7 +76,7 @@ mod tests {
         let time = |text: &str| text.parse::<Timestamp>().expect("a time");
         let plan =
             ScheduleWindow { schedule: &schedule, zone: &TimeZone::UTC, since: time(since), now: time(now) };
-        let found = plan.due(deadline.map(Duration::from_secs)).map(|due| due.at);
+        let found = plan.due_run(deadline.map(Duration::from_secs)).map(|due| due.at);
         assert_eq!(found, due.map(time));
         assert_eq!(plan.next_in(), Some(Duration::from_secs(next_in)));
     }
@@ -125,6 +125,6 @@ mod tests {
         let since = Timestamp::UNIX_EPOCH;
         let now = since.checked_add(Duration::from_secs(7200)).expect("a time");
         let plan = ScheduleWindow { schedule: &schedule, zone: &TimeZone::UTC, since, now };
-        assert_eq!(plan.due(None), Some(DueRun { at: now, has_missed_many: true }));
+        assert_eq!(plan.due_run(None), Some(DueRun { at: now, has_missed_many: true }));
     }
 }

@@ -19,10 +19,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use self::due::{DueRun, ScheduleWindow};
 use self::schedule::Schedule;
-use self::zone::zone;
-use super::number::size;
+use self::zone::load_zone;
+use super::number::as_usize;
 use super::ownership::is_controlled_by;
-use super::pod_control::said;
+use super::pod_control::error_message;
 
 /// The annotation with the time a Job stands for.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
@@ -43,7 +43,7 @@ async fn reconcile(cron: Arc<CronJob>, cx: Context<CronJob>) -> Result {
     let mut jobs = cx.owned::<Job>()?;
     jobs.retain(|job| is_controlled_by(&job.metadata, &cron.metadata));
     let mut run = CronJobSync { cx: &cx, cron: &cron, spec, status: cron.status.clone().unwrap_or_default() };
-    run.mind_jobs(&jobs);
+    run.update_job_lists(&jobs);
     let next = run.start().await;
     let cleaned = run.clean_up(&jobs).await;
     run.status.active = run.status.active.filter(|active| !active.is_empty());
@@ -60,7 +60,7 @@ struct CronJobSync<'a> {
 }
 
 /// How a Job ended, if it did: `Complete` or `Failed`.
-fn end(job: &Job) -> Option<&str> {
+fn ended_condition(job: &Job) -> Option<&str> {
     let conditions = job.status.as_ref()?.conditions.as_deref()?;
     let mut ends = conditions.iter().filter(|condition| matches!(&*condition.type_, "Complete" | "Failed"));
     ends.find(|condition| condition.status == "True").map(|condition| condition.type_.as_str())
@@ -72,10 +72,10 @@ fn name(job: &Job) -> &str {
 
 impl CronJobSync<'_> {
     /// Brings the list of active Jobs and the time of the last success up to date.
-    fn mind_jobs(&mut self, jobs: &[Arc<Job>]) {
+    fn update_job_lists(&mut self, jobs: &[Arc<Job>]) {
         for job in jobs {
             let is_listed = self.is_active(job);
-            match end(job) {
+            match ended_condition(job) {
                 None if !is_listed => {
                     let message =
                         format!("Saw a job that the controller did not create or forgot: {}", name(job));
@@ -89,7 +89,7 @@ impl CronJobSync<'_> {
                 _ => {}
             }
             let completed = job.status.as_ref().and_then(|status| status.completion_time.clone());
-            if end(job) == Some("Complete") && completed > self.status.last_successful_time {
+            if ended_condition(job) == Some("Complete") && completed > self.status.last_successful_time {
                 self.status.last_successful_time = completed;
             }
         }
@@ -116,7 +116,7 @@ impl CronJobSync<'_> {
         if self.spec.suspend == Some(true) {
             return Ok(None);
         }
-        let zone = match zone(self.spec.time_zone.as_deref()) {
+        let zone = match load_zone(self.spec.time_zone.as_deref()) {
             Ok(zone) => zone,
             Err(why) => {
                 let name = self.spec.time_zone.as_deref().unwrap_or_default();
@@ -145,9 +145,9 @@ impl CronJobSync<'_> {
             self.warn("InvalidSchedule", format!("invalid schedule: {} : {why}", self.spec.schedule));
             return Ok(None);
         };
-        match plan.due(deadline) {
-            Some(due) => self.run(due, &zone).await?,
-            None => self.tell_missed(&plan, deadline),
+        match plan.due_run(deadline) {
+            Some(due) => self.start_run(due, &zone).await?,
+            None => self.report_missed(&plan, deadline),
         }
         Ok(Some(next_in))
     }
@@ -157,16 +157,16 @@ impl CronJobSync<'_> {
     }
 
     /// A run that is due, but later than the deadline allows.
-    fn tell_missed(&self, plan: &ScheduleWindow<'_>, deadline: Option<Duration>) {
+    fn report_missed(&self, plan: &ScheduleWindow<'_>, deadline: Option<Duration>) {
         if deadline.is_some()
-            && let Some(missed) = plan.due(None)
+            && let Some(missed) = plan.due_run(None)
         {
             let message = format!("Missed scheduled time to start a job: {}", missed.at);
             self.warn("MissSchedule", message);
         }
     }
 
-    async fn run(&mut self, due: DueRun, zone: &TimeZone) -> Result<(), Error> {
+    async fn start_run(&mut self, due: DueRun, zone: &TimeZone) -> Result<(), Error> {
         if due.has_missed_many {
             let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
             self.warn("TooManyMissedTimes", message.to_owned());
@@ -231,11 +231,11 @@ impl CronJobSync<'_> {
                 }
             }
             Err(error) => {
-                self.warn("FailedCreate", format!("Error creating job: {}", said(&error)));
+                self.warn("FailedCreate", format!("Error creating job: {}", error_message(&error)));
                 return Err(error);
             }
         };
-        if end(&created).is_none() && !self.is_active(&created) {
+        if ended_condition(&created).is_none() && !self.is_active(&created) {
             self.status.active.get_or_insert_default().push(reference(&created));
         }
         self.status.last_schedule_time = Some(Time(at));
@@ -244,7 +244,7 @@ impl CronJobSync<'_> {
 
     async fn delete(&mut self, job: &Job) -> Result<(), Error> {
         if let Err(error) = self.cx.delete(job).await {
-            self.warn("FailedDelete", format!("Deleted job: {}", said(&error)));
+            self.warn("FailedDelete", format!("Deleted job: {}", error_message(&error)));
             return Err(error);
         }
         self.forget(job.metadata.uid.as_deref());
@@ -260,10 +260,10 @@ impl CronJobSync<'_> {
         ];
         for (sort, limit) in limits {
             let Some(limit) = limit else { continue };
-            let mut ended: Vec<_> = jobs.iter().filter(|job| end(job) == Some(sort)).collect();
+            let mut ended: Vec<_> = jobs.iter().filter(|job| ended_condition(job) == Some(sort)).collect();
             ended.retain(|job| job.metadata.deletion_timestamp.is_none());
             ended.sort_by_key(|job| (started(job), name(job)));
-            for job in ended.iter().take(ended.len().saturating_sub(size(limit))) {
+            for job in ended.iter().take(ended.len().saturating_sub(as_usize(limit))) {
                 self.delete(job).await?;
             }
         }

@@ -60,7 +60,8 @@ impl Schedule {
     /// Reads a schedule.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         if let Some(duration) = text.strip_prefix("@every ") {
-            let duration = go_duration(duration).ok_or_else(|| format!("failed to parse duration {text}"))?;
+            let duration =
+                parse_go_duration(duration).ok_or_else(|| format!("failed to parse duration {text}"))?;
             return Ok(Self::Every(duration.max(Duration::from_secs(1))));
         }
         let text = match text {
@@ -77,11 +78,11 @@ impl Schedule {
             return Err(format!("expected exactly 5 fields, found {}: {text}", fields.len()));
         };
         Ok(Self::Calendar(Calendar {
-            minutes: field(minutes, &FieldGrammar { first: 0, last: 59, names: &[] })?,
-            hours: field(hours, &FieldGrammar { first: 0, last: 23, names: &[] })?,
-            days: field(days, &FieldGrammar { first: 1, last: 31, names: &[] })?,
-            months: field(months, &FieldGrammar { first: 1, last: 12, names: MONTHS })?,
-            weekdays: field(weekdays, &FieldGrammar { first: 0, last: 6, names: WEEKDAYS })?,
+            minutes: parse_field(minutes, &FieldGrammar { first: 0, last: 59, names: &[] })?,
+            hours: parse_field(hours, &FieldGrammar { first: 0, last: 23, names: &[] })?,
+            days: parse_field(days, &FieldGrammar { first: 1, last: 31, names: &[] })?,
+            months: parse_field(months, &FieldGrammar { first: 1, last: 12, names: MONTHS })?,
+            weekdays: parse_field(weekdays, &FieldGrammar { first: 0, last: 6, names: WEEKDAYS })?,
         }))
     }
 
@@ -98,7 +99,7 @@ impl Schedule {
                 let first = first.yesterday().unwrap_or(first);
                 let days = first.series(jiff::Span::new().days(1)).take(DAYS_MAX);
                 let mut days = days.filter(|day| calendar.has_day(*day));
-                days.find_map(|day| calendar.first_of(day, after, zone))
+                days.find_map(|day| calendar.first_time_on(day, after, zone))
             }
         }
     }
@@ -117,7 +118,7 @@ impl Calendar {
     }
 
     /// The first time of this day after `after`.
-    fn first_of(&self, day: Date, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    fn first_time_on(&self, day: Date, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let hours = (0..24).filter(|hour| self.hours.has(*hour));
         let times = hours.flat_map(|hour| {
             (0..60).filter(|minute| self.minutes.has(*minute)).map(move |minute| time(hour, minute, 0, 0))
@@ -136,19 +137,19 @@ impl Calendar {
 }
 
 /// A list of ranges: `*`, `1`, `1-5`, `*/2`, `10-50/20`, `mon-fri`.
-fn field(text: &str, grammar: &FieldGrammar) -> Result<FieldBits, String> {
+fn parse_field(text: &str, grammar: &FieldGrammar) -> Result<FieldBits, String> {
     let mut all = FieldBits { bits: 0, is_any: false };
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (range, step) = match part.split_once('/') {
-            Some((range, step)) => (range, Some(number(step)?)),
+            Some((range, step)) => (range, Some(parse_number(step)?)),
             None => (part, None),
         };
         let is_any = matches!(range, "*" | "?");
         let (first, last) = match range.split_once('-') {
             _ if is_any => (grammar.first, grammar.last),
-            Some((first, last)) => (named(first, grammar)?, named(last, grammar)?),
+            Some((first, last)) => (parse_name(first, grammar)?, parse_name(last, grammar)?),
             None => {
-                let first = named(range, grammar)?;
+                let first = parse_name(range, grammar)?;
                 // `5/10` means from 5 to the end.
                 (first, if step.is_some() { grammar.last } else { first })
             }
@@ -168,21 +169,21 @@ fn field(text: &str, grammar: &FieldGrammar) -> Result<FieldBits, String> {
     if all.bits == 0 { Err(format!("empty field: {text:?}")) } else { Ok(all) }
 }
 
-fn named(text: &str, grammar: &FieldGrammar) -> Result<u32, String> {
+fn parse_name(text: &str, grammar: &FieldGrammar) -> Result<u32, String> {
     let place = grammar.names.iter().position(|name| name.eq_ignore_ascii_case(text));
     match place.and_then(|place| u32::try_from(place).ok()) {
         Some(place) => Ok(grammar.first + place),
-        None => number(text),
+        None => parse_number(text),
     }
 }
 
-fn number(text: &str) -> Result<u32, String> {
+fn parse_number(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("failed to parse int from {text:?}"))
 }
 
 /// A duration as Go writes it: `1h30m`, `90s`, `1.5h`, `100ns`. One below zero is none. What the server accepts as a schedule
 /// is read here: the grammar is that of its validation.
-fn go_duration(text: &str) -> Option<Duration> {
+fn parse_go_duration(text: &str) -> Option<Duration> {
     let is_negative = text.starts_with('-');
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     if rest == "0" {
@@ -221,12 +222,12 @@ fn unit_seconds(unit: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controllers::cron_job::zone::zone;
+    use crate::controllers::cron_job::zone::load_zone;
 
     #[track_caller]
     fn check(schedule: &str, name: &str, after: &str, expected: &[&str]) {
         let schedule = Schedule::parse(schedule).expect("a schedule");
-        let zone = zone(Some(name)).expect("the zone is installed");
+        let zone = load_zone(Some(name)).expect("the zone is installed");
         let mut at: Timestamp = after.parse().expect("a time");
         for moment in expected {
             at = schedule.next(at, &zone).expect("a next time");

@@ -9,7 +9,7 @@ const FOLDERS: &[&str] =
     &["/usr/share/zoneinfo", "/usr/lib/zoneinfo", "/usr/share/lib/zoneinfo", "/etc/zoneinfo"];
 
 /// The zone of this name; without a name, UTC.
-pub(super) fn zone(name: Option<&str>) -> Result<TimeZone, String> {
+pub(super) fn load_zone(name: Option<&str>) -> Result<TimeZone, String> {
     let Some(name) = name.filter(|name| !matches!(*name, "UTC" | "Etc/UTC")) else {
         return Ok(TimeZone::UTC);
     };
@@ -30,9 +30,9 @@ mod tests {
 
     #[test]
     fn names_are_names_and_not_paths() {
-        assert!(zone(None).is_ok() && zone(Some("UTC")).is_ok());
+        assert!(load_zone(None).is_ok() && load_zone(Some("UTC")).is_ok());
         for name in ["../../etc/passwd", "/etc/localtime", "Nowhere/City", ""] {
-            assert!(zone(Some(name)).is_err(), "{name}");
+            assert!(load_zone(Some(name)).is_err(), "{name}");
         }
     }
 }

@@ -13,13 +13,13 @@ use k8s_openapi::api::core::v1::{Node, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use serde_json::json;
 
-use self::plan::{DaemonSetState, is_for};
-use super::number::size;
-use super::ownership::{claim, selector};
-use super::partial_pod::{Pod, next_available};
+use self::plan::{DaemonSetState, should_run_on};
+use super::number::as_usize;
+use super::ownership::{claim_objects, label_selector};
+use super::partial_pod::{PartialPod, next_available};
 use super::pod_control;
-use super::revisions::{self, NewestRevision, REVISION, name, superfluous};
-use super::template::generated;
+use super::revisions::{self, NewestRevision, REVISION, revision_name, surplus_revisions};
+use super::template::generated_pod;
 
 /// Revisions kept when the set does not say.
 const HISTORY: i32 = 10;
@@ -27,9 +27,9 @@ const HISTORY: i32 = 10;
 pub(super) fn control() -> Control {
     Controller::<DaemonSet>::new()
         .named("daemonset-controller")
-        .owns::<Pod>()
+        .owns::<PartialPod>()
         .owns::<ControllerRevision>()
-        .selects::<Pod, _>(|set: &DaemonSet| Some(selector(&set.spec.as_ref()?.selector)))
+        .selects::<PartialPod, _>(|set: &DaemonSet| Some(label_selector(&set.spec.as_ref()?.selector)))
         .selects::<Node, _>(|set: &DaemonSet| Some(node_selector(set.spec.as_ref()?)))
         .writes_status::<DaemonSet>()
         .reconcile(reconcile)
@@ -37,23 +37,25 @@ pub(super) fn control() -> Control {
 
 async fn reconcile(set: Arc<DaemonSet>, cx: Context<DaemonSet>) -> Result {
     let Some(spec) = &set.spec else { return Ok(Action::await_change()) };
-    let selector = selector(&spec.selector);
-    let pods = claim::<_, Pod>(&cx, &selector, |_| true).await?;
-    let mut history = claim::<_, ControllerRevision>(&cx, &selector, |_| true).await?;
-    history.sort_by(|left, right| (left.revision, name(left)).cmp(&(right.revision, name(right))));
-    let newest = newest(&cx, &set, spec, &history).await?;
+    let selector = label_selector(&spec.selector);
+    let pods = claim_objects::<_, PartialPod>(&cx, &selector, |_| true).await?;
+    let mut history = claim_objects::<_, ControllerRevision>(&cx, &selector, |_| true).await?;
+    history.sort_by(|left, right| {
+        (left.revision, revision_name(left)).cmp(&(right.revision, revision_name(right)))
+    });
+    let newest = newest_revision(&cx, &set, spec, &history).await?;
     let hash =
         newest.metadata.labels.as_ref().and_then(|labels| labels.get(REVISION)).cloned().unwrap_or_default();
-    let nodes = nodes(&cx, spec)?;
-    let view = DaemonSetState { spec, nodes: nodes.clone(), pods: &pods, hash: &hash, now: cx.now() };
-    let stepped = step(&cx, &set, spec, &view).await;
-    let pods = cx.owned::<Pod>()?;
-    let view = DaemonSetState { pods: &pods, nodes, ..view };
+    let nodes = qualifying_nodes(&cx, spec)?;
+    let state = DaemonSetState { spec, nodes: nodes.clone(), pods: &pods, hash: &hash, now: cx.now() };
+    let stepped = apply_changes(&cx, &set, spec, &state).await;
+    let pods = cx.owned::<PartialPod>()?;
+    let state = DaemonSetState { pods: &pods, nodes, ..state };
     let collisions = set.status.as_ref().and_then(|status| status.collision_count);
-    cx.replace_status(&view.status(set.metadata.generation, collisions));
+    cx.replace_status(&state.status(set.metadata.generation, collisions));
     stepped?;
-    clean_up(&cx, spec, &history, &pods, name(&newest)).await?;
-    let wait = next_available(pods.iter().map(|pod| &**pod), view.min_ready(), cx.now());
+    delete_old_revisions(&cx, spec, &history, &pods, revision_name(&newest)).await?;
+    let wait = next_available(pods.iter().map(|pod| &**pod), state.min_ready(), cx.now());
     Ok(wait.map_or(Action::await_change(), Action::requeue))
 }
 
@@ -64,24 +66,24 @@ fn pod_spec(spec: &DaemonSetSpec) -> PodSpec {
 /// The Nodes whose changes may matter.
 fn node_selector(spec: &DaemonSetSpec) -> LabelSelector {
     let match_labels = pod_spec(spec).node_selector;
-    selector(&meta::LabelSelector { match_labels, match_expressions: None })
+    label_selector(&meta::LabelSelector { match_labels, match_expressions: None })
 }
 
-fn nodes(cx: &Context<DaemonSet>, spec: &DaemonSetSpec) -> Result<BTreeSet<String>, Error> {
+fn qualifying_nodes(cx: &Context<DaemonSet>, spec: &DaemonSetSpec) -> Result<BTreeSet<String>, Error> {
     let pod = pod_spec(spec);
-    let nodes = cx.list::<Node>()?.into_iter().filter(|node| is_for(&pod, node));
+    let nodes = cx.list::<Node>()?.into_iter().filter(|node| should_run_on(&pod, node));
     Ok(nodes.filter_map(|node| node.metadata.name.clone()).collect())
 }
 
 /// The revision with the set's template, made if it is missing.
-async fn newest(
+async fn newest_revision(
     cx: &Context<DaemonSet>,
     set: &DaemonSet,
     spec: &DaemonSetSpec,
     history: &[Arc<ControllerRevision>],
 ) -> Result<Arc<ControllerRevision>, Error> {
     let collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or_default();
-    match revisions::newest(&set.metadata, &spec.template, history, collisions) {
+    match revisions::find_newest(&set.metadata, &spec.template, history, collisions) {
         NewestRevision::Known(revision) => Ok(revision),
         NewestRevision::Renumber(revision, number) => cx.patch(&*revision, json!({"revision": number})).await,
         NewestRevision::Missing(revision) => {
@@ -95,31 +97,31 @@ async fn newest(
     }
 }
 
-async fn step(
+async fn apply_changes(
     cx: &Context<DaemonSet>,
     set: &DaemonSet,
     spec: &DaemonSetSpec,
-    view: &DaemonSetState<'_>,
+    state: &DaemonSetState<'_>,
 ) -> Result<(), Error> {
-    let step = view.step();
+    let step = state.pod_changes();
     let owner = set.metadata.name.as_deref().unwrap_or_default();
     let make = |number: usize| {
-        let mut pod = generated(&spec.template, owner);
+        let mut pod = generated_pod(&spec.template, owner);
         let labels = pod.metadata.labels.get_or_insert_default();
-        labels.insert(REVISION.to_owned(), view.hash.to_owned());
+        labels.insert(REVISION.to_owned(), state.hash.to_owned());
         pod.spec.get_or_insert_default().node_name = step.create.get(number).cloned();
         pod
     };
-    pod_control::create(cx, step.create.len(), make).await?;
-    pod_control::delete(cx, &step.delete).await
+    pod_control::create_pods(cx, step.create.len(), make).await?;
+    pod_control::delete_pods(cx, &step.delete).await
 }
 
 /// Removes the revisions beyond the history limit.
-async fn clean_up(
+async fn delete_old_revisions(
     cx: &Context<DaemonSet>,
     spec: &DaemonSetSpec,
     history: &[Arc<ControllerRevision>],
-    pods: &[Arc<Pod>],
+    pods: &[Arc<PartialPod>],
     newest: &str,
 ) -> Result<(), Error> {
     let hashes: Vec<&str> = pods.iter().filter_map(|pod| pod.label(REVISION)).collect();
@@ -128,9 +130,11 @@ async fn clean_up(
         hash.is_some_and(|hash| hashes.contains(&hash.as_str()))
     };
     let mut live: Vec<&str> =
-        history.iter().filter(|revision| is_used(revision)).map(|revision| name(revision)).collect();
+        history.iter().filter(|revision| is_used(revision)).map(|revision| revision_name(revision)).collect();
     live.push(newest);
-    for revision in superfluous(history, &live, size(spec.revision_history_limit.unwrap_or(HISTORY))) {
+    for revision in
+        surplus_revisions(history, &live, as_usize(spec.revision_history_limit.unwrap_or(HISTORY)))
+    {
         cx.delete(&*revision).await?;
     }
     Ok(())

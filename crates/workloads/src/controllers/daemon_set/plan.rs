@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSetSpec, DaemonSetStatus};
 use k8s_openapi::api::core::v1::{Node, PodSpec, Taint, Toleration};
 
-use crate::controllers::number::{Rounding, count, nonzero, scaled};
-use crate::controllers::partial_pod::{Pod, min_ready};
+use crate::controllers::number::{Rounding, as_count, omit_zero, resolve_percentage};
+use crate::controllers::partial_pod::{PartialPod, min_ready};
 use crate::controllers::revisions::REVISION;
 
 /// What becomes of a Node does not drive its daemons away.
@@ -26,7 +26,7 @@ const TOLERATED: &[&str] = &[
 ];
 
 /// Shall the Pod run on this Node?
-pub(super) fn is_for(pod: &PodSpec, node: &Node) -> bool {
+pub(super) fn should_run_on(pod: &PodSpec, node: &Node) -> bool {
     let labels = node.metadata.labels.as_ref();
     let has = |(key, value): (&String, &String)| labels.and_then(|labels| labels.get(key)) == Some(value);
     let is_named = pod.node_name.as_ref().is_none_or(|name| node.metadata.name.as_ref() == Some(name));
@@ -56,7 +56,7 @@ pub(super) struct DaemonSetState<'a> {
     pub(super) spec: &'a DaemonSetSpec,
     /// The Nodes that shall have a Pod.
     pub(super) nodes: BTreeSet<String>,
-    pub(super) pods: &'a [Arc<Pod>],
+    pub(super) pods: &'a [Arc<PartialPod>],
     /// The hash of the template.
     pub(super) hash: &'a str,
     pub(super) now: Timestamp,
@@ -66,7 +66,7 @@ pub(super) struct DaemonSetState<'a> {
 #[derive(Debug, Default)]
 pub(super) struct PodChanges {
     pub(super) create: Vec<String>,
-    pub(super) delete: Vec<Arc<Pod>>,
+    pub(super) delete: Vec<Arc<PartialPod>>,
 }
 
 impl DaemonSetState<'_> {
@@ -74,8 +74,8 @@ impl DaemonSetState<'_> {
         min_ready(self.spec.min_ready_seconds)
     }
 
-    fn by_node(&self) -> BTreeMap<&str, Vec<&Arc<Pod>>> {
-        let mut by_node: BTreeMap<&str, Vec<&Arc<Pod>>> = BTreeMap::new();
+    fn by_node(&self) -> BTreeMap<&str, Vec<&Arc<PartialPod>>> {
+        let mut by_node: BTreeMap<&str, Vec<&Arc<PartialPod>>> = BTreeMap::new();
         for pod in self.pods {
             by_node.entry(pod.node()).or_default().push(pod);
         }
@@ -85,13 +85,13 @@ impl DaemonSetState<'_> {
         by_node
     }
 
-    pub(super) fn step(&self) -> PodChanges {
+    pub(super) fn pod_changes(&self) -> PodChanges {
         let mut step = PodChanges::default();
         let by_node = self.by_node();
         let of = |node: &str| by_node.get(node).map(Vec::as_slice).unwrap_or_default();
         for node in &self.nodes {
             let present = of(node).iter().filter(|pod| !pod.is_dying());
-            let (ended, going_on): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) =
+            let (ended, going_on): (Vec<&Arc<PartialPod>>, Vec<&Arc<PartialPod>>) =
                 present.copied().partition(|pod| pod.is_finished());
             step.delete.extend(ended.into_iter().chain(going_on.into_iter().skip(1)).cloned());
             if of(node).is_empty() {
@@ -106,21 +106,22 @@ impl DaemonSetState<'_> {
         step
     }
 
-    fn is_current(&self, pod: &Pod) -> bool {
+    fn is_current(&self, pod: &PartialPod) -> bool {
         pod.label(REVISION) == Some(self.hash)
     }
 
     /// The Pods of other revisions that may go now.
-    fn outdated(&self) -> Vec<Arc<Pod>> {
+    fn outdated(&self) -> Vec<Arc<PartialPod>> {
         let strategy = self.spec.update_strategy.as_ref();
         if strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete") {
             return Vec::new();
         }
         let written =
             strategy.and_then(|strategy| strategy.rolling_update.as_ref()?.max_unavailable.as_ref());
-        let wanted = count(self.nodes.len());
-        let limit = usize::try_from(scaled(written, wanted, Rounding::Up)).unwrap_or_default().max(1);
-        let is_available = |pod: &Pod| !pod.is_dying() && pod.is_available(self.min_ready(), self.now);
+        let wanted = as_count(self.nodes.len());
+        let limit =
+            usize::try_from(resolve_percentage(written, wanted, Rounding::Up)).unwrap_or_default().max(1);
+        let is_available = |pod: &PartialPod| !pod.is_dying() && pod.is_available(self.min_ready(), self.now);
         let available = self.pods.iter().filter(|pod| is_available(pod)).count();
         let budget = limit.saturating_sub(self.nodes.len().saturating_sub(available));
         let outdated = self.pods.iter().filter(|pod| !self.is_current(pod) && !pod.is_dying());
@@ -130,21 +131,21 @@ impl DaemonSetState<'_> {
 
     pub(super) fn status(&self, generation: Option<i64>, collisions: Option<i32>) -> DaemonSetStatus {
         let by_node = self.by_node();
-        let number = |test: &dyn Fn(&Pod) -> bool| {
+        let number = |test: &dyn Fn(&PartialPod) -> bool| {
             let nodes = self.nodes.iter().filter_map(|node| by_node.get(node.as_str()));
-            count(nodes.filter(|pods| pods.iter().any(|pod| test(pod))).count())
+            as_count(nodes.filter(|pods| pods.iter().any(|pod| test(pod))).count())
         };
-        let wanted = count(self.nodes.len());
+        let wanted = as_count(self.nodes.len());
         let available = number(&|pod| pod.is_available(self.min_ready(), self.now));
         DaemonSetStatus {
             observed_generation: generation,
             desired_number_scheduled: wanted,
             current_number_scheduled: number(&|_| true),
-            number_misscheduled: count(by_node.keys().filter(|node| !self.nodes.contains(**node)).count()),
-            number_ready: number(&Pod::is_ready),
-            number_available: nonzero(available),
-            number_unavailable: nonzero(wanted - available),
-            updated_number_scheduled: nonzero(number(&|pod| self.is_current(pod))),
+            number_misscheduled: as_count(by_node.keys().filter(|node| !self.nodes.contains(**node)).count()),
+            number_ready: number(&PartialPod::is_ready),
+            number_available: omit_zero(available),
+            number_unavailable: omit_zero(wanted - available),
+            updated_number_scheduled: omit_zero(number(&|pod| self.is_current(pod))),
             collision_count: collisions,
             conditions: None,
         }
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     /// Pods as `name@node:state`: `r` ready, `p` pending, `f` failed; a capital letter is the old revision.
-    fn pods(text: &str) -> Vec<Arc<Pod>> {
+    fn pods(text: &str) -> Vec<Arc<PartialPod>> {
         let pod = |word: &str| {
             let (name, rest) = word.split_once('@').unwrap();
             let (node, state) = rest.split_once(':').unwrap();
@@ -180,9 +181,9 @@ mod tests {
         let spec = serde_json::from_value(json!({"selector": {}, "template": {}})).unwrap();
         let pods = pods(text);
         let nodes = nodes.split_whitespace().map(str::to_owned).collect();
-        let view =
+        let state =
             DaemonSetState { spec: &spec, nodes, pods: &pods, hash: "new", now: Timestamp::UNIX_EPOCH };
-        let step = view.step();
+        let step = state.pod_changes();
         let mut told: Vec<String> = step.create.iter().map(|node| format!("+{node}")).collect();
         told.extend(step.delete.iter().map(|pod| format!("-{}", pod.name())));
         assert_eq!(told.join(" "), expected, "{text}");
@@ -206,7 +207,7 @@ mod tests {
         let mut spec = json!({"containers": []});
         spec.as_object_mut().unwrap().extend(pod.as_object().unwrap().clone());
         let (spec, node) = (serde_json::from_value(spec).unwrap(), serde_json::from_value(node).unwrap());
-        assert_eq!(is_for(&spec, &node), expected);
+        assert_eq!(should_run_on(&spec, &node), expected);
     }
 
     #[test]

@@ -16,12 +16,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use self::sets::{REVISION, ReplicaSets, name, replicas, size_annotations};
-use self::sizes::{RolloutLimits, new_size, old_sizes, proportional};
+use self::sizes::{RolloutLimits, new_size, old_sizes, proportional_sizes};
 use self::status::{DeploymentConditions, DeploymentState};
-use super::ownership::{OrphansInNamespace, claim, controller_of, orphan, selector};
-use super::partial_pod::{Pod, PodsInNamespace};
-use super::pod_control::said;
-use super::template::hash;
+use super::ownership::{OrphansInNamespace, claim_objects, controller_of, label_selector, orphan_index_key};
+use super::partial_pod::{PartialPod, PodsInNamespace};
+use super::pod_control::error_message;
+use super::template::short_hash;
 
 /// Names of objects are at most this long.
 const NAME_LENGTH_MAX: usize = 253;
@@ -31,17 +31,17 @@ pub(super) fn control() -> Control {
         .named("deployment-controller")
         .owns::<ReplicaSet>()
         .selects::<ReplicaSet, _>(|deployment: &Deployment| {
-            Some(selector(&deployment.spec.as_ref()?.selector))
+            Some(label_selector(&deployment.spec.as_ref()?.selector))
         })
-        .index::<ReplicaSet, OrphansInNamespace, _>(orphan)
-        .reads::<Pod>()
+        .index::<ReplicaSet, OrphansInNamespace, _>(orphan_index_key)
+        .reads::<PartialPod>()
         .writes_status::<Deployment>()
         .reconcile(reconcile)
 }
 
 async fn reconcile(deployment: Arc<Deployment>, cx: Context<Deployment>) -> Result {
     let Some(spec) = &deployment.spec else { return Ok(Action::await_change()) };
-    let all = claim::<_, ReplicaSet>(&cx, &selector(&spec.selector), |_| true).await?;
+    let all = claim_objects::<_, ReplicaSet>(&cx, &label_selector(&spec.selector), |_| true).await?;
     let old_status = deployment.status.as_ref();
     let mut rollout = Rollout {
         cx: &cx,
@@ -52,18 +52,20 @@ async fn reconcile(deployment: Arc<Deployment>, cx: Context<Deployment>) -> Resu
         conditions: DeploymentConditions::of(old_status),
         collisions: old_status.and_then(|status| status.collision_count),
     };
-    rollout.conditions.mind_pause(spec, cx.now());
+    rollout.conditions.note_pause(spec, cx.now());
     let step = rollout.step().await;
     let status = match &step {
-        Ok(RolloutStep::Scaled) => rollout.view().counted(rollout.conditions.clone(), rollout.collisions),
+        Ok(RolloutStep::Scaled) => {
+            rollout.state().status_with_counts(rollout.conditions.clone(), rollout.collisions)
+        }
         Ok(RolloutStep::Rolled) | Err(_) => {
-            rollout.view().progressed(rollout.conditions.clone(), rollout.collisions)
+            rollout.state().status_with_progress(rollout.conditions.clone(), rollout.collisions)
         }
     };
     cx.replace_status(&status);
     step?;
-    rollout.clean_up(&status).await?;
-    Ok(rollout.view().next_check(&status).map_or(Action::await_change(), Action::requeue))
+    rollout.delete_old_sets(&status).await?;
+    Ok(rollout.state().next_check(&status).map_or(Action::await_change(), Action::requeue))
 }
 
 /// What a reconcile did.
@@ -85,13 +87,13 @@ struct Rollout<'a> {
 
 impl Rollout<'_> {
     async fn step(&mut self) -> Result<RolloutStep, Error> {
-        if self.spec.paused == Some(true) || self.sets.are_outsized(self.limits.desired) {
-            self.mind_new_set().await?;
+        if self.spec.paused == Some(true) || self.sets.were_scaled(self.limits.desired) {
+            self.update_new_set().await?;
             self.scale().await?;
             return Ok(RolloutStep::Scaled);
         }
         if self.limits.is_rolling {
-            self.roll().await?;
+            self.roll_out().await?;
         } else {
             self.recreate().await?;
         }
@@ -99,15 +101,15 @@ impl Rollout<'_> {
     }
 
     /// Grows the new set if there is room, else shrinks the old ones if availability allows.
-    async fn roll(&mut self) -> Result<(), Error> {
+    async fn roll_out(&mut self) -> Result<(), Error> {
         let new = self.obtain_new_set().await?;
         let wanted = new_size(self.limits, self.sets.total(), replicas(&new));
         if wanted != replicas(&new) {
             return self.resize(&new, wanted).await;
         }
         let old = self.sets.old.clone();
-        let sizes: Vec<_> = old.iter().map(|set| sets::size(set)).collect();
-        for (set, wanted) in old.iter().zip(old_sizes(self.limits, &sizes, sets::size(&new))) {
+        let sizes: Vec<_> = old.iter().map(|set| sets::size_of_set(set)).collect();
+        for (set, wanted) in old.iter().zip(old_sizes(self.limits, &sizes, sets::size_of_set(&new))) {
             if wanted != replicas(set) {
                 self.resize(set, wanted).await?;
             }
@@ -117,7 +119,7 @@ impl Rollout<'_> {
 
     /// Removes every old Pod before the first new one is made.
     async fn recreate(&mut self) -> Result<(), Error> {
-        self.mind_new_set().await?;
+        self.update_new_set().await?;
         let old: Vec<_> = self.sets.old.iter().filter(|set| replicas(set) > 0).cloned().collect();
         for set in &old {
             self.resize(set, 0).await?;
@@ -138,11 +140,11 @@ impl Rollout<'_> {
         if self.sets.old.iter().any(is_counted) {
             return Ok(true);
         }
-        let is_old = |pod: &Arc<Pod>| {
+        let is_old = |pod: &Arc<PartialPod>| {
             let owner = controller_of(&pod.metadata).map(|reference| reference.uid.as_str());
             self.sets.old.iter().any(|set| owner.is_some() && set.metadata.uid.as_deref() == owner)
         };
-        let pods = self.cx.indexed::<Pod, _>(&PodsInNamespace::of(&self.deployment.metadata))?;
+        let pods = self.cx.indexed::<PartialPod, _>(&PodsInNamespace::of(&self.deployment.metadata))?;
         Ok(pods.iter().any(|pod| is_old(pod) && !pod.is_finished()))
     }
 
@@ -160,10 +162,10 @@ impl Rollout<'_> {
         } else if self.limits.is_rolling {
             let is_growing = desired > 0 && self.limits.total_max() > self.sets.total();
             let active = self.sets.by_size(is_growing);
-            let shares: Vec<_> = active.iter().map(|set| sets::share(set)).collect();
+            let shares: Vec<_> = active.iter().map(|set| sets::share_of_set(set)).collect();
             let known =
                 self.deployment.status.as_ref().and_then(|status| status.replicas).unwrap_or_default();
-            for (set, wanted) in active.iter().zip(proportional(self.limits, &shares, known)) {
+            for (set, wanted) in active.iter().zip(proportional_sizes(self.limits, &shares, known)) {
                 self.resize(set, wanted).await?;
             }
         }
@@ -174,7 +176,8 @@ impl Rollout<'_> {
     async fn resize(&mut self, set: &Arc<ReplicaSet>, wanted: i32) -> Result<(), Error> {
         let before = replicas(set);
         let notes = size_annotations(self.limits);
-        let is_noted = notes.iter().all(|(key, value)| sets::number(set, key) == value.parse().ok());
+        let is_noted =
+            notes.iter().all(|(key, value)| sets::number_annotation(set, key) == value.parse().ok());
         if before == wanted && is_noted {
             return Ok(());
         }
@@ -192,7 +195,7 @@ impl Rollout<'_> {
     }
 
     /// The new set as it shall be, if there is one: revision, annotations, `minReadySeconds`.
-    async fn mind_new_set(&mut self) -> Result<(), Error> {
+    async fn update_new_set(&mut self) -> Result<(), Error> {
         let Some(new) = self.sets.new.clone() else { return Ok(()) };
         let missing = sets::missing_annotations(self.deployment, &new.metadata, self.sets.next_revision());
         let min_ready = self.spec.min_ready_seconds.unwrap_or_default();
@@ -211,7 +214,7 @@ impl Rollout<'_> {
 
     /// The new set, made if it is missing.
     async fn obtain_new_set(&mut self) -> Result<Arc<ReplicaSet>, Error> {
-        self.mind_new_set().await?;
+        self.update_new_set().await?;
         if let Some(new) = &self.sets.new {
             return Ok(new.clone());
         }
@@ -220,8 +223,8 @@ impl Rollout<'_> {
         let set_name = desired.metadata.name.clone().unwrap_or_default();
         let created = self.cx.create::<_, ReplicaSet>(desired).await;
         let created = match created {
-            Err(error) if error.is_conflict() => return Err(self.collided(&set_name, error)),
-            Err(error) => return Err(self.not_created(&set_name, error)),
+            Err(error) if error.is_conflict() => return Err(self.note_collision(&set_name, error)),
+            Err(error) => return Err(self.note_create_failure(&set_name, error)),
             Ok(created) => created,
         };
         self.conditions.note_created(self.spec, &set_name, self.cx.now());
@@ -237,7 +240,7 @@ impl Rollout<'_> {
 
     fn new_set(&self, revision: i64) -> ReplicaSet {
         let mut template = self.spec.template.clone();
-        let hash = hash(&template, self.collisions);
+        let hash = short_hash(&template, self.collisions);
         let labels = template.metadata.get_or_insert_default().labels.get_or_insert_default();
         labels.insert(sets::HASH.to_owned(), hash.clone());
         let labels = labels.clone();
@@ -264,7 +267,7 @@ impl Rollout<'_> {
     }
 
     /// The name is taken by a set that is not ours, or that the cache has not shown yet: another name next time.
-    fn collided(&mut self, set_name: &str, error: Error) -> Error {
+    fn note_collision(&mut self, set_name: &str, error: Error) -> Error {
         let is_ours = self.cx.get::<ReplicaSet>(set_name).ok().flatten().is_some_and(|set| {
             super::ownership::is_controlled_by(&set.metadata, &self.deployment.metadata)
                 && sets::has_template(&set, &self.spec.template)
@@ -275,8 +278,8 @@ impl Rollout<'_> {
         error
     }
 
-    fn not_created(&mut self, set_name: &str, error: Error) -> Error {
-        let message = format!("Failed to create new replica set \"{set_name}\": {}", said(&error));
+    fn note_create_failure(&mut self, set_name: &str, error: Error) -> Error {
+        let message = format!("Failed to create new replica set \"{set_name}\": {}", error_message(&error));
         self.conditions.note_create_failed(self.spec, &message, self.cx.now());
         self.cx.event(Severity::Warning, "ReplicaSetCreateError", message);
         error
@@ -295,19 +298,19 @@ impl Rollout<'_> {
     }
 
     /// Removes the sets beyond the history limit, once the rollout is through.
-    async fn clean_up(&self, status: &DeploymentStatus) -> Result<(), Error> {
+    async fn delete_old_sets(&self, status: &DeploymentStatus) -> Result<(), Error> {
         let limit = self.spec.revision_history_limit.filter(|limit| *limit != i32::MAX);
         let Some(limit) = limit else { return Ok(()) };
-        if self.spec.paused != Some(true) && !self.view().is_complete(status) {
+        if self.spec.paused != Some(true) && !self.state().is_complete(status) {
             return Ok(());
         }
-        for set in sets::superfluous(&self.sets.old, limit) {
+        for set in sets::surplus_sets(&self.sets.old, limit) {
             self.cx.delete(&*set).await?;
         }
         Ok(())
     }
 
-    fn view(&self) -> DeploymentState<'_> {
+    fn state(&self) -> DeploymentState<'_> {
         DeploymentState {
             deployment: self.deployment,
             spec: self.spec,

@@ -64,8 +64,8 @@ impl ReplicaSets {
     }
 
     /// Was the Deployment scaled since its sets were last sized?
-    pub(super) fn are_outsized(&self, desired: i32) -> bool {
-        self.active().any(|set| number(set, DESIRED).is_some_and(|known| known != desired))
+    pub(super) fn were_scaled(&self, desired: i32) -> bool {
+        self.active().any(|set| number_annotation(set, DESIRED).is_some_and(|known| known != desired))
     }
 
     /// The active sets, largest first; of equals the newest first when growing, the oldest when shrinking.
@@ -124,12 +124,12 @@ pub(super) fn available(set: &ReplicaSet) -> i32 {
     set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default()
 }
 
-pub(super) fn size(set: &ReplicaSet) -> SetSize {
+pub(super) fn size_of_set(set: &ReplicaSet) -> SetSize {
     SetSize { replicas: replicas(set), available: available(set) }
 }
 
-pub(super) fn share(set: &ReplicaSet) -> SetShare {
-    SetShare { replicas: replicas(set), max_before: number(set, MAX) }
+pub(super) fn share_of_set(set: &ReplicaSet) -> SetShare {
+    SetShare { replicas: replicas(set), max_before: number_annotation(set, MAX) }
 }
 
 pub(super) fn name(set: &ReplicaSet) -> &str {
@@ -140,7 +140,7 @@ fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     meta.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
-pub(super) fn number(set: &ReplicaSet, key: &str) -> Option<i32> {
+pub(super) fn number_annotation(set: &ReplicaSet, key: &str) -> Option<i32> {
     annotation(&set.metadata, key)?.parse().ok().filter(|number| *number >= 0)
 }
 
@@ -151,7 +151,9 @@ pub(super) fn revision(set: &ReplicaSet) -> i64 {
 /// Is the new set all there, and was it sized for what is desired now?
 pub(super) fn is_saturated(new: Option<&Arc<ReplicaSet>>, desired: i32) -> bool {
     new.is_some_and(|set| {
-        replicas(set) == desired && number(set, DESIRED) == Some(desired) && available(set) == desired
+        replicas(set) == desired
+            && number_annotation(set, DESIRED) == Some(desired)
+            && available(set) == desired
     })
 }
 
@@ -199,10 +201,10 @@ fn longer_history(former: &str, revision: &str) -> String {
 }
 
 /// The old sets beyond the history limit that can go, those of the lowest revisions first.
-pub(super) fn superfluous(old: &[Arc<ReplicaSet>], limit: i32) -> Vec<Arc<ReplicaSet>> {
+pub(super) fn surplus_sets(old: &[Arc<ReplicaSet>], limit: i32) -> Vec<Arc<ReplicaSet>> {
     let mut alive: Vec<_> =
         old.iter().filter(|set| set.metadata.deletion_timestamp.is_none()).cloned().collect();
-    let excess = alive.len().saturating_sub(crate::controllers::number::size(limit));
+    let excess = alive.len().saturating_sub(crate::controllers::number::as_usize(limit));
     alive.sort_by(|left, right| revision(left).cmp(&revision(right)).then(age(left).cmp(&age(right))));
     alive.truncate(excess);
     alive.retain(|set| is_empty(set));
@@ -261,7 +263,7 @@ mod tests {
         assert_eq!(sets.old.iter().map(|set| name(set)).collect::<Vec<_>>(), ["a", "c"]);
         assert_eq!(name(sets.active_or_latest().expect("one")), "a", "the only active one");
         assert!(ReplicaSets::of(all(), &spec("three")).new.is_none());
-        assert!(sets.are_outsized(4) && !sets.are_outsized(3));
+        assert!(sets.were_scaled(4) && !sets.were_scaled(3));
         assert_eq!(sets.next_revision(), 4);
     }
 
@@ -269,7 +271,7 @@ mod tests {
     fn the_oldest_empty_sets_go() {
         let old = [set("a", 1, 0, "1"), set("b", 2, 1, "2"), set("c", 3, 0, "3"), set("d", 4, 0, "4")];
         let gone =
-            |limit| superfluous(&old, limit).iter().map(|set| name(set).to_owned()).collect::<Vec<_>>();
+            |limit| surplus_sets(&old, limit).iter().map(|set| name(set).to_owned()).collect::<Vec<_>>();
         assert_eq!(gone(10), Vec::<String>::new());
         assert_eq!(gone(3), ["a"]);
         assert_eq!(gone(0), ["a", "c", "d"]);

@@ -5,7 +5,7 @@
 
 use k8s_openapi::api::apps::v1::DeploymentSpec;
 
-use crate::controllers::number::{Rounding, scaled};
+use crate::controllers::number::{Rounding, resolve_percentage};
 
 /// What the Deployment asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +26,9 @@ impl RolloutLimits {
             return Self { desired, surge: 0, unavailable: 0, is_rolling: false };
         }
         let rolling = strategy.and_then(|strategy| strategy.rolling_update.as_ref());
-        let surge = scaled(rolling.and_then(|one| one.max_surge.as_ref()), desired, Rounding::Up);
+        let surge = resolve_percentage(rolling.and_then(|one| one.max_surge.as_ref()), desired, Rounding::Up);
         let unavailable =
-            scaled(rolling.and_then(|one| one.max_unavailable.as_ref()), desired, Rounding::Down);
+            resolve_percentage(rolling.and_then(|one| one.max_unavailable.as_ref()), desired, Rounding::Down);
         // Both zero would let nothing move; percentages of few replicas round to that.
         let unavailable = if surge == 0 && unavailable == 0 { 1 } else { unavailable };
         Self { desired, surge, unavailable: unavailable.min(desired), is_rolling: true }
@@ -94,7 +94,11 @@ pub(super) struct SetShare {
 
 /// The sizes when a Deployment is scaled during a rollout: each set grows or shrinks in proportion, and the first one
 /// takes the rest. `shares` are the active sets, largest first.
-pub(super) fn proportional(limits: RolloutLimits, shares: &[SetShare], status_replicas: i32) -> Vec<i32> {
+pub(super) fn proportional_sizes(
+    limits: RolloutLimits,
+    shares: &[SetShare],
+    status_replicas: i32,
+) -> Vec<i32> {
     let total: i32 = shares.iter().map(|share| share.replicas).sum();
     let allowed = if limits.desired > 0 { limits.total_max() } else { 0 };
     let to_add = allowed - total;
@@ -208,7 +212,7 @@ mod tests {
             .iter()
             .map(|(replicas, max)| SetShare { replicas: *replicas, max_before: Some(*max) })
             .collect();
-        assert_eq!(proportional(limits, &shares, 0), expected);
+        assert_eq!(proportional_sizes(limits, &shares, 0), expected);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use k8s_openapi::api::apps::v1::{
 
 use super::sets::{ReplicaSets, name};
 use super::sizes::RolloutLimits;
-use crate::controllers::number::nonzero;
+use crate::controllers::number::omit_zero;
 use crate::controllers::time::whole_second;
 
 const AVAILABLE: &str = "Available";
@@ -59,7 +59,7 @@ impl DeploymentConditions {
     }
 
     /// Pausing and resuming restart the clock of the progress deadline.
-    pub(super) fn mind_pause(&mut self, spec: &DeploymentSpec, now: Timestamp) {
+    pub(super) fn note_pause(&mut self, spec: &DeploymentSpec, now: Timestamp) {
         let reason = self.get(PROGRESSING).and_then(|condition| condition.reason.clone());
         if deadline(spec).is_none() || reason.as_deref() == Some(TIMED_OUT) {
             return;
@@ -123,7 +123,7 @@ pub(super) struct DeploymentState<'a> {
 
 impl DeploymentState<'_> {
     /// Counts and availability; what is known of progress stays.
-    pub(super) fn counted(
+    pub(super) fn status_with_counts(
         &self,
         mut conditions: DeploymentConditions,
         collisions: Option<i32>,
@@ -149,11 +149,11 @@ impl DeploymentState<'_> {
         conditions.set(available_condition);
         DeploymentStatus {
             observed_generation: self.deployment.metadata.generation,
-            replicas: nonzero(self.sum(|status| Some(status.replicas))),
-            updated_replicas: nonzero(self.updated()),
-            ready_replicas: nonzero(self.sum(|status| status.ready_replicas)),
-            available_replicas: nonzero(available),
-            unavailable_replicas: nonzero((self.sets.total() - available).max(0)),
+            replicas: omit_zero(self.sum(|status| Some(status.replicas))),
+            updated_replicas: omit_zero(self.updated()),
+            ready_replicas: omit_zero(self.sum(|status| status.ready_replicas)),
+            available_replicas: omit_zero(available),
+            unavailable_replicas: omit_zero((self.sets.total() - available).max(0)),
             terminating_replicas: Some(self.sum(|status| status.terminating_replicas)),
             collision_count: collisions,
             conditions: Some(conditions.0),
@@ -161,16 +161,16 @@ impl DeploymentState<'_> {
     }
 
     /// Counts, availability and progress.
-    pub(super) fn progressed(
+    pub(super) fn status_with_progress(
         &self,
         conditions: DeploymentConditions,
         collisions: Option<i32>,
     ) -> DeploymentStatus {
-        let mut status = self.counted(conditions, collisions);
+        let mut status = self.status_with_counts(conditions, collisions);
         let mut conditions = DeploymentConditions(status.conditions.take().unwrap_or_default());
         match deadline(self.spec) {
             None => conditions.remove(PROGRESSING),
-            Some(deadline) => self.judge_progress(&status, &mut conditions, deadline),
+            Some(deadline) => self.update_progress(&status, &mut conditions, deadline),
         }
         match self.failure() {
             Some(failure) => conditions.set(failure),
@@ -180,7 +180,7 @@ impl DeploymentState<'_> {
         status
     }
 
-    fn judge_progress(
+    fn update_progress(
         &self,
         new: &DeploymentStatus,
         conditions: &mut DeploymentConditions,
@@ -210,7 +210,7 @@ impl DeploymentState<'_> {
     }
 
     pub(super) fn is_complete(&self, status: &DeploymentStatus) -> bool {
-        let desired = nonzero(self.limits.desired);
+        let desired = omit_zero(self.limits.desired);
         status.updated_replicas == desired
             && status.replicas == desired
             && status.available_replicas == desired

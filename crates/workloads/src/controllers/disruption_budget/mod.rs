@@ -18,9 +18,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
 use self::plan::ExpectedPodsBasis;
-use super::number::count;
-use super::ownership::{controller_of, matches, selector};
-use super::partial_pod::{Pod, PodsInNamespace};
+use super::number::as_count;
+use super::ownership::{controller_of, label_selector, matches_labels};
+use super::partial_pod::{PartialPod, PodsInNamespace};
 
 /// How many replicas an owner that does not say wants.
 const REPLICAS: i32 = 1;
@@ -28,7 +28,7 @@ const REPLICAS: i32 = 1;
 pub(super) fn control() -> Control {
     Controller::<PodDisruptionBudget>::new()
         .named("disruption-controller")
-        .selects::<Pod, _>(pod_selector)
+        .selects::<PartialPod, _>(pod_selector)
         .reads::<Deployment>()
         .reads::<ReplicaSet>()
         .reads::<StatefulSet>()
@@ -39,40 +39,43 @@ pub(super) fn control() -> Control {
 
 /// The Pods of a budget: all of the namespace with an empty selector, none without one.
 fn pod_selector(budget: &PodDisruptionBudget) -> Option<LabelSelector> {
-    Some(selector(budget.spec.as_ref()?.selector.as_ref()?))
+    Some(label_selector(budget.spec.as_ref()?.selector.as_ref()?))
 }
 
 async fn reconcile(budget: Arc<PodDisruptionBudget>, cx: Context<PodDisruptionBudget>) -> Result {
-    let pods = pods(&cx, &budget)?;
+    let pods = selected_pods(&cx, &budget)?;
     let expected = match plan::basis(&budget) {
         ExpectedPodsBasis::Nothing => 0,
-        ExpectedPodsBasis::Pods => count(pods.len()),
-        ExpectedPodsBasis::Scale => scale(&cx, &pods)?,
+        ExpectedPodsBasis::Pods => as_count(pods.len()),
+        ExpectedPodsBasis::Scale => expected_by_owners(&cx, &pods)?,
     };
     let status = plan::status(&budget, &pods, expected, cx.now());
     if budget.status.as_ref() != Some(&status) {
-        write(&cx, &budget, &status).await?;
+        write_status(&cx, &budget, &status).await?;
     }
     Ok(plan::next_expiry(&status, cx.now()).map_or_else(Action::await_change, Action::requeue))
 }
 
-fn pods(cx: &Context<PodDisruptionBudget>, budget: &PodDisruptionBudget) -> Result<Vec<Arc<Pod>>, Error> {
+fn selected_pods(
+    cx: &Context<PodDisruptionBudget>,
+    budget: &PodDisruptionBudget,
+) -> Result<Vec<Arc<PartialPod>>, Error> {
     let Some(selector) = pod_selector(budget) else { return Ok(Vec::new()) };
-    let mut pods = cx.indexed::<Pod, _>(&PodsInNamespace::of(&budget.metadata))?;
-    pods.retain(|pod| matches(&selector, &pod.metadata));
+    let mut pods = cx.indexed::<PartialPod, _>(&PodsInNamespace::of(&budget.metadata))?;
+    pods.retain(|pod| matches_labels(&selector, &pod.metadata));
     Ok(pods)
 }
 
 /// How many Pods their owners want together. Where one has no owner that could say, as many as there are.
-fn scale(cx: &Context<PodDisruptionBudget>, pods: &[Arc<Pod>]) -> Result<i32, Error> {
+fn expected_by_owners(cx: &Context<PodDisruptionBudget>, pods: &[Arc<PartialPod>]) -> Result<i32, Error> {
     let mut owners = BTreeMap::new();
     for pod in pods {
-        let Some(owner) = controller_of(&pod.metadata) else { return Ok(count(pods.len())) };
+        let Some(owner) = controller_of(&pod.metadata) else { return Ok(as_count(pods.len())) };
         owners.insert(owner.uid.as_str(), owner);
     }
     let mut sizes = BTreeMap::new();
     for owner in owners.into_values() {
-        let Some((uid, size)) = size_of(cx, owner)? else { return Ok(count(pods.len())) };
+        let Some((uid, size)) = size_of(cx, owner)? else { return Ok(as_count(pods.len())) };
         sizes.insert(uid, size);
     }
     Ok(sizes.into_values().fold(0, i32::saturating_add))
@@ -113,7 +116,7 @@ fn referenced<T: Kind>(
     Ok(cx.get::<T>(&owner.name)?.filter(|found| found.meta().uid.as_ref() == Some(&owner.uid)))
 }
 
-async fn write(
+async fn write_status(
     cx: &Context<PodDisruptionBudget>,
     budget: &PodDisruptionBudget,
     status: &PodDisruptionBudgetStatus,

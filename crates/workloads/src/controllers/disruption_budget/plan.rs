@@ -9,8 +9,8 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec,
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::controllers::number::{Rounding, count, scaled};
-use crate::controllers::partial_pod::Pod;
+use crate::controllers::number::{Rounding, as_count, resolve_percentage};
+use crate::controllers::partial_pod::PartialPod;
 use crate::controllers::time::whole_second;
 
 /// How long an eviction that was granted may take to become a deletion: Kubernetes' own.
@@ -40,15 +40,16 @@ pub(super) fn basis(budget: &PodDisruptionBudget) -> ExpectedPodsBasis {
 /// The status of a budget over these Pods, of which `expected` should be there.
 pub(super) fn status(
     budget: &PodDisruptionBudget,
-    pods: &[Arc<Pod>],
+    pods: &[Arc<PartialPod>],
     expected: i32,
     now: Timestamp,
 ) -> PodDisruptionBudgetStatus {
     let before = budget.status.as_ref();
     let leaving = before.and_then(|status| status.disrupted_pods.as_ref());
     let leaving = leaving.map(|noted| still_leaving(noted, pods, now)).unwrap_or_default();
-    let is_healthy = |pod: &Pod| pod.is_ready() && !pod.is_dying() && !leaving.contains_key(pod.name());
-    let healthy = count(pods.iter().filter(|pod| is_healthy(pod)).count());
+    let is_healthy =
+        |pod: &PartialPod| pod.is_ready() && !pod.is_dying() && !leaving.contains_key(pod.name());
+    let healthy = as_count(pods.iter().filter(|pod| is_healthy(pod)).count());
     let desired = budget.spec.as_ref().map(|spec| desired(spec, expected)).unwrap_or_default();
     // Without Pods nothing is allowed, so that the first ones are safe before we see them.
     let allowed = if expected > 0 { healthy.saturating_sub(desired).max(0) } else { 0 };
@@ -66,31 +67,31 @@ pub(super) fn status(
 
 fn desired(spec: &PodDisruptionBudgetSpec, expected: i32) -> i32 {
     match &spec.max_unavailable {
-        Some(most) => expected.saturating_sub(scaled(Some(most), expected, Rounding::Up)).max(0),
-        None => scaled(spec.min_available.as_ref(), expected, Rounding::Up),
+        Some(most) => expected.saturating_sub(resolve_percentage(Some(most), expected, Rounding::Up)).max(0),
+        None => resolve_percentage(spec.min_available.as_ref(), expected, Rounding::Up),
     }
 }
 
 /// Of the Pods whose eviction was granted those that are still there as if nothing had happened, and not for too long.
 fn still_leaving(
     noted: &BTreeMap<String, Time>,
-    pods: &[Arc<Pod>],
+    pods: &[Arc<PartialPod>],
     now: Timestamp,
 ) -> BTreeMap<String, Time> {
     let here = pods.iter().filter(|pod| !pod.is_dying());
     let noted = here.filter_map(|pod| noted.get_key_value(pod.name()));
-    let fresh = noted.filter(|(_, since)| !left(since, now).is_zero());
+    let fresh = noted.filter(|(_, since)| !time_left(since, now).is_zero());
     fresh.map(|(name, since)| (name.clone(), since.clone())).collect()
 }
 
 /// How long an eviction granted then counts as under way.
-fn left(since: &Time, now: Timestamp) -> Duration {
+fn time_left(since: &Time, now: Timestamp) -> Duration {
     EVICTION.saturating_sub(Duration::try_from(now.duration_since(since.0)).unwrap_or_default())
 }
 
 /// When the first of the evictions under way is given up.
 pub(super) fn next_expiry(status: &PodDisruptionBudgetStatus, now: Timestamp) -> Option<Duration> {
-    status.disrupted_pods.as_ref()?.values().map(|since| left(since, now)).min()
+    status.disrupted_pods.as_ref()?.values().map(|since| time_left(since, now)).min()
 }
 
 fn conditions(
@@ -132,7 +133,7 @@ mod tests {
     }
 
     /// `r` is a ready Pod, `u` one that is not, `d` a ready one in deletion; they are named by their place.
-    fn pods(told: &str) -> Vec<Arc<Pod>> {
+    fn pods(told: &str) -> Vec<Arc<PartialPod>> {
         let pod = |(place, told): (usize, char)| {
             let ready = if told == 'u' { "False" } else { "True" };
             let deleted = (told == 'd').then_some("2027-01-15T08:00:00Z");

@@ -14,9 +14,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
-use self::plan::{EndpointGroup, SliceChange, changes, groups};
-use super::ownership::{matches, selector};
-use super::partial_pod::{Pod, PodsInNamespace};
+use self::plan::{EndpointGroup, SliceChange, endpoint_groups, slice_changes};
+use super::ownership::{label_selector, matches_labels};
+use super::partial_pod::{PartialPod, PodsInNamespace};
 
 const SERVICE: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
@@ -28,8 +28,8 @@ pub(super) fn control() -> Control {
         .named("endpoint-slice-controller")
         .owns::<EndpointSlice>()
         .owns::<Endpoints>()
-        .selects::<Pod, _>(pod_selector)
-        .index::<Pod, PodsInNamespace, _>(|pod: &Pod| Some(PodsInNamespace::of(&pod.metadata)))
+        .selects::<PartialPod, _>(pod_selector)
+        .index::<PartialPod, PodsInNamespace, _>(|pod: &PartialPod| Some(PodsInNamespace::of(&pod.metadata)))
         .reconcile(reconcile)
 }
 
@@ -37,14 +37,14 @@ pub(super) fn control() -> Control {
 fn pod_selector(service: &Service) -> Option<LabelSelector> {
     let spec = service.spec.as_ref().filter(|spec| spec.type_.as_deref() != Some("ExternalName"))?;
     let labels = spec.selector.clone().filter(|labels| !labels.is_empty())?;
-    Some(selector(&meta::LabelSelector { match_labels: Some(labels), match_expressions: None }))
+    Some(label_selector(&meta::LabelSelector { match_labels: Some(labels), match_expressions: None }))
 }
 
 async fn reconcile(service: Arc<Service>, cx: Context<Service>) -> Result {
     let Some(selector) = pod_selector(&service) else { return Ok(Action::await_change()) };
-    let mut pods = cx.indexed::<Pod, _>(&PodsInNamespace::of(&service.metadata))?;
-    pods.retain(|pod| matches(&selector, &pod.metadata));
-    let groups = groups(&service, &pods);
+    let mut pods = cx.indexed::<PartialPod, _>(&PodsInNamespace::of(&service.metadata))?;
+    pods.retain(|pod| matches_labels(&selector, &pod.metadata));
+    let groups = endpoint_groups(&service, &pods);
     cx.adopt(legacy::endpoints(&service, &groups)).await?;
     let existing: Vec<EndpointSlice> = cx
         .owned::<EndpointSlice>()?
@@ -52,8 +52,8 @@ async fn reconcile(service: Arc<Service>, cx: Context<Service>) -> Result {
         .filter(|slice| is_managed(slice))
         .map(|slice| (**slice).clone())
         .collect();
-    for change in changes(&existing, groups) {
-        apply(&cx, &service, change).await?;
+    for change in slice_changes(&existing, groups) {
+        apply_change(&cx, &service, change).await?;
     }
     Ok(Action::await_change())
 }
@@ -64,10 +64,14 @@ fn is_managed(slice: &EndpointSlice) -> bool {
         && slice.metadata.deletion_timestamp.is_none()
 }
 
-async fn apply(cx: &Context<Service>, service: &Service, change: SliceChange<'_>) -> Result<(), Error> {
+async fn apply_change(
+    cx: &Context<Service>,
+    service: &Service,
+    change: SliceChange<'_>,
+) -> Result<(), Error> {
     match change {
         SliceChange::Create(group) => {
-            cx.create::<_, EndpointSlice>(slice(service, group)).await?;
+            cx.create::<_, EndpointSlice>(new_slice(service, group)).await?;
         }
         SliceChange::Update(slice, group) => {
             let patch = json!({"endpoints": group.endpoints, "ports": group.ports});
@@ -80,7 +84,7 @@ async fn apply(cx: &Context<Service>, service: &Service, change: SliceChange<'_>
     Ok(())
 }
 
-fn slice(service: &Service, group: EndpointGroup) -> EndpointSlice {
+fn new_slice(service: &Service, group: EndpointGroup) -> EndpointSlice {
     let name = service.metadata.name.clone().unwrap_or_default();
     let mut labels = service.metadata.labels.clone().unwrap_or_default();
     let is_headless = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()) == Some("None");

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{ObjectReference, Service, ServicePort};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::controllers::partial_pod::Pod;
+use crate::controllers::partial_pod::PartialPod;
 
 /// Endpoints in one slice: Kubernetes' own choice.
 const ENDPOINTS_MAX: usize = 100;
@@ -31,7 +31,7 @@ pub(super) enum SliceChange<'a> {
 }
 
 /// The groups a Service needs for these Pods; one empty group per family without any.
-pub(super) fn groups(service: &Service, pods: &[Arc<Pod>]) -> Vec<EndpointGroup> {
+pub(super) fn endpoint_groups(service: &Service, pods: &[Arc<PartialPod>]) -> Vec<EndpointGroup> {
     let mut groups: Vec<EndpointGroup> = Vec::new();
     for address_type in families(service) {
         let before = groups.len();
@@ -60,7 +60,7 @@ fn families(service: &Service) -> Vec<String> {
     if families.is_empty() { vec!["IPv4".to_owned()] } else { families }
 }
 
-fn address(pod: &Pod, address_type: &str) -> Option<String> {
+fn address(pod: &PartialPod, address_type: &str) -> Option<String> {
     let known = pod.status.pod_ips.iter().map(|one| one.ip.as_str());
     let all = known.chain(pod.status.pod_ip.as_deref());
     let is_meant = |text: &&str| text.contains(':') == (address_type == "IPv6") && !text.is_empty();
@@ -68,12 +68,12 @@ fn address(pod: &Pod, address_type: &str) -> Option<String> {
 }
 
 /// The ports of a Service, as this Pod calls them.
-fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
+fn ports(service: &Service, pod: &PartialPod) -> Vec<EndpointPort> {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
     let resolved = ports.iter().filter_map(|port| {
         Some(EndpointPort {
             name: Some(port.name.clone().unwrap_or_default()),
-            port: Some(target(port, pod)?),
+            port: Some(target_port(port, pod)?),
             protocol: Some(protocol(port.protocol.as_ref())),
             app_protocol: port.app_protocol.clone(),
         })
@@ -85,7 +85,7 @@ fn protocol(written: Option<&String>) -> String {
     written.cloned().unwrap_or_else(|| "TCP".to_owned())
 }
 
-fn target(port: &ServicePort, pod: &Pod) -> Option<i32> {
+fn target_port(port: &ServicePort, pod: &PartialPod) -> Option<i32> {
     match &port.target_port {
         None | Some(IntOrString::Int(0)) => Some(port.port),
         Some(IntOrString::Int(number)) => Some(*number),
@@ -100,7 +100,7 @@ fn target(port: &ServicePort, pod: &Pod) -> Option<i32> {
     }
 }
 
-fn endpoint(service: &Service, pod: &Pod, address: String) -> Endpoint {
+fn endpoint(service: &Service, pod: &PartialPod, address: String) -> Endpoint {
     let publishes_all =
         service.spec.as_ref().is_some_and(|spec| spec.publish_not_ready_addresses == Some(true));
     let is_serving = pod.is_ready();
@@ -126,14 +126,14 @@ fn endpoint(service: &Service, pod: &Pod, address: String) -> Endpoint {
 }
 
 /// The changes that turn the existing slices into these groups. Slices that are right are not mentioned.
-pub(super) fn changes(existing: &[EndpointSlice], groups: Vec<EndpointGroup>) -> Vec<SliceChange<'_>> {
+pub(super) fn slice_changes(existing: &[EndpointSlice], groups: Vec<EndpointGroup>) -> Vec<SliceChange<'_>> {
     let mut changes = Vec::new();
     let mut kept = Vec::new();
     for group in groups {
         let (same, rest): (Vec<_>, Vec<_>) = existing
             .iter()
             .filter(|slice| !kept.contains(&slice.metadata.uid.as_ref()))
-            .partition(|slice| is_for(slice, &group));
+            .partition(|slice| has_group_ports(slice, &group));
         // An empty slice of the family serves any group, and any slice serves a group without endpoints.
         let spare = rest.into_iter().find(|slice| {
             let is_free = is_empty(slice) || group.endpoints.is_empty();
@@ -148,7 +148,7 @@ pub(super) fn changes(existing: &[EndpointSlice], groups: Vec<EndpointGroup>) ->
     changes
 }
 
-fn is_for(slice: &EndpointSlice, group: &EndpointGroup) -> bool {
+fn has_group_ports(slice: &EndpointSlice, group: &EndpointGroup) -> bool {
     slice.address_type == group.address_type && slice.ports.clone().unwrap_or_default() == group.ports
 }
 
@@ -183,8 +183,8 @@ fn distribute<'a>(slices: &[&'a EndpointSlice], group: EndpointGroup, changes: &
     let has_any = contents.iter().any(|content| !content.is_empty());
     for (at, (slice, content)) in slices.iter().zip(contents).enumerate() {
         let is_needed = !content.is_empty() || (at == 0 && !has_any);
-        let is_right =
-            is_for(slice, &with(Vec::new())) && slice.endpoints.clone().unwrap_or_default() == content;
+        let is_right = has_group_ports(slice, &with(Vec::new()))
+            && slice.endpoints.clone().unwrap_or_default() == content;
         match (is_needed, is_right) {
             (false, _) => changes.push(SliceChange::Delete(slice)),
             (true, true) => {}
@@ -213,7 +213,7 @@ mod tests {
         serde_json::from_value(service).unwrap()
     }
 
-    fn pod(number: usize, is_ready: bool) -> Arc<Pod> {
+    fn pod(number: usize, is_ready: bool) -> Arc<PartialPod> {
         let pod = json!({"metadata": {"name": format!("p{number}"), "uid": number.to_string()},
             "spec": {"containers": [{"ports": [{"name": "http", "containerPort": 8080}]}]},
             "status": {"phase": "Running", "podIP": format!("10.0.{}.{}", number / 250, number % 250),
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn pods_become_endpoints() {
         let pods = [pod(1, true), pod(2, false)];
-        let groups = groups(&service(), &pods);
+        let groups = endpoint_groups(&service(), &pods);
         assert_eq!(groups.len(), 1);
         let ports: Vec<_> = groups[0].ports.iter().map(|port| (port.name.as_deref(), port.port)).collect();
         assert_eq!(ports, [(Some(""), Some(8080)), (Some("admin"), Some(9000))]);
@@ -257,20 +257,20 @@ mod tests {
 
     #[test]
     fn few_slices_change() {
-        let all: Vec<Arc<Pod>> = (0..250).map(|number| pod(number, true)).collect();
-        let group = |pods: &[Arc<Pod>]| groups(&service(), pods);
-        assert_eq!(told(&changes(&[], group(&[]))), ["create 0"]);
-        assert_eq!(told(&changes(&[], group(&all))), ["create 100", "create 100", "create 50"]);
+        let all: Vec<Arc<PartialPod>> = (0..250).map(|number| pod(number, true)).collect();
+        let group = |pods: &[Arc<PartialPod>]| endpoint_groups(&service(), pods);
+        assert_eq!(told(&slice_changes(&[], group(&[]))), ["create 0"]);
+        assert_eq!(told(&slice_changes(&[], group(&all))), ["create 100", "create 100", "create 50"]);
         let empty = slice("e", &group(&[])[0]);
         let first = slice("a", &group(&all[..100])[0]);
         let second = slice("b", &group(&all[100..150])[0]);
-        assert_eq!(told(&changes(std::slice::from_ref(&empty), group(&all[..1]))), ["update e 1"]);
-        assert!(changes(&[empty], group(&[])).is_empty());
+        assert_eq!(told(&slice_changes(std::slice::from_ref(&empty), group(&all[..1]))), ["update e 1"]);
+        assert!(slice_changes(&[empty], group(&[])).is_empty());
         let both = [first, second];
-        assert!(changes(&both, group(&all[..150])).is_empty());
-        assert_eq!(told(&changes(&both, group(&all[..151]))), ["update b 51"]);
-        assert_eq!(told(&changes(&both, group(&all[1..150]))), ["update a 99"]);
-        assert_eq!(told(&changes(&both, group(&all[..100]))), ["delete b"]);
-        assert_eq!(told(&changes(&both, group(&[]))), ["update a 0", "delete b"]);
+        assert!(slice_changes(&both, group(&all[..150])).is_empty());
+        assert_eq!(told(&slice_changes(&both, group(&all[..151]))), ["update b 51"]);
+        assert_eq!(told(&slice_changes(&both, group(&all[1..150]))), ["update a 99"]);
+        assert_eq!(told(&slice_changes(&both, group(&all[..100]))), ["delete b"]);
+        assert_eq!(told(&slice_changes(&both, group(&[]))), ["update a 0", "delete b"]);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::controllers::partial_pod::Pod;
+use crate::controllers::partial_pod::PartialPod;
 
 /// The wait before a failed Pod is replaced: doubled with each failure in a row, up to the largest.
 const BACKOFF: Duration = Duration::from_secs(10);
@@ -22,7 +22,7 @@ pub(super) fn backoff_after(doublings: u32) -> Duration {
 }
 
 /// When a Pod ended, as far as it tells.
-pub(super) fn finished(pod: &Pod) -> Option<Timestamp> {
+pub(super) fn finished(pod: &PartialPod) -> Option<Timestamp> {
     let ends = pod.status.container_statuses.iter().map(|status| {
         let terminated = status.state.as_ref()?.terminated.as_ref()?;
         terminated.finished_at.as_ref().map(|time| time.0)

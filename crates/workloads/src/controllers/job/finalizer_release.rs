@@ -9,24 +9,24 @@ use serde_json::json;
 
 use super::progress::{FINALIZER, is_tracked};
 use crate::controllers::ownership::controller_of;
-use crate::controllers::partial_pod::Pod;
+use crate::controllers::partial_pod::PartialPod;
 
 pub(super) fn control() -> Control {
-    Controller::<Pod>::new()
+    Controller::<PartialPod>::new()
         .named("job-pod-release")
-        .when(Predicate::new(|_, new: &Pod| is_tracked(new)))
-        .references::<Job, _>(|pod: &Pod| job_of(pod).map(|(name, _)| name))
+        .when(Predicate::new(|_, new: &PartialPod| is_tracked(new)))
+        .references::<Job, _>(|pod: &PartialPod| job_of(pod).map(|(name, _)| name))
         .to_the_end()
         .reconcile(reconcile)
 }
 
 /// The name and uid of the Job that controls this tracked Pod.
-fn job_of(pod: &Pod) -> Option<(String, String)> {
+fn job_of(pod: &PartialPod) -> Option<(String, String)> {
     let reference = controller_of(&pod.metadata).filter(|reference| reference.kind == "Job")?;
     is_tracked(pod).then(|| (reference.name.clone(), reference.uid.clone()))
 }
 
-async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
+async fn reconcile(pod: Arc<PartialPod>, cx: Context<PartialPod>) -> Result {
     if !is_tracked(&pod) {
         return Ok(Action::await_change());
     }
@@ -37,13 +37,13 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     let is_counted_by =
         |job: Arc<Job>| job.metadata.deletion_timestamp.is_none() && super::finished(&job).is_none();
     if !job.is_some_and(is_counted_by) {
-        release(&cx, &pod).await?;
+        remove_finalizer(&cx, &pod).await?;
     }
     Ok(Action::await_change())
 }
 
 /// Takes the finalizer off. A Pod that is gone meanwhile is no error.
-pub(super) async fn release<K: Kind>(cx: &Context<K>, pod: &Pod) -> Result<(), Error> {
+pub(super) async fn remove_finalizer<K: Kind>(cx: &Context<K>, pod: &PartialPod) -> Result<(), Error> {
     if !is_tracked(pod) {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! Jobs: Pods that run to their end, counted once each, retried up to a limit.
 //!
-//! The decisions are in `account`, `policy` and `indexes`, which do no I/O. A finished Job is left alone but for its
+//! The decisions are in `progress`, `policy` and `indexes`, which do no I/O. A finished Job is left alone but for its
 //! time to live.
 
 mod backoff;
@@ -23,11 +23,11 @@ use serde_json::{Value, json};
 use self::progress::{
     FINALIZER, INDEX, INDEX_FAILURES, JobOutcome, JobProgress, index_of, is_indexed, is_suspended,
 };
-use super::deletion_order::victims;
-use super::ownership::{claim, selector};
-use super::partial_pod::Pod;
+use super::deletion_order::pods_to_delete;
+use super::ownership::{claim_objects, label_selector};
+use super::partial_pod::PartialPod;
 use super::pod_control;
-use super::template::generated;
+use super::template::generated_pod;
 
 /// Who minds the Jobs that nobody else is named for.
 const MANAGER: &str = "kubernetes.io/job-controller";
@@ -42,8 +42,8 @@ pub(super) fn controls() -> [Control; 2] {
 fn control() -> Control {
     Controller::<Job>::new()
         .named("job-controller")
-        .owns::<Pod>()
-        .selects::<Pod, _>(|job: &Job| Some(selector(job.spec.as_ref()?.selector.as_ref()?)))
+        .owns::<PartialPod>()
+        .selects::<PartialPod, _>(|job: &Job| Some(label_selector(job.spec.as_ref()?.selector.as_ref()?)))
         .writes_status::<Job>()
         .reconcile(reconcile)
 }
@@ -56,9 +56,11 @@ async fn reconcile(job: Arc<Job>, cx: Context<Job>) -> Result {
     if let Some(finished) = finished(&job) {
         return expire(&job, spec, finished, &cx).await;
     }
-    let Some(selector) = spec.selector.as_ref().map(selector) else { return Ok(Action::await_change()) };
-    let pods = claim::<_, Pod>(&cx, &selector, |_| true).await?;
-    JobSync { cx: &cx, job: &job, spec, account: JobProgress::open(&job, spec, &pods, cx.now()) }.run().await
+    let Some(selector) = spec.selector.as_ref().map(label_selector) else {
+        return Ok(Action::await_change());
+    };
+    let pods = claim_objects::<_, PartialPod>(&cx, &selector, |_| true).await?;
+    JobSync { cx: &cx, job: &job, spec, progress: JobProgress::new(&job, spec, &pods, cx.now()) }.run().await
 }
 
 /// When the Job ended, if it has.
@@ -85,19 +87,19 @@ struct JobSync<'a> {
     cx: &'a Context<Job>,
     job: &'a Job,
     spec: &'a JobSpec,
-    account: JobProgress<'a>,
+    progress: JobProgress<'a>,
 }
 
 impl JobSync<'_> {
     async fn run(mut self) -> Result {
-        let mut verdict = self.account.verdict();
+        let mut outcome = self.progress.outcome();
         let mut wait = None;
-        let managed = match &verdict {
+        let managed = match &outcome {
             Some(_) => {
-                let active: Vec<_> = self.account.active().cloned().collect();
-                pod_control::delete(self.cx, &active).await
+                let active: Vec<_> = self.progress.active().cloned().collect();
+                pod_control::delete_pods(self.cx, &active).await
             }
-            None => match self.manage().await {
+            None => match self.adjust_pods().await {
                 Ok(next) => {
                     wait = next;
                     Ok(())
@@ -105,114 +107,115 @@ impl JobSync<'_> {
                 Err(error) => Err(error),
             },
         };
-        let pods = self.cx.owned::<Pod>()?;
-        self.account.recount(&pods);
+        let pods = self.cx.owned::<PartialPod>()?;
+        self.progress.count_pods(&pods);
         if managed.is_err() {
             // The Pods that should go are still there: the end must wait for them.
-            verdict = None;
-        } else if verdict.is_none() {
-            verdict = self.completed();
-            self.mind_suspension();
+            outcome = None;
+        } else if outcome.is_none() {
+            outcome = self.completed();
+            self.update_suspension();
         }
-        self.track(verdict).await?;
+        self.count_ended_pods(outcome).await?;
         managed?;
         let waits =
-            [wait, self.account.deadline_in().filter(|_| finished_status(&self.account.status).is_none())];
+            [wait, self.progress.deadline_in().filter(|_| finished_status(&self.progress.status).is_none())];
         Ok(waits.into_iter().flatten().min().map_or(Action::await_change(), Action::requeue))
     }
 
     fn completed(&self) -> Option<JobOutcome> {
-        let succeeded = self.account.succeeded();
+        let succeeded = self.progress.succeeded();
         let is_enough = self.spec.completions.map_or(succeeded > 0, |completions| succeeded >= completions);
-        (is_enough && self.account.status.active.is_none()).then(JobOutcome::completed)
+        (is_enough && self.progress.status.active.is_none()).then(JobOutcome::completed)
     }
 
-    fn mind_suspension(&mut self) {
-        if let Some(reason) = self.account.mind_suspension() {
+    fn update_suspension(&mut self) {
+        if let Some(reason) = self.progress.update_suspension() {
             let message = if reason == "Suspended" { "Job suspended" } else { "Job resumed" };
             self.cx.event(Severity::Normal, reason, message);
         }
     }
 
     /// Makes and removes Pods until as many are active as wanted. Returns how long to wait with more.
-    async fn manage(&self) -> Result<Option<Duration>, Error> {
-        let active: Vec<_> = self.account.active().cloned().collect();
-        let wanted = if is_suspended(self.spec) { 0 } else { self.account.wanted() };
-        let superfluous = self.superfluous(active.clone(), active.len().saturating_sub(wanted));
+    async fn adjust_pods(&self) -> Result<Option<Duration>, Error> {
+        let active: Vec<_> = self.progress.active().cloned().collect();
+        let wanted = if is_suspended(self.spec) { 0 } else { self.progress.wanted() };
+        let superfluous = self.surplus_pods(active.clone(), active.len().saturating_sub(wanted));
         if !superfluous.is_empty() {
-            self.dismiss(&superfluous).await?;
+            self.delete_uncounted(&superfluous).await?;
             return Ok(None);
         }
-        let missing = wanted.saturating_sub(self.account.awaited() + active.len());
+        let missing = wanted.saturating_sub(self.progress.terminating_to_await() + active.len());
         if missing == 0 {
             return Ok(None);
         }
         if self.spec.backoff_limit_per_index.is_some() {
-            return self.hire_ready(missing).await;
+            return self.create_ready_indexes(missing).await;
         }
-        let backoff = self.account.backoff();
+        let backoff = self.progress.backoff();
         if !backoff.is_zero() {
             return Ok(Some(backoff));
         }
-        self.hire(missing).await.map(|()| None)
+        self.create_missing(missing).await.map(|()| None)
     }
 
     /// Makes the Pods of the indexes that have waited long enough. Returns how long the next one waits.
-    async fn hire_ready(&self, missing: usize) -> Result<Option<Duration>, Error> {
-        let indexes = self.account.next_indexes(missing.min(pod_control::BURST));
-        let wait = |index: &i32| self.account.index_backoff(*index);
+    async fn create_ready_indexes(&self, missing: usize) -> Result<Option<Duration>, Error> {
+        let indexes = self.progress.next_indexes(missing.min(pod_control::BURST));
+        let wait = |index: &i32| self.progress.index_backoff(*index);
         let (ready, waiting): (Vec<_>, Vec<_>) = indexes.into_iter().partition(|index| wait(index).is_zero());
-        self.hire_indexes(&ready).await?;
+        self.create_indexes(&ready).await?;
         Ok(waiting.iter().map(wait).min())
     }
 
     /// The Pods that are too many, among them every second one of an index.
-    fn superfluous(&self, active: Vec<Arc<Pod>>, at_least: usize) -> Vec<Arc<Pod>> {
+    fn surplus_pods(&self, active: Vec<Arc<PartialPod>>, at_least: usize) -> Vec<Arc<PartialPod>> {
         let now = self.cx.now();
         let (mut gone, mut left) = (Vec::new(), active);
         if is_indexed(self.spec) {
             (gone, left) = duplicates(left, self.spec.completions.unwrap_or_default(), now);
         }
         if gone.len() < at_least {
-            gone.extend(victims(left, &[], at_least - gone.len(), now));
+            gone.extend(pods_to_delete(left, &[], at_least - gone.len(), now));
         }
         gone.truncate(pod_control::BURST);
         gone
     }
 
     /// Removes Pods that did nothing wrong: without the finalizer they are not counted.
-    async fn dismiss(&self, pods: &[Arc<Pod>]) -> Result<(), Error> {
-        let released = join_all(pods.iter().map(|pod| finalizer_release::release(self.cx, pod))).await;
+    async fn delete_uncounted(&self, pods: &[Arc<PartialPod>]) -> Result<(), Error> {
+        let released =
+            join_all(pods.iter().map(|pod| finalizer_release::remove_finalizer(self.cx, pod))).await;
         released.into_iter().collect::<Result<Vec<_>, _>>()?;
-        pod_control::delete(self.cx, pods).await
+        pod_control::delete_pods(self.cx, pods).await
     }
 
-    async fn hire(&self, missing: usize) -> Result<(), Error> {
+    async fn create_missing(&self, missing: usize) -> Result<(), Error> {
         if is_indexed(self.spec) {
-            return self.hire_indexes(&self.account.next_indexes(missing.min(pod_control::BURST))).await;
+            return self.create_indexes(&self.progress.next_indexes(missing.min(pod_control::BURST))).await;
         }
-        let pod = self.pod();
-        pod_control::create(self.cx, missing, |_| pod.clone()).await
+        let pod = self.new_pod();
+        pod_control::create_pods(self.cx, missing, |_| pod.clone()).await
     }
 
-    async fn hire_indexes(&self, indexes: &[i32]) -> Result<(), Error> {
+    async fn create_indexes(&self, indexes: &[i32]) -> Result<(), Error> {
         let name = self.job.metadata.name.as_deref().unwrap_or_default();
-        let pod = self.pod();
+        let pod = self.new_pod();
         let make = |number: usize| {
-            let mut pod = indexed(pod.clone(), name, indexes[number]);
+            let mut pod = pod_of_index(pod.clone(), name, indexes[number]);
             if self.spec.backoff_limit_per_index.is_some() {
-                let failures = self.account.index_failures(indexes[number]).to_string();
+                let failures = self.progress.index_failures(indexes[number]).to_string();
                 pod.metadata.annotations.get_or_insert_default().insert(INDEX_FAILURES.to_owned(), failures);
             }
             pod
         };
-        pod_control::create(self.cx, indexes.len(), make).await
+        pod_control::create_pods(self.cx, indexes.len(), make).await
     }
 
     /// A Pod of this Job, held until it is counted.
-    fn pod(&self) -> core::Pod {
+    fn new_pod(&self) -> core::Pod {
         let name = self.job.metadata.name.as_deref().unwrap_or_default();
-        let mut pod = generated(&self.spec.template, name);
+        let mut pod = generated_pod(&self.spec.template, name);
         let finalizers = pod.metadata.finalizers.get_or_insert_default();
         if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
             finalizers.push(FINALIZER.to_owned());
@@ -221,35 +224,39 @@ impl JobSync<'_> {
     }
 
     /// Writes the Pods that ended into the status, takes their finalizers off, and turns them into numbers.
-    async fn track(&mut self, verdict: Option<JobOutcome>) -> Result<(), Error> {
-        if let Some(verdict) = &verdict {
-            self.account.announce(verdict);
+    async fn count_ended_pods(&mut self, outcome: Option<JobOutcome>) -> Result<(), Error> {
+        if let Some(outcome) = &outcome {
+            self.progress.announce_outcome(outcome);
         }
-        let through = self.account.write_down(verdict.as_ref());
+        let through = self.progress.note_finished_pods(outcome.as_ref());
         let known = self.job.status.clone().unwrap_or_default();
         self.write(&known).await?;
-        let noted = self.account.status.clone();
-        let released = join_all(through.iter().map(|pod| finalizer_release::release(self.cx, pod))).await;
+        let noted = self.progress.status.clone();
+        let released =
+            join_all(through.iter().map(|pod| finalizer_release::remove_finalizer(self.cx, pod))).await;
         released.into_iter().collect::<Result<Vec<_>, _>>()?;
-        self.account.settle(&BTreeSet::new());
-        let is_concluded = verdict.as_ref().is_some_and(|verdict| self.account.conclude(verdict));
+        self.progress.count_released(&BTreeSet::new());
+        let is_concluded = outcome.as_ref().is_some_and(|outcome| self.progress.finish_job(outcome));
         self.write(&noted).await?;
-        if let Some(verdict) = verdict.filter(|_| is_concluded) {
-            self.tell(&verdict);
+        if let Some(outcome) = outcome.filter(|_| is_concluded) {
+            self.report_outcome(&outcome);
         }
         Ok(())
     }
 
     /// Writes the status if it differs from what is known to be there.
     async fn write(&self, known: &JobStatus) -> Result<(), Error> {
-        if self.account.status == *known {
+        if self.progress.status == *known {
             return Ok(());
         }
-        self.cx.patch_status(self.job, json!({"status": whole(&self.account.status)})).await.map(drop)
+        self.cx
+            .patch_status(self.job, json!({"status": status_with_nulls(&self.progress.status)}))
+            .await
+            .map(drop)
     }
 
-    fn tell(&self, verdict: &JobOutcome) {
-        match verdict {
+    fn report_outcome(&self, outcome: &JobOutcome) {
+        match outcome {
             JobOutcome::Complete { .. } => self.cx.event(Severity::Normal, "Completed", "Job completed"),
             JobOutcome::Failed { reason, message } => self.cx.event(Severity::Warning, reason, message),
         }
@@ -262,7 +269,7 @@ fn finished_status(status: &JobStatus) -> Option<()> {
 }
 
 /// The status with everything it does not say said to be absent, so that a merge leaves nothing behind.
-fn whole(status: &JobStatus) -> Value {
+fn status_with_nulls(status: &JobStatus) -> Value {
     let fields =
         ["active", "completedIndexes", "completionTime", "conditions", "failed", "failedIndexes", "ready"];
     let more = ["startTime", "succeeded", "terminating"];
@@ -278,7 +285,7 @@ fn whole(status: &JobStatus) -> Value {
 }
 
 /// The Pod of one index.
-fn indexed(mut pod: core::Pod, job: &str, index: i32) -> core::Pod {
+fn pod_of_index(mut pod: core::Pod, job: &str, index: i32) -> core::Pod {
     let meta = &mut pod.metadata;
     meta.annotations.get_or_insert_default().insert(INDEX.to_owned(), index.to_string());
     meta.labels.get_or_insert_default().insert(INDEX.to_owned(), index.to_string());
@@ -305,8 +312,12 @@ fn index_variable() -> EnvVar {
 }
 
 /// The Pods that have no index below `bound` or share theirs with a better one, and the others.
-fn duplicates(pods: Vec<Arc<Pod>>, bound: i32, now: Timestamp) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
-    let mut by_index: std::collections::BTreeMap<Option<i32>, Vec<Arc<Pod>>> =
+fn duplicates(
+    pods: Vec<Arc<PartialPod>>,
+    bound: i32,
+    now: Timestamp,
+) -> (Vec<Arc<PartialPod>>, Vec<Arc<PartialPod>>) {
+    let mut by_index: std::collections::BTreeMap<Option<i32>, Vec<Arc<PartialPod>>> =
         std::collections::BTreeMap::new();
     for pod in pods {
         by_index.entry(index_of(&pod).filter(|index| *index < bound)).or_default().push(pod);
@@ -314,7 +325,7 @@ fn duplicates(pods: Vec<Arc<Pod>>, bound: i32, now: Timestamp) -> (Vec<Arc<Pod>>
     let (mut gone, mut left) = (by_index.remove(&None).unwrap_or_default(), Vec::new());
     for same in by_index.into_values() {
         let excess = same.len() - 1;
-        let chosen = if excess == 0 { Vec::new() } else { victims(same.clone(), &[], excess, now) };
+        let chosen = if excess == 0 { Vec::new() } else { pods_to_delete(same.clone(), &[], excess, now) };
         left.extend(same.into_iter().filter(|pod| !chosen.iter().any(|other| other.uid() == pod.uid())));
         gone.extend(chosen);
     }

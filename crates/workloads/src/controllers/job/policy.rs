@@ -5,7 +5,7 @@ use k8s_openapi::api::batch::v1::{
 };
 
 use super::indexes::CompletionIndexes;
-use crate::controllers::partial_pod::{PartialContainerStatus, Pod};
+use crate::controllers::partial_pod::{PartialContainerStatus, PartialPod};
 
 /// What follows from a failed Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) enum FailureConsequence {
 
 /// What the first rule that matches says. Without one it counts, unless its node was stopped: where the only node is a
 /// process that people stop, that is no failure of the Job's. (Kubernetes counts it, having other nodes to drain to.)
-pub(super) fn consequence(spec: &JobSpec, pod: &Pod) -> FailureConsequence {
+pub(super) fn consequence_of_failure(spec: &JobSpec, pod: &PartialPod) -> FailureConsequence {
     let otherwise =
         if pod.is_disrupted_by_node() { FailureConsequence::Ignore } else { FailureConsequence::Count };
     let Some(PodFailurePolicy { rules }) = &spec.pod_failure_policy else { return otherwise };
@@ -41,7 +41,7 @@ pub(super) fn consequence(spec: &JobSpec, pod: &Pod) -> FailureConsequence {
 }
 
 /// What about the Pod matches the rule, in words.
-fn matched(rule: &PodFailurePolicyRule, pod: &Pod) -> Option<String> {
+fn matched(rule: &PodFailurePolicyRule, pod: &PartialPod) -> Option<String> {
     let full_name = format!("{}/{}", pod.metadata.namespace.as_deref().unwrap_or_default(), pod.name());
     if let Some(codes) = &rule.on_exit_codes {
         let mut statuses = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
@@ -70,7 +70,7 @@ fn exit<'a>(
 }
 
 /// The words of the rule that these completed indexes satisfy.
-pub(super) fn satisfied(
+pub(super) fn satisfied_rule(
     policy: Option<&SuccessPolicy>,
     completed: &CompletionIndexes,
     completions: i32,
@@ -103,7 +103,7 @@ mod tests {
         let spec = json!({"template": {}, "podFailurePolicy": {"rules": rules}});
         let pod = json!({"metadata": {"name": "p", "namespace": "n"}, "status": status});
         let (spec, pod) = (serde_json::from_value(spec).unwrap(), serde_json::from_value(pod).unwrap());
-        assert_eq!(consequence(&spec, &pod), expected);
+        assert_eq!(consequence_of_failure(&spec, &pod), expected);
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
     fn check_success(rule: Value, completed: &str, expected: bool) {
         let policy = serde_json::from_value(json!({"rules": [rule]})).unwrap();
         assert_eq!(
-            satisfied(Some(&policy), &CompletionIndexes::parse(completed, 10), 10).is_some(),
+            satisfied_rule(Some(&policy), &CompletionIndexes::parse(completed, 10), 10).is_some(),
             expected
         );
     }

@@ -14,9 +14,9 @@ use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus, Uncount
 
 use super::backoff::{backoff_after, elapsed, finished};
 use super::indexes::CompletionIndexes;
-use super::policy::{FailureConsequence, consequence, satisfied};
-use crate::controllers::number::{count, nonzero};
-use crate::controllers::partial_pod::Pod;
+use super::policy::{FailureConsequence, consequence_of_failure, satisfied_rule};
+use crate::controllers::number::{as_count, omit_zero};
+use crate::controllers::partial_pod::PartialPod;
 use crate::controllers::time::whole_second;
 
 /// What holds a Pod until it is counted.
@@ -45,7 +45,7 @@ impl JobOutcome {
     }
 }
 
-pub(super) fn is_tracked(pod: &Pod) -> bool {
+pub(super) fn is_tracked(pod: &PartialPod) -> bool {
     pod.metadata.finalizers.as_deref().unwrap_or_default().iter().any(|finalizer| finalizer == FINALIZER)
 }
 
@@ -54,7 +54,7 @@ pub(super) fn is_indexed(spec: &JobSpec) -> bool {
 }
 
 /// The Pod's completion index.
-pub(super) fn index_of(pod: &Pod) -> Option<i32> {
+pub(super) fn index_of(pod: &PartialPod) -> Option<i32> {
     pod.annotation(INDEX)?.parse().ok().filter(|index| *index >= 0)
 }
 
@@ -62,7 +62,7 @@ pub(super) fn index_of(pod: &Pod) -> Option<i32> {
 pub(super) struct JobProgress<'a> {
     pub(super) spec: &'a JobSpec,
     /// The Job's Pods as they were when the books were opened.
-    pub(super) pods: &'a [Arc<Pod>],
+    pub(super) pods: &'a [Arc<PartialPod>],
     pub(super) status: JobStatus,
     pub(super) now: Timestamp,
     completed: CompletionIndexes,
@@ -71,33 +71,33 @@ pub(super) struct JobProgress<'a> {
 }
 
 impl<'a> JobProgress<'a> {
-    pub(super) fn open(job: &Job, spec: &'a JobSpec, pods: &'a [Arc<Pod>], now: Timestamp) -> Self {
+    pub(super) fn new(job: &Job, spec: &'a JobSpec, pods: &'a [Arc<PartialPod>], now: Timestamp) -> Self {
         let mut status = job.status.clone().unwrap_or_default();
         status.uncounted_terminated_pods.get_or_insert_default();
         if status.start_time.is_none() && !is_suspended(spec) {
             status.start_time = Some(whole_second(now));
         }
         let (completed, given_up) = (CompletionIndexes::default(), CompletionIndexes::default());
-        let mut account = Self { spec, pods, status, now, completed, given_up };
+        let mut progress = Self { spec, pods, status, now, completed, given_up };
         let tracked = pods.iter().filter(|pod| is_tracked(pod)).map(|pod| pod.uid().to_owned()).collect();
-        account.settle(&tracked);
-        account.completed = account.completed_indexes();
-        account.given_up = account.failed_indexes();
-        account
+        progress.count_released(&tracked);
+        progress.completed = progress.completed_indexes();
+        progress.given_up = progress.failed_indexes();
+        progress
     }
 
     /// Turns the uids of Pods that are no longer tracked into numbers.
-    pub(super) fn settle(&mut self, tracked: &BTreeSet<String>) {
+    pub(super) fn count_released(&mut self, tracked: &BTreeSet<String>) {
         let uncounted = self.status.uncounted_terminated_pods.get_or_insert_default();
         let counted = |uids: &mut Option<Vec<String>>| {
             let all = uids.take().unwrap_or_default();
             let (still, through): (Vec<_>, Vec<_>) = all.into_iter().partition(|uid| tracked.contains(uid));
             *uids = Some(still).filter(|still| !still.is_empty());
-            count(through.len())
+            as_count(through.len())
         };
         let (succeeded, failed) = (counted(&mut uncounted.succeeded), counted(&mut uncounted.failed));
-        self.status.succeeded = nonzero(self.status.succeeded.unwrap_or_default() + succeeded);
-        self.status.failed = nonzero(self.status.failed.unwrap_or_default() + failed);
+        self.status.succeeded = omit_zero(self.status.succeeded.unwrap_or_default() + succeeded);
+        self.status.failed = omit_zero(self.status.failed.unwrap_or_default() + failed);
     }
 
     fn completed_indexes(&self) -> CompletionIndexes {
@@ -119,7 +119,7 @@ impl<'a> JobProgress<'a> {
         let known = self.status.failed_indexes.as_deref().unwrap_or_default();
         let mut indexes = CompletionIndexes::parse(known, self.spec.completions.unwrap_or_default());
         for pod in self.pods.iter().filter(|pod| is_tracked(pod) && self.is_failed(pod)) {
-            let is_over = match consequence(self.spec, pod) {
+            let is_over = match consequence_of_failure(self.spec, pod) {
                 FailureConsequence::FailIndex => true,
                 FailureConsequence::Ignore => false,
                 FailureConsequence::Count | FailureConsequence::FailJob(_) => failures(pod) >= limit,
@@ -133,7 +133,7 @@ impl<'a> JobProgress<'a> {
 
     /// The last failed Pod of an index that is still to be run: it tells how often the index failed, so it is held until
     /// its successor is there.
-    pub(super) fn predecessor(&self, index: i32) -> Option<&'a Arc<Pod>> {
+    pub(super) fn last_failed_pod(&self, index: i32) -> Option<&'a Arc<PartialPod>> {
         self.spec.backoff_limit_per_index?;
         let of_index = || self.pods.iter().filter(move |pod| index_of(pod) == Some(index));
         let is_settled = self.completed.contains(index) || self.given_up.contains(index);
@@ -146,7 +146,7 @@ impl<'a> JobProgress<'a> {
 
     /// How long to wait before an index is run again.
     pub(super) fn index_backoff(&self, index: i32) -> Duration {
-        let Some(pod) = self.predecessor(index) else { return Duration::ZERO };
+        let Some(pod) = self.last_failed_pod(index) else { return Duration::ZERO };
         let doublings = u32::try_from(failures(pod)).unwrap_or_default();
         let since = finished(pod).unwrap_or(self.now);
         backoff_after(doublings).saturating_sub(elapsed(since, self.now))
@@ -154,21 +154,21 @@ impl<'a> JobProgress<'a> {
 
     /// How often an index failed before the Pod that is made for it now.
     pub(super) fn index_failures(&self, index: i32) -> i32 {
-        let Some(pod) = self.predecessor(index) else { return 0 };
-        failures(pod) + i32::from(consequence(self.spec, pod) != FailureConsequence::Ignore)
+        let Some(pod) = self.last_failed_pod(index) else { return 0 };
+        failures(pod) + i32::from(consequence_of_failure(self.spec, pod) != FailureConsequence::Ignore)
     }
 
-    fn valid_index(&self, pod: &Pod) -> Option<i32> {
+    fn valid_index(&self, pod: &PartialPod) -> Option<i32> {
         index_of(pod).filter(|index| *index < self.spec.completions.unwrap_or_default())
     }
 
     /// Pods of an indexed Job that have no valid index are none of its business.
-    fn is_ours(&self, pod: &Pod) -> bool {
+    fn is_ours(&self, pod: &PartialPod) -> bool {
         !is_indexed(self.spec) || self.valid_index(pod).is_some()
     }
 
     /// Has the Pod failed, in the eyes of the Job?
-    fn is_failed(&self, pod: &Pod) -> bool {
+    fn is_failed(&self, pod: &PartialPod) -> bool {
         pod.is_failed() || (!self.replaces_failed_only() && pod.is_dying() && !pod.is_succeeded())
     }
 
@@ -180,7 +180,7 @@ impl<'a> JobProgress<'a> {
         self.status.uncounted_terminated_pods.clone().unwrap_or_default()
     }
 
-    pub(super) fn active(&self) -> impl Iterator<Item = &'a Arc<Pod>> + use<'a> {
+    pub(super) fn active(&self) -> impl Iterator<Item = &'a Arc<PartialPod>> + use<'a> {
         self.pods.iter().filter(|pod| pod.is_active())
     }
 
@@ -192,7 +192,7 @@ impl<'a> JobProgress<'a> {
         let fresh = self.pods.iter().filter(|pod| {
             is_tracked(pod) && pod.is_succeeded() && !uncounted.iter().any(|uid| uid == pod.uid())
         });
-        self.status.succeeded.unwrap_or_default() + count(fresh.count() + uncounted.len())
+        self.status.succeeded.unwrap_or_default() + as_count(fresh.count() + uncounted.len())
     }
 
     pub(super) fn failed(&self) -> i32 {
@@ -202,39 +202,39 @@ impl<'a> JobProgress<'a> {
                 && self.is_ours(pod)
                 && self.is_failed(pod)
                 && !uncounted.iter().any(|uid| uid == pod.uid())
-                && consequence(self.spec, pod) != FailureConsequence::Ignore
+                && consequence_of_failure(self.spec, pod) != FailureConsequence::Ignore
         });
-        self.status.failed.unwrap_or_default() + count(fresh.count() + uncounted.len())
+        self.status.failed.unwrap_or_default() + as_count(fresh.count() + uncounted.len())
     }
 
     /// Is it decided how the Job ends?
-    pub(super) fn verdict(&self) -> Option<JobOutcome> {
+    pub(super) fn outcome(&self) -> Option<JobOutcome> {
         if let Some(met) = self.condition("SuccessCriteriaMet") {
             return Some(JobOutcome::Complete {
-                reason: words(met.reason.as_deref()),
-                message: words(met.message.as_deref()),
+                reason: text_or_empty(met.reason.as_deref()),
+                message: text_or_empty(met.message.as_deref()),
             });
         }
         if let Some(target) = self.condition("FailureTarget") {
             return Some(JobOutcome::Failed {
-                reason: words(target.reason.as_deref()),
-                message: words(target.message.as_deref()),
+                reason: text_or_empty(target.reason.as_deref()),
+                message: text_or_empty(target.message.as_deref()),
             });
         }
         let policy = self.pods.iter().filter(|pod| self.is_failed(pod)).find_map(|pod| {
-            match consequence(self.spec, pod) {
+            match consequence_of_failure(self.spec, pod) {
                 FailureConsequence::FailJob(message) => Some(JobOutcome::failed("PodFailurePolicy", message)),
                 _ => None,
             }
         });
-        policy.or_else(|| self.exhausted()).or_else(|| self.indexes_failed()).or_else(|| {
+        policy.or_else(|| self.limit_exceeded()).or_else(|| self.indexes_failed()).or_else(|| {
             let completions = self.spec.completions.unwrap_or_default();
-            let message = satisfied(self.spec.success_policy.as_ref(), &self.completed, completions)?;
+            let message = satisfied_rule(self.spec.success_policy.as_ref(), &self.completed, completions)?;
             Some(JobOutcome::Complete { reason: "SuccessPolicy".to_owned(), message })
         })
     }
 
-    fn exhausted(&self) -> Option<JobOutcome> {
+    fn limit_exceeded(&self) -> Option<JobOutcome> {
         let limit = self.spec.backoff_limit.unwrap_or(6);
         if self.failed() > limit || self.restarts_exceed(limit) {
             let message = "Job has reached the specified backoff limit";
@@ -296,7 +296,7 @@ impl<'a> JobProgress<'a> {
     }
 
     /// Pods that must be gone before they are replaced.
-    pub(super) fn awaited(&self) -> usize {
+    pub(super) fn terminating_to_await(&self) -> usize {
         if !self.replaces_failed_only() {
             return 0;
         }
@@ -336,32 +336,32 @@ impl<'a> JobProgress<'a> {
     }
 
     /// Writes down the Pods that are through; returns those whose finalizer may come off.
-    pub(super) fn write_down(&mut self, verdict: Option<&JobOutcome>) -> Vec<Arc<Pod>> {
-        let is_failure = matches!(verdict, Some(JobOutcome::Failed { .. }));
+    pub(super) fn note_finished_pods(&mut self, outcome: Option<&JobOutcome>) -> Vec<Arc<PartialPod>> {
+        let is_failure = matches!(outcome, Some(JobOutcome::Failed { .. }));
         let mut uncounted = self.uncounted();
         let mut through = Vec::new();
         for pod in self.pods.iter().filter(|pod| is_tracked(pod)) {
             let is_failed = self.is_failed(pod);
-            let is_held = verdict.is_none() && self.is_predecessor(pod);
-            if (verdict.is_none() && !pod.is_succeeded() && !is_failed) || is_held {
+            let is_held = outcome.is_none() && self.is_last_failed_pod(pod);
+            if (outcome.is_none() && !pod.is_succeeded() && !is_failed) || is_held {
                 continue;
             }
             through.push(pod.clone());
             if pod.is_succeeded() {
                 if !is_indexed(self.spec) {
-                    note(&mut uncounted.succeeded, pod);
+                    note_uid(&mut uncounted.succeeded, pod);
                 }
             } else if (is_failed || is_failure)
                 && self.is_ours(pod)
-                && consequence(self.spec, pod) != FailureConsequence::Ignore
+                && consequence_of_failure(self.spec, pod) != FailureConsequence::Ignore
             {
-                note(&mut uncounted.failed, pod);
+                note_uid(&mut uncounted.failed, pod);
             }
         }
         self.status.uncounted_terminated_pods = Some(uncounted);
         if is_indexed(self.spec) {
             self.status.completed_indexes = Some(self.completed.to_string()).filter(|text| !text.is_empty());
-            self.status.succeeded = nonzero(self.completed.len());
+            self.status.succeeded = omit_zero(self.completed.len());
         }
         if self.spec.backoff_limit_per_index.is_some() {
             self.status.failed_indexes = Some(self.given_up.to_string());
@@ -369,22 +369,22 @@ impl<'a> JobProgress<'a> {
         through
     }
 
-    fn is_predecessor(&self, pod: &Pod) -> bool {
-        let predecessor = index_of(pod).and_then(|index| self.predecessor(index));
+    fn is_last_failed_pod(&self, pod: &PartialPod) -> bool {
+        let predecessor = index_of(pod).and_then(|index| self.last_failed_pod(index));
         predecessor.is_some_and(|predecessor| predecessor.uid() == pod.uid())
     }
 
     /// Counts what is there now.
-    pub(super) fn recount(&mut self, pods: &[Arc<Pod>]) {
+    pub(super) fn count_pods(&mut self, pods: &[Arc<PartialPod>]) {
         let active = || pods.iter().filter(|pod| pod.is_active());
-        self.status.active = nonzero(count(active().count()));
-        self.status.ready = Some(count(active().filter(|pod| pod.is_ready()).count()));
-        self.status.terminating = Some(count(pods.iter().filter(|pod| pod.is_terminating()).count()));
+        self.status.active = omit_zero(as_count(active().count()));
+        self.status.ready = Some(as_count(active().filter(|pod| pod.is_ready()).count()));
+        self.status.terminating = Some(as_count(pods.iter().filter(|pod| pod.is_terminating()).count()));
     }
 
     /// Says that the end is decided, before it is reached.
-    pub(super) fn announce(&mut self, verdict: &JobOutcome) {
-        let (r#type, reason, message) = match verdict {
+    pub(super) fn announce_outcome(&mut self, outcome: &JobOutcome) {
+        let (r#type, reason, message) = match outcome {
             JobOutcome::Complete { reason, message } => ("SuccessCriteriaMet", reason, message),
             JobOutcome::Failed { reason, message } => ("FailureTarget", reason, message),
         };
@@ -392,13 +392,13 @@ impl<'a> JobProgress<'a> {
     }
 
     /// Ends the Job if every Pod is counted and gone or ended. Returns whether it did.
-    pub(super) fn conclude(&mut self, verdict: &JobOutcome) -> bool {
+    pub(super) fn finish_job(&mut self, outcome: &JobOutcome) -> bool {
         let uncounted = self.uncounted();
         let is_open = uncounted.succeeded.is_some() || uncounted.failed.is_some();
         if is_open || self.status.terminating.unwrap_or_default() > 0 {
             return false;
         }
-        match verdict {
+        match outcome {
             JobOutcome::Complete { reason, message } => {
                 self.set("True", "Complete", reason, message);
                 self.status.completion_time = Some(whole_second(self.now));
@@ -409,7 +409,7 @@ impl<'a> JobProgress<'a> {
     }
 
     /// Notes whether the Job is suspended. Returns the reason of the event, if that is news.
-    pub(super) fn mind_suspension(&mut self) -> Option<&'static str> {
+    pub(super) fn update_suspension(&mut self) -> Option<&'static str> {
         let conditions = self.status.conditions.as_deref().unwrap_or_default();
         let known = conditions.iter().find(|condition| condition.type_ == "Suspended");
         let (is, was) = (is_suspended(self.spec), known.is_some_and(|condition| condition.status == "True"));
@@ -450,11 +450,11 @@ pub(super) fn is_suspended(spec: &JobSpec) -> bool {
     spec.suspend == Some(true)
 }
 
-fn words(text: Option<&str>) -> String {
+fn text_or_empty(text: Option<&str>) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-fn note(uids: &mut Option<Vec<String>>, pod: &Pod) {
+fn note_uid(uids: &mut Option<Vec<String>>, pod: &PartialPod) {
     let uids = uids.get_or_insert_default();
     if !uids.iter().any(|uid| uid == pod.uid()) {
         uids.push(pod.uid().to_owned());
@@ -462,6 +462,6 @@ fn note(uids: &mut Option<Vec<String>>, pod: &Pod) {
 }
 
 /// The former failures of the Pod's index.
-fn failures(pod: &Pod) -> i32 {
+fn failures(pod: &PartialPod) -> i32 {
     pod.annotation(INDEX_FAILURES).and_then(|text| text.parse().ok()).unwrap_or_default()
 }

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 
 use super::plan::ordinals;
-use crate::controllers::partial_pod::Pod;
+use crate::controllers::partial_pod::PartialPod;
 
 fn claim_name(template: &PersistentVolumeClaim, set: &StatefulSet, ordinal: i32) -> String {
     let claim = template.metadata.name.as_deref().unwrap_or_default();
@@ -17,7 +17,11 @@ fn claim_name(template: &PersistentVolumeClaim, set: &StatefulSet, ordinal: i32)
 }
 
 /// The claims of the Pod with this ordinal.
-pub(super) fn claims(set: &StatefulSet, spec: &StatefulSetSpec, ordinal: i32) -> Vec<PersistentVolumeClaim> {
+pub(super) fn claims_of_pod(
+    set: &StatefulSet,
+    spec: &StatefulSetSpec,
+    ordinal: i32,
+) -> Vec<PersistentVolumeClaim> {
     let templates = spec.volume_claim_templates.iter().flatten();
     let claim = |template: &PersistentVolumeClaim| {
         let mut claim = template.clone();
@@ -31,7 +35,7 @@ pub(super) fn claims(set: &StatefulSet, spec: &StatefulSetSpec, ordinal: i32) ->
 }
 
 /// Lets the Pod with this ordinal use its claims; a volume of the same name gives way.
-pub(super) fn mount(pod: &mut PodSpec, set: &StatefulSet, spec: &StatefulSetSpec, ordinal: i32) {
+pub(super) fn mount_claims(pod: &mut PodSpec, set: &StatefulSet, spec: &StatefulSetSpec, ordinal: i32) {
     let templates = spec.volume_claim_templates.as_deref().unwrap_or_default();
     let mut volumes: Vec<Volume> = templates
         .iter()
@@ -60,7 +64,7 @@ pub(super) enum ClaimOwner {
 }
 
 /// The owner of the claims of a Pod with this ordinal.
-pub(super) fn owner(spec: &StatefulSetSpec, ordinal: i32) -> ClaimOwner {
+pub(super) fn owner_of_claims(spec: &StatefulSetSpec, ordinal: i32) -> ClaimOwner {
     let policy = spec.persistent_volume_claim_retention_policy.as_ref();
     let is_delete = |when: Option<&String>| when.is_some_and(|when| when == "Delete");
     let when_scaled = is_delete(policy.and_then(|policy| policy.when_scaled.as_ref()));
@@ -73,11 +77,11 @@ pub(super) fn owner(spec: &StatefulSetSpec, ordinal: i32) -> ClaimOwner {
 }
 
 /// The references the claim shall have; none when it has them already.
-pub(super) fn references(
+pub(super) fn owner_references(
     claim: &PersistentVolumeClaim,
     owner: ClaimOwner,
     set: &StatefulSet,
-    pod: &Pod,
+    pod: &PartialPod,
 ) -> Option<Vec<OwnerReference>> {
     let current = claim.metadata.owner_references.clone().unwrap_or_default();
     let wanted = match owner {
@@ -124,7 +128,7 @@ mod tests {
         let policy = json!({"whenScaled": when_scaled, "whenDeleted": when_deleted});
         let spec = json!({"replicas": 1, "selector": {}, "template": {}, "persistentVolumeClaimRetentionPolicy": policy});
         let spec = serde_json::from_value(spec).unwrap();
-        assert_eq!((owner(&spec, 0), owner(&spec, 1)), (kept, condemned), "{policy}");
+        assert_eq!((owner_of_claims(&spec, 0), owner_of_claims(&spec, 1)), (kept, condemned), "{policy}");
     }
 
     #[test]

@@ -15,13 +15,13 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpe
 use k8s_openapi::api::core::v1::{self as core, PersistentVolumeClaim};
 use serde_json::json;
 
-use self::plan::{PodStep, StatefulSetState, ordinal, partition, revision};
-use super::number::{count, nonzero, size};
-use super::ownership::{OrphansInNamespace, claim, orphan, selector};
-use super::partial_pod::{Pod, next_available};
-use super::pod_control::said;
-use super::revisions::{self, NewestRevision, REVISION, name, superfluous};
-use super::template::pod;
+use self::plan::{PodStep, StatefulSetState, ordinal_of, partition, revision_of};
+use super::number::{as_count, as_usize, omit_zero};
+use super::ownership::{OrphansInNamespace, claim_objects, label_selector, orphan_index_key};
+use super::partial_pod::{PartialPod, next_available};
+use super::pod_control::error_message;
+use super::revisions::{self, NewestRevision, REVISION, revision_name, surplus_revisions};
+use super::template::pod_from_template;
 
 /// How long to wait for a claim that is about to go with its former Pod.
 const CLAIM_WAIT: Duration = Duration::from_secs(1);
@@ -32,10 +32,10 @@ const HISTORY: i32 = 10;
 pub(super) fn control() -> Control {
     Controller::<StatefulSet>::new()
         .named("statefulset-controller")
-        .owns::<Pod>()
+        .owns::<PartialPod>()
         .owns::<ControllerRevision>()
-        .selects::<Pod, _>(|set: &StatefulSet| Some(selector(&set.spec.as_ref()?.selector)))
-        .index::<ControllerRevision, OrphansInNamespace, _>(orphan)
+        .selects::<PartialPod, _>(|set: &StatefulSet| Some(label_selector(&set.spec.as_ref()?.selector)))
+        .index::<ControllerRevision, OrphansInNamespace, _>(orphan_index_key)
         .reads::<PersistentVolumeClaim>()
         .writes::<PersistentVolumeClaim>()
         .writes_status::<StatefulSet>()
@@ -44,24 +44,29 @@ pub(super) fn control() -> Control {
 
 async fn reconcile(set: Arc<StatefulSet>, cx: Context<StatefulSet>) -> Result {
     let Some(spec) = &set.spec else { return Ok(Action::await_change()) };
-    let selector = selector(&spec.selector);
+    let selector = label_selector(&spec.selector);
     let set_name = set.metadata.name.clone().unwrap_or_default();
-    let pods = claim::<_, Pod>(&cx, &selector, |pod| ordinal(&set_name, pod.name()).is_some()).await?;
-    let mut history = claim::<_, ControllerRevision>(&cx, &selector, |_| true).await?;
-    history.sort_by(|left, right| (left.revision, name(left)).cmp(&(right.revision, name(right))));
+    let pods =
+        claim_objects::<_, PartialPod>(&cx, &selector, |pod| ordinal_of(&set_name, pod.name()).is_some())
+            .await?;
+    let mut history = claim_objects::<_, ControllerRevision>(&cx, &selector, |_| true).await?;
+    history.sort_by(|left, right| {
+        (left.revision, revision_name(left)).cmp(&(right.revision, revision_name(right)))
+    });
     let mut sync = StatefulSetSync { cx: &cx, set: &set, spec, set_name, collisions: 0 };
     sync.collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or_default();
-    let update = sync.newest(&history).await?;
+    let update = sync.newest_revision(&history).await?;
     let current = set.status.as_ref().and_then(|status| status.current_revision.as_deref());
-    let current = history.iter().find(|revision| Some(name(revision)) == current).unwrap_or(&update).clone();
-    let made = sync.step(sync.by_ordinal(&pods), &current, &update).await;
-    let pods = sync.by_ordinal(&cx.owned::<Pod>()?);
+    let current =
+        history.iter().find(|revision| Some(revision_name(revision)) == current).unwrap_or(&update).clone();
+    let made = sync.take_steps(sync.by_ordinal(&pods), &current, &update).await;
+    let pods = sync.by_ordinal(&cx.owned::<PartialPod>()?);
     let status = sync.status(&pods, &current, &update);
     cx.replace_status(&status);
-    sync.clean_up(&history, &pods, &[name(&current), name(&update)]).await?;
+    sync.delete_old_revisions(&history, &pods, &[revision_name(&current), revision_name(&update)]).await?;
     let is_waiting = made?;
-    let view = StatefulSetState { spec, pods: &pods, update: name(&update), now: cx.now() };
-    let wait = next_available(pods.values().map(|pod| &**pod), view.min_ready(), cx.now());
+    let state = StatefulSetState { spec, pods: &pods, update: revision_name(&update), now: cx.now() };
+    let wait = next_available(pods.values().map(|pod| &**pod), state.min_ready(), cx.now());
     let wait = wait.into_iter().chain(is_waiting.then_some(CLAIM_WAIT)).min();
     Ok(wait.map_or(Action::await_change(), Action::requeue))
 }
@@ -75,17 +80,17 @@ struct StatefulSetSync<'a> {
 }
 
 impl StatefulSetSync<'_> {
-    fn by_ordinal(&self, pods: &[Arc<Pod>]) -> BTreeMap<i32, Arc<Pod>> {
-        let numbered = pods.iter().map(|pod| (ordinal(&self.set_name, pod.name()), pod));
+    fn by_ordinal(&self, pods: &[Arc<PartialPod>]) -> BTreeMap<i32, Arc<PartialPod>> {
+        let numbered = pods.iter().map(|pod| (ordinal_of(&self.set_name, pod.name()), pod));
         numbered.filter_map(|(ordinal, pod)| Some((ordinal?, pod.clone()))).collect()
     }
 
     /// The revision with the set's template, made if it is missing.
-    async fn newest(
+    async fn newest_revision(
         &mut self,
         history: &[Arc<ControllerRevision>],
     ) -> Result<Arc<ControllerRevision>, Error> {
-        match revisions::newest(&self.set.metadata, &self.spec.template, history, self.collisions) {
+        match revisions::find_newest(&self.set.metadata, &self.spec.template, history, self.collisions) {
             NewestRevision::Known(revision) => Ok(revision),
             NewestRevision::Renumber(revision, number) => {
                 self.cx.patch(&*revision, json!({"revision": number})).await
@@ -103,19 +108,23 @@ impl StatefulSetSync<'_> {
     }
 
     /// Takes the next step. Returns whether something must be waited for that nobody will tell of.
-    async fn step(
+    async fn take_steps(
         &self,
-        pods: BTreeMap<i32, Arc<Pod>>,
+        pods: BTreeMap<i32, Arc<PartialPod>>,
         current: &ControllerRevision,
         update: &ControllerRevision,
     ) -> Result<bool, Error> {
         let mut is_waiting = false;
         for (ordinal, pod) in &pods {
-            self.mind_claims(*ordinal, pod).await?;
+            self.update_claims(*ordinal, pod).await?;
         }
-        let view =
-            StatefulSetState { spec: self.spec, pods: &pods, update: name(update), now: self.cx.now() };
-        for step in view.steps() {
+        let state = StatefulSetState {
+            spec: self.spec,
+            pods: &pods,
+            update: revision_name(update),
+            now: self.cx.now(),
+        };
+        for step in state.steps() {
             match step {
                 PodStep::Delete(pod) => self.delete(&pod).await?,
                 PodStep::Create(ordinal) => {
@@ -129,17 +138,17 @@ impl StatefulSetSync<'_> {
 
     /// Makes a Pod and its claims. Returns false if a claim must go first.
     async fn create(&self, ordinal: i32, revision: &ControllerRevision) -> Result<bool, Error> {
-        let pod = self.pod(ordinal, revision);
+        let pod = self.new_pod(ordinal, revision);
         let pod_name = pod.metadata.name.clone().unwrap_or_default();
-        for claim in claims::claims(self.set, self.spec, ordinal) {
+        for claim in claims::claims_of_pod(self.set, self.spec, ordinal) {
             match self.cx.get::<PersistentVolumeClaim>(claim.metadata.name.as_deref().unwrap_or_default())? {
                 Some(known) if claims::is_leaving(&known, &pod_name) => return Ok(false),
                 Some(_) => {}
                 None => self.create_claim(claim, &pod_name).await?,
             }
         }
-        let created = self.cx.create::<_, Pod>(pod).await;
-        self.tell("Create", &format!("Pod {pod_name} in StatefulSet {} ", self.set_name), &created);
+        let created = self.cx.create::<_, PartialPod>(pod).await;
+        self.report_result("Create", &format!("Pod {pod_name} in StatefulSet {} ", self.set_name), &created);
         created.map(|_| true)
     }
 
@@ -148,40 +157,40 @@ impl StatefulSetSync<'_> {
         // The owner, if it shall have one, is set when the Pod is there.
         let created = self.cx.create_unowned::<_, PersistentVolumeClaim>(claim).await;
         let what = format!("Claim {claim_name} Pod {pod} in StatefulSet {} ", self.set_name);
-        self.tell("Create", &what, &created);
+        self.report_result("Create", &what, &created);
         created.map(drop)
     }
 
-    fn pod(&self, ordinal: i32, revision: &ControllerRevision) -> core::Pod {
-        let template = revisions::held(revision).unwrap_or_else(|| self.spec.template.clone());
-        let mut pod = pod(&template);
+    fn new_pod(&self, ordinal: i32, revision: &ControllerRevision) -> core::Pod {
+        let template = revisions::template_of(revision).unwrap_or_else(|| self.spec.template.clone());
+        let mut pod = pod_from_template(&template);
         let pod_name = format!("{}-{ordinal}", self.set_name);
         let labels = pod.metadata.labels.get_or_insert_default();
         labels.insert("statefulset.kubernetes.io/pod-name".to_owned(), pod_name.clone());
         labels.insert("apps.kubernetes.io/pod-index".to_owned(), ordinal.to_string());
-        labels.insert(REVISION.to_owned(), name(revision).to_owned());
+        labels.insert(REVISION.to_owned(), revision_name(revision).to_owned());
         if let Some(spec) = &mut pod.spec {
             spec.hostname = Some(pod_name.clone());
             spec.subdomain = self.spec.service_name.clone().filter(|service| !service.is_empty());
-            claims::mount(spec, self.set, self.spec, ordinal);
+            claims::mount_claims(spec, self.set, self.spec, ordinal);
         }
         pod.metadata.name = Some(pod_name);
         pod
     }
 
-    async fn delete(&self, pod: &Pod) -> Result<(), Error> {
+    async fn delete(&self, pod: &PartialPod) -> Result<(), Error> {
         let deleted = self.cx.delete(pod).await;
         if !matches!(deleted, Ok(false)) {
             let what = format!("Pod {} in StatefulSet {} ", pod.name(), self.set_name);
-            self.tell("Delete", &what, &deleted);
+            self.report_result("Delete", &what, &deleted);
         }
         deleted.map(drop)
     }
 
     /// Gives the claims of a Pod the owners that the retention policy asks for, and a pending Pod the claims it lacks.
-    async fn mind_claims(&self, ordinal: i32, pod: &Pod) -> Result<(), Error> {
-        let owner = claims::owner(self.spec, ordinal);
-        for wanted in claims::claims(self.set, self.spec, ordinal) {
+    async fn update_claims(&self, ordinal: i32, pod: &PartialPod) -> Result<(), Error> {
+        let owner = claims::owner_of_claims(self.spec, ordinal);
+        for wanted in claims::claims_of_pod(self.set, self.spec, ordinal) {
             let claim_name = wanted.metadata.name.clone().unwrap_or_default();
             match self.cx.get::<PersistentVolumeClaim>(claim_name)? {
                 None if pod.phase() == "Pending" && !pod.is_dying() => {
@@ -189,7 +198,7 @@ impl StatefulSetSync<'_> {
                 }
                 None => {}
                 Some(claim) => {
-                    if let Some(references) = claims::references(&claim, owner, self.set, pod) {
+                    if let Some(references) = claims::owner_references(&claim, owner, self.set, pod) {
                         let revision = &claim.metadata.resource_version;
                         let meta = json!({"ownerReferences": references, "resourceVersion": revision});
                         self.cx.patch(&*claim, json!({"metadata": meta})).await?;
@@ -200,7 +209,7 @@ impl StatefulSetSync<'_> {
         Ok(())
     }
 
-    fn tell<T>(&self, verb: &str, what: &str, outcome: &Result<T, Error>) {
+    fn report_result<T>(&self, verb: &str, what: &str, outcome: &Result<T, Error>) {
         match outcome {
             Ok(_) => {
                 let end = if what.starts_with("Claim") { "success" } else { "successful" };
@@ -208,7 +217,7 @@ impl StatefulSetSync<'_> {
                 self.cx.event(Severity::Normal, &format!("Successful{verb}"), message);
             }
             Err(error) => {
-                let message = format!("{verb} {what}failed error: {}", said(error));
+                let message = format!("{verb} {what}failed error: {}", error_message(error));
                 self.cx.event(Severity::Warning, &format!("Failed{verb}"), message);
             }
         }
@@ -216,31 +225,33 @@ impl StatefulSetSync<'_> {
 
     fn status(
         &self,
-        pods: &BTreeMap<i32, Arc<Pod>>,
+        pods: &BTreeMap<i32, Arc<PartialPod>>,
         current: &ControllerRevision,
         update: &ControllerRevision,
     ) -> StatefulSetStatus {
-        let view = StatefulSetState { spec: self.spec, pods, update: name(update), now: self.cx.now() };
-        let number = |test: &dyn Fn(&Pod) -> bool| count(pods.values().filter(|pod| test(pod)).count());
-        let is_ready = |pod: &Pod| pod.phase() == "Running" && pod.is_ready();
-        let of = |wanted: &str| number(&|pod: &Pod| !pod.is_dying() && revision(pod) == wanted);
+        let state =
+            StatefulSetState { spec: self.spec, pods, update: revision_name(update), now: self.cx.now() };
+        let number =
+            |test: &dyn Fn(&PartialPod) -> bool| as_count(pods.values().filter(|pod| test(pod)).count());
+        let is_ready = |pod: &PartialPod| pod.phase() == "Running" && pod.is_ready();
+        let of = |wanted: &str| number(&|pod: &PartialPod| !pod.is_dying() && revision_of(pod) == wanted);
         let mut status = StatefulSetStatus {
             observed_generation: self.set.metadata.generation,
-            replicas: count(pods.len()),
-            ready_replicas: nonzero(number(&is_ready)),
-            available_replicas: Some(number(&|pod: &Pod| {
-                is_ready(pod) && pod.is_available(view.min_ready(), self.cx.now())
+            replicas: as_count(pods.len()),
+            ready_replicas: omit_zero(number(&is_ready)),
+            available_replicas: Some(number(&|pod: &PartialPod| {
+                is_ready(pod) && pod.is_available(state.min_ready(), self.cx.now())
             })),
-            current_replicas: nonzero(of(name(current))),
-            updated_replicas: nonzero(of(name(update))),
-            current_revision: Some(name(current).to_owned()),
-            update_revision: Some(name(update).to_owned()),
+            current_replicas: omit_zero(of(revision_name(current))),
+            updated_replicas: omit_zero(of(revision_name(update))),
+            current_revision: Some(revision_name(current).to_owned()),
+            update_revision: Some(revision_name(update).to_owned()),
             collision_count: Some(self.collisions),
             conditions: self.set.status.as_ref().and_then(|status| status.conditions.clone()),
         };
         let wanted = self.spec.replicas.unwrap_or(1);
-        if status.updated_replicas == nonzero(wanted)
-            && status.ready_replicas == nonzero(wanted)
+        if status.updated_replicas == omit_zero(wanted)
+            && status.ready_replicas == omit_zero(wanted)
             && status.replicas == wanted
         {
             status.current_replicas = status.updated_replicas;
@@ -250,16 +261,16 @@ impl StatefulSetSync<'_> {
     }
 
     /// Removes the revisions beyond the history limit.
-    async fn clean_up(
+    async fn delete_old_revisions(
         &self,
         history: &[Arc<ControllerRevision>],
-        pods: &BTreeMap<i32, Arc<Pod>>,
+        pods: &BTreeMap<i32, Arc<PartialPod>>,
         used: &[&str],
     ) -> Result<(), Error> {
         let mut live: Vec<&str> = used.to_vec();
-        live.extend(pods.values().map(|pod| revision(pod)));
-        let limit = size(self.spec.revision_history_limit.unwrap_or(HISTORY));
-        for revision in superfluous(history, &live, limit) {
+        live.extend(pods.values().map(|pod| revision_of(pod)));
+        let limit = as_usize(self.spec.revision_history_limit.unwrap_or(HISTORY));
+        for revision in surplus_revisions(history, &live, limit) {
             self.cx.delete(&*revision).await?;
         }
         Ok(())

@@ -10,35 +10,35 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSetSpec;
 
-use crate::controllers::number::{Rounding, scaled};
-use crate::controllers::partial_pod::{Pod, min_ready};
+use crate::controllers::number::{Rounding, resolve_percentage};
+use crate::controllers::partial_pod::{PartialPod, min_ready};
 use crate::controllers::revisions::REVISION;
 
 /// What to do with one Pod.
 #[derive(Clone, Debug)]
 pub(super) enum PodStep {
     Create(i32),
-    Delete(Arc<Pod>),
+    Delete(Arc<PartialPod>),
 }
 
 /// What a step is decided from.
 pub(super) struct StatefulSetState<'a> {
     pub(super) spec: &'a StatefulSetSpec,
     /// The Pods by ordinal.
-    pub(super) pods: &'a BTreeMap<i32, Arc<Pod>>,
+    pub(super) pods: &'a BTreeMap<i32, Arc<PartialPod>>,
     /// The revision Pods are updated to.
     pub(super) update: &'a str,
     pub(super) now: Timestamp,
 }
 
 /// The number at the end of the name of a Pod of this set.
-pub(super) fn ordinal(set: &str, pod: &str) -> Option<i32> {
+pub(super) fn ordinal_of(set: &str, pod: &str) -> Option<i32> {
     let digits = pod.strip_prefix(set)?.strip_prefix('-')?;
     let number: i32 = digits.parse().ok()?;
     (number.to_string() == digits).then_some(number)
 }
 
-pub(super) fn revision(pod: &Pod) -> &str {
+pub(super) fn revision_of(pod: &PartialPod) -> &str {
     pod.label(REVISION).unwrap_or_default()
 }
 
@@ -63,25 +63,25 @@ impl StatefulSetState<'_> {
         self.spec.pod_management_policy.as_deref() == Some("Parallel")
     }
 
-    fn is_available(&self, pod: &Pod) -> bool {
+    fn is_available(&self, pod: &PartialPod) -> bool {
         pod.is_available(self.min_ready(), self.now)
     }
 
-    fn is_healthy(&self, pod: &Pod) -> bool {
+    fn is_healthy(&self, pod: &PartialPod) -> bool {
         pod.phase() == "Running" && self.is_available(pod) && !pod.is_dying()
     }
 
     /// The steps to take now; none when all is as it should be or must be waited for.
     pub(super) fn steps(&self) -> Vec<PodStep> {
         let mut steps = Vec::new();
-        if !self.fill(&mut steps) || !self.empty(&mut steps) || !steps.is_empty() {
+        if !self.create_missing(&mut steps) || !self.delete_surplus(&mut steps) || !steps.is_empty() {
             return steps;
         }
-        self.update()
+        self.replace_outdated()
     }
 
     /// Makes what is missing. Returns whether to go on.
-    fn fill(&self, steps: &mut Vec<PodStep>) -> bool {
+    fn create_missing(&self, steps: &mut Vec<PodStep>) -> bool {
         for ordinal in ordinals(self.spec) {
             let is_settled = match self.pods.get(&ordinal) {
                 None => {
@@ -103,7 +103,7 @@ impl StatefulSetState<'_> {
     }
 
     /// Removes what is too much, the highest first. Returns whether to go on.
-    fn empty(&self, steps: &mut Vec<PodStep>) -> bool {
+    fn delete_surplus(&self, steps: &mut Vec<PodStep>) -> bool {
         let wanted = ordinals(self.spec);
         let condemned: Vec<_> =
             self.pods.iter().filter(|(ordinal, _)| !wanted.contains(ordinal)).map(|(_, pod)| pod).collect();
@@ -121,7 +121,7 @@ impl StatefulSetState<'_> {
     }
 
     /// Removes Pods of other revisions, the highest first, as many as may be unavailable.
-    fn update(&self) -> Vec<PodStep> {
+    fn replace_outdated(&self) -> Vec<PodStep> {
         let strategy = self.spec.update_strategy.as_ref();
         if strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete") {
             return Vec::new();
@@ -133,7 +133,7 @@ impl StatefulSetState<'_> {
         let from = partition(self.spec);
         let outdated = pods
             .into_iter()
-            .filter(|(ordinal, pod)| **ordinal >= from && revision(pod) != self.update && !pod.is_dying());
+            .filter(|(ordinal, pod)| **ordinal >= from && revision_of(pod) != self.update && !pod.is_dying());
         let mut steps = Vec::new();
         for (_, pod) in outdated {
             let costs_nothing = self.is_parallel() && !self.is_available(pod);
@@ -151,7 +151,7 @@ impl StatefulSetState<'_> {
             self.spec.update_strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref());
         let written = rolling.and_then(|rolling| rolling.max_unavailable.as_ref());
         let replicas = self.spec.replicas.unwrap_or(1);
-        usize::try_from(scaled(written, replicas, Rounding::Down)).unwrap_or_default().max(1)
+        usize::try_from(resolve_percentage(written, replicas, Rounding::Down)).unwrap_or_default().max(1)
     }
 }
 
@@ -161,8 +161,8 @@ mod tests {
 
     use super::*;
 
-    /// Pods as `ordinal:state`: `r` ready, `p` pending, `d` dying, `f` failed; a capital letter is the old revision.
-    fn pods(text: &str) -> BTreeMap<i32, Arc<Pod>> {
+    /// Pods as `ordinal_of:state`: `r` ready, `p` pending, `d` dying, `f` failed; a capital letter is the old revision.
+    fn pods(text: &str) -> BTreeMap<i32, Arc<PartialPod>> {
         let pod = |word: &str| {
             let (ordinal, state) = word.split_once(':').unwrap();
             let ready = |status: &str| json!([{"type": "Ready", "status": status}]);
@@ -189,8 +189,8 @@ mod tests {
         let mut full = json!({"selector": {}, "template": {}, "replicas": 3});
         full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
         let (spec, pods) = (serde_json::from_value(full).unwrap(), pods(text));
-        let view = StatefulSetState { spec: &spec, pods: &pods, update: "new", now: Timestamp::UNIX_EPOCH };
-        let steps = view.steps().into_iter().map(|step| match step {
+        let state = StatefulSetState { spec: &spec, pods: &pods, update: "new", now: Timestamp::UNIX_EPOCH };
+        let steps = state.steps().into_iter().map(|step| match step {
             PodStep::Create(ordinal) => format!("+{ordinal}"),
             PodStep::Delete(pod) => format!("-{}", pod.uid()),
         });
@@ -249,7 +249,7 @@ mod tests {
             ("we-1", None),
             ("web-x-1", None),
         ] {
-            assert_eq!(ordinal("web", name), expected, "{name}");
+            assert_eq!(ordinal_of("web", name), expected, "{name}");
         }
     }
 }

@@ -14,10 +14,10 @@ use crate::node::id_blocks::is_reserved;
 /// How a folder is opened that must be one itself.
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Gives the folder and all in it to others: `heir` says to whom the things of a user or group go, if to anybody.
-pub(super) fn adopt(folder: &OwnedFd, heir: impl Fn(u32) -> Option<u32>) -> io::Result<()> {
+/// Gives the folder and all in it to others: `new_owner` says to whom the things of a user or group go, if to anybody.
+pub(super) fn change_owner(folder: &OwnedFd, new_owner: impl Fn(u32) -> Option<u32>) -> io::Result<()> {
     let mut folders = vec![rustix::fs::openat(folder, c".", FOLDER, Mode::empty())?];
-    give(folder, c"", AtFlags::EMPTY_PATH, &heir)?;
+    change_one(folder, c"", AtFlags::EMPTY_PATH, &new_owner)?;
     while let Some(here) = folders.pop() {
         for entry in Dir::read_from(&here)? {
             let entry = entry?;
@@ -25,7 +25,7 @@ pub(super) fn adopt(folder: &OwnedFd, heir: impl Fn(u32) -> Option<u32>) -> io::
             if name == c"." || name == c".." {
                 continue;
             }
-            let stat = give(&here, name, AtFlags::SYMLINK_NOFOLLOW, &heir)?;
+            let stat = change_one(&here, name, AtFlags::SYMLINK_NOFOLLOW, &new_owner)?;
             if FileType::from_raw_mode(stat.st_mode).is_dir() {
                 folders.push(rustix::fs::openat(&here, name, FOLDER, Mode::empty())?);
             }
@@ -34,13 +34,18 @@ pub(super) fn adopt(folder: &OwnedFd, heir: impl Fn(u32) -> Option<u32>) -> io::
     Ok(())
 }
 
-fn give(at: impl AsFd, name: &CStr, flags: AtFlags, heir: impl Fn(u32) -> Option<u32>) -> io::Result<Stat> {
+fn change_one(
+    at: impl AsFd,
+    name: &CStr,
+    flags: AtFlags,
+    new_owner: impl Fn(u32) -> Option<u32>,
+) -> io::Result<Stat> {
     let stat = rustix::fs::statat(&at, name, flags)?;
     let is_shared = stat.st_nlink > 1 && !FileType::from_raw_mode(stat.st_mode).is_dir();
     if is_shared && !is_reserved(stat.st_uid) {
         return Ok(stat);
     }
-    let (user, group) = (heir(stat.st_uid), heir(stat.st_gid));
+    let (user, group) = (new_owner(stat.st_uid), new_owner(stat.st_gid));
     if user.is_some() || group.is_some() {
         rustix::fs::chownat(&at, name, user.map(Uid::from_raw), group.map(Gid::from_raw), flags)?;
     }
@@ -53,7 +58,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt as _, chown, lchown, symlink};
 
     use super::*;
-    use crate::node::supervisor::safe_path::own_folder;
+    use crate::node::supervisor::safe_path::open_or_make_folder;
 
     /// Of a Pod that is gone.
     const BEFORE: u32 = 0x7000_0001;
@@ -78,7 +83,8 @@ mod tests {
         }
         lchown(folder.join("link"), Some(BEFORE), Some(BEFORE)).unwrap();
         chown(folder.join("stranger"), Some(7), Some(BEFORE)).unwrap();
-        adopt(&own_folder(&folder).unwrap(), |id| matches!(id, 0 | BEFORE).then_some(42)).unwrap();
+        change_owner(&open_or_make_folder(&folder).unwrap(), |id| matches!(id, 0 | BEFORE).then_some(42))
+            .unwrap();
         let owners = |path: &std::path::Path| {
             let meta = fs::symlink_metadata(path).unwrap();
             (meta.uid(), meta.gid())

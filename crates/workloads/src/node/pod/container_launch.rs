@@ -6,7 +6,7 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 
-use super::environment::{Environment, config_error, environment};
+use super::environment::{Environment, config_error, container_environment};
 use super::expand::expand;
 use super::identity::PodIdentities;
 use super::plan::ContainerStart;
@@ -25,19 +25,19 @@ use crate::node::{NodeShared, quantity};
 const NO_COMMAND: &str = "ErrImageNeverPull";
 
 /// The launch of a container, or why there is none.
-pub(crate) fn launch(
-    ground: &NodeShared,
-    everybody: &PodIdentities<'_>,
+pub(crate) fn container_launch(
+    shared: &NodeShared,
+    identities: &PodIdentities<'_>,
     start: &ContainerStart<'_>,
     sources: &dyn ValueSources,
 ) -> Result<ContainerLaunch, StartRefusal> {
-    let (pod, container) = (everybody.pod, start.part.container);
+    let (pod, container) = (identities.pod, start.part.container);
     let uid = pod.metadata.uid.clone().unwrap_or_default();
     let owner = PodName {
         namespace: pod.metadata.namespace.clone().unwrap_or_default(),
         name: pod.metadata.name.clone().unwrap_or_default(),
     };
-    let process = process(ground, everybody, container, sources)?;
+    let process = container_process(shared, identities, container, sources)?;
     let address = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref()).unwrap_or_default();
     let lifecycle = container.lifecycle.as_ref();
     let after_start = lifecycle.and_then(|lifecycle| lifecycle.post_start.as_ref());
@@ -50,13 +50,19 @@ pub(crate) fn launch(
         interruptions: start.interruptions,
         process,
         falls_back_to_log: termination_log::falls_back_to_log(container),
-        after_start: after_start.map(|handler| hook(handler, container, address)).transpose()?.flatten(),
-        before_stop: before_stop.map(|handler| hook(handler, container, address)).transpose()?.flatten(),
+        after_start: after_start
+            .map(|handler| lifecycle_hook(handler, container, address))
+            .transpose()?
+            .flatten(),
+        before_stop: before_stop
+            .map(|handler| lifecycle_hook(handler, container, address))
+            .transpose()?
+            .flatten(),
     })
 }
 
 /// What a handler asks for. `tcpSocket` means nothing in Kubernetes either.
-fn hook(
+fn lifecycle_hook(
     handler: &LifecycleHandler,
     container: &Container,
     address: &str,
@@ -73,49 +79,54 @@ fn hook(
 }
 
 /// The process of a container: also what probes and hooks run beside.
-pub(crate) fn process(
-    ground: &NodeShared,
-    everybody: &PodIdentities<'_>,
+pub(crate) fn container_process(
+    shared: &NodeShared,
+    identities: &PodIdentities<'_>,
     container: &Container,
     sources: &dyn ValueSources,
 ) -> Result<ProcessSpec, StartRefusal> {
-    let pod = everybody.pod;
-    let mut identity = everybody.of(container)?;
-    let place = PodFolders::make(ground, everybody, container, &identity)?;
-    let last_words = termination_log::TerminationLog::of(ground, pod, container, &place);
+    let pod = identities.pod;
+    let mut identity = identities.identity_of(container)?;
+    let folders = PodFolders::make(shared, identities, container, &identity)?;
+    let termination_log = termination_log::TerminationLog::new(shared, pod, container, &folders);
     let services = sources.services()?;
     let mut given = service_variables::variables(pod, services.iter().map(|service| &**service));
     given.extend([
         ("HOSTNAME".to_owned(), pod.metadata.name.clone().unwrap_or_default()),
-        ("HOME".to_owned(), place.home.display().to_string()),
-        ("HOMEOSTAT_VOLUMES".to_owned(), place.volumes.display().to_string()),
-        (termination_log::VARIABLE.to_owned(), last_words.seen()),
+        ("HOME".to_owned(), folders.home.display().to_string()),
+        ("HOMEOSTAT_VOLUMES".to_owned(), folders.volumes.display().to_string()),
+        (termination_log::VARIABLE.to_owned(), termination_log.path_in_container()),
     ]);
     given.extend(identity.machine_user.filter(|user| *user != 0).and_then(|_| passable_path()));
-    given.extend(service_account::variables(ground, container, &place.volumes));
-    let environment = environment(pod, container, sources, given)?;
-    let mut mounts = volumes::prepare(ground, everybody, container, (sources, &environment, &place))?;
-    mounts.extend(last_words.make(ground, &place)?);
-    mounts.extend(place.mounts);
-    let (command, is_program_given) = command(ground, container, &environment)?;
+    given.extend(service_account::variables(shared, container, &folders.volumes));
+    let environment = container_environment(pod, container, sources, given)?;
+    let mut mounts =
+        volumes::prepare_volumes(shared, identities, container, (sources, &environment, &folders))?;
+    mounts.extend(termination_log.make(shared, &folders)?);
+    mounts.extend(folders.mounts);
+    let (command, is_program_given) = container_command(shared, container, &environment)?;
     let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
     let memory = limits.and_then(|limits| limits.get("memory"));
-    if !ground.has_namespaces {
-        identity.groups.extend(everybody.passing_groups());
+    if !shared.has_namespaces {
+        identity.groups.extend(identities.passing_groups());
     }
     Ok(ProcessSpec {
         command,
         environment: environment.into_iter().collect(),
         // An absolute one replaces the Pod's own.
-        directory: place.home.join(container.working_dir.as_deref().unwrap_or_default()),
-        rights: rights::rights(everybody.giver, container, !identity.ranges.is_empty()),
+        directory: folders.home.join(container.working_dir.as_deref().unwrap_or_default()),
+        rights: rights::container_rights(identities.identity_policy, container, !identity.ranges.is_empty()),
         user: identity.user,
         group: identity.group,
         groups: identity.groups,
         ranges: identity.ranges,
         memory_bytes: memory.and_then(|quantity| quantity::bytes(&quantity.0)),
         mounts,
-        view: if ground.has_namespaces { view(ground, pod, container) } else { MachineView::default() },
+        view: if shared.has_namespaces {
+            machine_view(shared, pod, container)
+        } else {
+            MachineView::default()
+        },
         is_program_given,
     })
 }
@@ -136,7 +147,7 @@ fn is_passable(folder: &Path) -> bool {
 }
 
 /// A program of the node's owner by its whole path, if it is where only the node finds it.
-fn located(program: String) -> String {
+fn absolute_program(program: String) -> String {
     let path = std::env::var_os("PATH").filter(|_| !program.contains('/')).unwrap_or_default();
     let mut found = std::env::split_paths(&path).filter(|folder| folder.join(&program).is_file());
     let only_here = found.next().filter(|folder| !is_passable(folder));
@@ -144,18 +155,18 @@ fn located(program: String) -> String {
 }
 
 /// What of the machine the container does not see.
-fn view(ground: &NodeShared, pod: &Pod, container: &Container) -> MachineView {
+fn machine_view(shared: &NodeShared, pod: &Pod, container: &Container) -> MachineView {
     let context = container.security_context.as_ref();
     MachineView {
-        hidden: ground.hidden(),
+        hidden: shared.hidden(),
         has_own_processes_only: pod.spec.as_ref().and_then(|spec| spec.host_pid) != Some(true),
         is_read_only: context.and_then(|context| context.read_only_root_filesystem) == Some(true),
     }
 }
 
 /// The declared command, or the one that stands for the image; and whether it is that.
-fn command(
-    ground: &NodeShared,
+fn container_command(
+    shared: &NodeShared,
     container: &Container,
     environment: &Environment,
 ) -> Result<(Vec<String>, bool), StartRefusal> {
@@ -166,9 +177,9 @@ fn command(
     let mut command = expanded(&container.command);
     let is_given = command.is_empty();
     if is_given {
-        command = of_image(ground, container.image.as_deref().unwrap_or_default())?;
+        command = command_of_image(shared, container.image.as_deref().unwrap_or_default())?;
         if let Some(program) = command.first_mut() {
-            *program = located(std::mem::take(program));
+            *program = absolute_program(std::mem::take(program));
         }
     }
     command.extend(expanded(&container.args));
@@ -183,8 +194,8 @@ fn repository(image: &str) -> &str {
 }
 
 /// What runs for an image: the command for just this version, or else the one for all versions.
-fn of_image(ground: &NodeShared, image: &str) -> Result<Vec<String>, StartRefusal> {
-    let images = &ground.options.images;
+fn command_of_image(shared: &NodeShared, image: &str) -> Result<Vec<String>, StartRefusal> {
+    let images = &shared.options.images;
     let found = images.get(image).or_else(|| images.get(repository(image)));
     found.filter(|command| !command.is_empty()).cloned().ok_or_else(|| StartRefusal {
         reason: NO_COMMAND,

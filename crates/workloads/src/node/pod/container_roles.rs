@@ -30,7 +30,7 @@ pub(crate) struct PodContainer<'a> {
 }
 
 /// Init containers and sidecars, in the order they start.
-pub(crate) fn first(spec: &PodSpec) -> impl Iterator<Item = PodContainer<'_>> {
+pub(crate) fn init_containers(spec: &PodSpec) -> impl Iterator<Item = PodContainer<'_>> {
     let of_pod = restart_policy(spec);
     spec.init_containers.iter().flatten().map(move |container| {
         if container.restart_policy.as_deref() == Some("Always") {
@@ -44,7 +44,7 @@ pub(crate) fn first(spec: &PodSpec) -> impl Iterator<Item = PodContainer<'_>> {
 }
 
 /// The main containers.
-pub(crate) fn mains(spec: &PodSpec) -> impl Iterator<Item = PodContainer<'_>> {
+pub(crate) fn main_containers(spec: &PodSpec) -> impl Iterator<Item = PodContainer<'_>> {
     let restart = restart_policy(spec);
     spec.containers.iter().map(move |container| PodContainer {
         container,
@@ -54,8 +54,8 @@ pub(crate) fn mains(spec: &PodSpec) -> impl Iterator<Item = PodContainer<'_>> {
 }
 
 /// All of them.
-pub(crate) fn all(spec: &PodSpec) -> impl Iterator<Item = PodContainer<'_>> {
-    first(spec).chain(mains(spec))
+pub(crate) fn all_containers(spec: &PodSpec) -> impl Iterator<Item = PodContainer<'_>> {
+    init_containers(spec).chain(main_containers(spec))
 }
 
 fn restart_policy(spec: &PodSpec) -> RestartPolicy {

@@ -6,7 +6,7 @@ use super::status::HOST;
 use crate::node::quantity;
 
 /// The value of a field of the Pod; none for a path that is not offered.
-pub(crate) fn field(pod: &Pod, path: &str) -> Option<String> {
+pub(crate) fn pod_field(pod: &Pod, path: &str) -> Option<String> {
     let (meta, spec) = (&pod.metadata, pod.spec.as_ref());
     if let Some((map, key)) = subscript(path) {
         let map = if map == "metadata.labels" { &meta.labels } else { &meta.annotations };
@@ -41,7 +41,7 @@ fn lines(map: Option<&std::collections::BTreeMap<String, String>>) -> String {
 }
 
 /// A limit or request in units of its divisor, rounded up. What is not limited has the machine's size.
-pub(crate) fn resource(container: &Container, selector: &ResourceFieldSelector) -> Option<String> {
+pub(crate) fn resource_field(container: &Container, selector: &ResourceFieldSelector) -> Option<String> {
     let (kind, name) = selector.resource.split_once('.')?;
     let resources = container.resources.as_ref();
     let limits = resources.and_then(|resources| resources.limits.as_ref());
@@ -75,7 +75,7 @@ mod tests {
         }))
         .unwrap();
         let check = |path: &str, expected: Option<&str>| {
-            assert_eq!(field(&pod, path).as_deref(), expected, "{path}");
+            assert_eq!(pod_field(&pod, path).as_deref(), expected, "{path}");
         };
         check("metadata.name", Some("p"));
         check("metadata.namespace", Some("n"));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVar, EnvVarSource, Pod, Secret};
 
-use super::container_roles::all;
+use super::container_roles::all_containers;
 use super::downward_api;
 use super::expand::expand;
 use super::sources::ValueSources;
@@ -17,7 +17,7 @@ const INHERITED: [&str; 5] = ["PATH", "LANG", "LC_ALL", "TZ", "USER"];
 pub(crate) type Environment = BTreeMap<String, String>;
 
 /// The whole environment, or why it cannot be made.
-pub(crate) fn environment(
+pub(crate) fn container_environment(
     pod: &Pod,
     container: &Container,
     sources: &dyn ValueSources,
@@ -25,13 +25,13 @@ pub(crate) fn environment(
 ) -> Result<Environment, StartRefusal> {
     let mut all = inherited();
     all.extend(given);
-    from_sources(container, sources, &mut all)?;
+    add_env_from(container, sources, &mut all)?;
     for variable in container.env.iter().flatten() {
         let value = match &variable.value_from {
             None => {
                 Some(expand(variable.value.as_deref().unwrap_or_default(), |name| all.get(name).cloned()))
             }
-            Some(source) => of_source(pod, container, sources, (variable, source))?,
+            Some(source) => value_from_source(pod, container, sources, (variable, source))?,
         };
         if let Some(value) = value {
             all.insert(variable.name.clone(), value);
@@ -44,7 +44,7 @@ fn inherited() -> Environment {
     INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))).collect()
 }
 
-fn from_sources(
+fn add_env_from(
     container: &Container,
     sources: &dyn ValueSources,
     all: &mut Environment,
@@ -53,10 +53,10 @@ fn from_sources(
         let prefix = source.prefix.as_deref().unwrap_or_default();
         let pairs = if let Some(reference) = &source.config_map_ref {
             let found = sources.config_map(&reference.name)?;
-            required(found, "configmap", &reference.name, reference.optional)?.map(|map| texts(&map))
+            require_object(found, "configmap", &reference.name, reference.optional)?.map(|map| texts(&map))
         } else if let Some(reference) = &source.secret_ref {
             let found = sources.secret(&reference.name)?;
-            required(found, "secret", &reference.name, reference.optional)?
+            require_object(found, "secret", &reference.name, reference.optional)?
                 .map(|secret| secret_texts(&secret))
         } else {
             None
@@ -66,47 +66,49 @@ fn from_sources(
     Ok(())
 }
 
-fn of_source(
+fn value_from_source(
     pod: &Pod,
     container: &Container,
     sources: &dyn ValueSources,
     (variable, source): (&EnvVar, &EnvVarSource),
 ) -> Result<Option<String>, StartRefusal> {
     if let Some(reference) = &source.field_ref {
-        let value = downward_api::field(pod, &reference.field_path);
-        return value.map(Some).ok_or_else(|| unusable(variable, &reference.field_path));
+        let value = downward_api::pod_field(pod, &reference.field_path);
+        return value.map(Some).ok_or_else(|| cannot_fill(variable, &reference.field_path));
     }
     if let Some(reference) = &source.resource_field_ref {
         let wanted = reference.container_name.as_deref().filter(|name| !name.is_empty());
         let container = match (wanted, &pod.spec) {
-            (Some(name), Some(spec)) => all(spec).map(|part| part.container).find(|one| one.name == name),
+            (Some(name), Some(spec)) => {
+                all_containers(spec).map(|part| part.container).find(|one| one.name == name)
+            }
             _ => Some(container),
         };
-        let value = container.and_then(|container| downward_api::resource(container, reference));
-        return value.map(Some).ok_or_else(|| unusable(variable, &reference.resource));
+        let value = container.and_then(|container| downward_api::resource_field(container, reference));
+        return value.map(Some).ok_or_else(|| cannot_fill(variable, &reference.resource));
     }
     if let Some(reference) = &source.config_map_key_ref {
         let found = sources.config_map(&reference.name)?;
-        let Some(map) = required(found, "configmap", &reference.name, reference.optional)? else {
+        let Some(map) = require_object(found, "configmap", &reference.name, reference.optional)? else {
             return Ok(None);
         };
         let value = map.data.as_ref().and_then(|data| data.get(&reference.key)).cloned();
-        return key_of(value, ("ConfigMap", &reference.name, &reference.key), pod, reference.optional);
+        return require_key(value, ("ConfigMap", &reference.name, &reference.key), pod, reference.optional);
     }
     if let Some(reference) = &source.secret_key_ref {
         let found = sources.secret(&reference.name)?;
-        let Some(secret) = required(found, "secret", &reference.name, reference.optional)? else {
+        let Some(secret) = require_object(found, "secret", &reference.name, reference.optional)? else {
             return Ok(None);
         };
         let value = secret.data.as_ref().and_then(|data| data.get(&reference.key));
         let value = value.map(|bytes| String::from_utf8_lossy(&bytes.0).into_owned());
-        return key_of(value, ("Secret", &reference.name, &reference.key), pod, reference.optional);
+        return require_key(value, ("Secret", &reference.name, &reference.key), pod, reference.optional);
     }
-    Err(unusable(variable, "its source"))
+    Err(cannot_fill(variable, "its source"))
 }
 
 /// A missing object is a refusal, unless it is optional.
-pub(crate) fn required<T>(
+pub(crate) fn require_object<T>(
     found: Option<T>,
     kind: &str,
     name: &str,
@@ -118,7 +120,7 @@ pub(crate) fn required<T>(
     }
 }
 
-fn key_of(
+fn require_key(
     value: Option<String>,
     (kind, name, key): (&str, &str, &str),
     pod: &Pod,
@@ -131,7 +133,7 @@ fn key_of(
     Ok(value)
 }
 
-fn unusable(variable: &EnvVar, what: &str) -> StartRefusal {
+fn cannot_fill(variable: &EnvVar, what: &str) -> StartRefusal {
     config_error(format!("the variable {} cannot be filled: {what} is not offered", variable.name))
 }
 

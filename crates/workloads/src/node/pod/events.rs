@@ -9,32 +9,33 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::container_roles::{self, PodContainer};
 use super::identity::{IdentityPolicy, PodIdentities};
 use super::plan::{AfterExit, PodSituation};
-use super::status::{NO_EXTRAS, StartRefusal, container_id, whole};
+use super::status::{NO_EXTRAS, StartRefusal, container_id, whole_second};
 use super::volumes;
 use crate::node::NodeShared;
 use crate::node::supervisor::protocol::{ContainerRun, RunExit, RunState};
 
 /// Events for what became of containers since the status was written; they may have ended already.
-pub(super) fn tell(
-    ground: &NodeShared,
+pub(super) fn report_runs(
+    shared: &NodeShared,
     cx: &Context<Pod>,
     situation: &PodSituation<'_>,
-    everybody: Option<&PodIdentities<'_>>,
+    identities: Option<&PodIdentities<'_>>,
 ) {
-    for part in container_roles::all(situation.spec) {
+    for part in container_roles::all_containers(situation.spec) {
         let Some(run) = situation.run(part) else { continue };
-        if !is_told(situation, part, run) {
-            tell_run(ground, cx, (everybody, part), run);
+        if !is_reported(situation, part, run) {
+            report_run(shared, cx, (identities, part), run);
         }
-        if matches!(situation.after(part, run), AfterExit::Wait { .. }) && !is_wait_told(situation, part, run)
+        if matches!(situation.after_exit(part, run), AfterExit::Wait { .. })
+            && !is_wait_reported(situation, part, run)
         {
-            cx.event(Severity::Warning, "BackOff", back_off(situation, part));
+            cx.event(Severity::Warning, "BackOff", describe_back_off(situation, part));
         }
     }
 }
 
 /// Containers that were added to the Pod and are not run.
-pub(super) fn tell_extras(cx: &Context<Pod>, situation: &PodSituation<'_>) {
+pub(super) fn report_ephemeral_containers(cx: &Context<Pod>, situation: &PodSituation<'_>) {
     let told =
         situation.pod.status.iter().flat_map(|status| status.ephemeral_container_statuses.iter().flatten());
     let told: Vec<&str> = told.map(|one| one.name.as_str()).collect();
@@ -44,10 +45,10 @@ pub(super) fn tell_extras(cx: &Context<Pod>, situation: &PodSituation<'_>) {
     }
 }
 
-fn tell_run(
-    ground: &NodeShared,
+fn report_run(
+    shared: &NodeShared,
     cx: &Context<Pod>,
-    (everybody, part): (Option<&PodIdentities<'_>>, PodContainer<'_>),
+    (identities, part): (Option<&PodIdentities<'_>>, PodContainer<'_>),
     run: &ContainerRun,
 ) {
     match &run.state {
@@ -56,7 +57,9 @@ fn tell_run(
             let message = format!("Error: failed to start container {}: {words}", part.container.name);
             cx.event(Severity::Warning, "Failed", message);
         }
-        RunState::Running { .. } | RunState::Ended { .. } => started(ground, cx, everybody, part.container),
+        RunState::Running { .. } | RunState::Ended { .. } => {
+            report_started(shared, cx, identities, part.container);
+        }
     }
     if let Some(RunExit::HookFailed(words)) = run.exit() {
         let message = format!("PostStartHook of container {} failed: {words}", part.container.name);
@@ -65,7 +68,7 @@ fn tell_run(
 }
 
 /// The words Kubernetes has for it.
-fn back_off(situation: &PodSituation<'_>, part: PodContainer<'_>) -> String {
+fn describe_back_off(situation: &PodSituation<'_>, part: PodContainer<'_>) -> String {
     let meta = &situation.pod.metadata;
     format!(
         "Back-off restarting failed container {} in pod {}_{}({})",
@@ -77,20 +80,20 @@ fn back_off(situation: &PodSituation<'_>, part: PodContainer<'_>) -> String {
 }
 
 /// Does the Pod's status say that the next start after this run is awaited?
-fn is_wait_told(situation: &PodSituation<'_>, part: PodContainer<'_>, run: &ContainerRun) -> bool {
-    told(situation, part, run).is_some_and(|one| {
+fn is_wait_reported(situation: &PodSituation<'_>, part: PodContainer<'_>, run: &ContainerRun) -> bool {
+    reported_status(situation, part, run).is_some_and(|one| {
         let waiting = one.state.as_ref().and_then(|state| state.waiting.as_ref());
         waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some("CrashLoopBackOff"))
     })
 }
 
 /// Does the Pod's status know of this run?
-fn is_told(situation: &PodSituation<'_>, part: PodContainer<'_>, run: &ContainerRun) -> bool {
-    told(situation, part, run).is_some_and(|one| one.container_id.is_some())
+fn is_reported(situation: &PodSituation<'_>, part: PodContainer<'_>, run: &ContainerRun) -> bool {
+    reported_status(situation, part, run).is_some_and(|one| one.container_id.is_some())
 }
 
 /// What the Pod's status says of this run.
-fn told<'a>(
+fn reported_status<'a>(
     situation: &PodSituation<'a>,
     part: PodContainer<'_>,
     run: &ContainerRun,
@@ -101,14 +104,14 @@ fn told<'a>(
         one.name == part.container.name && u32::try_from(one.restart_count) == Ok(run.restarts())
     };
     all.find(is_of)
-        .filter(|one| one.container_id == container_id(situation, &one.name, run) || shows(one, run))
+        .filter(|one| one.container_id == container_id(situation, &one.name, run) || shows_run(one, run))
 }
 
 /// Does it show this run that has ended since, and not one before that the node interrupted? They have the same restart
 /// count, but did not begin at the same time.
-fn shows(told: &ContainerStatus, run: &ContainerRun) -> bool {
+fn shows_run(told: &ContainerStatus, run: &ContainerRun) -> bool {
     let RunState::Ended { started_at, .. } = run.state else { return false };
-    let began = Time(whole(started_at));
+    let began = Time(whole_second(started_at));
     told.state.iter().chain(&told.last_state).any(|state| {
         let running = state.running.as_ref().and_then(|running| running.started_at.as_ref());
         let ended = state.terminated.as_ref().and_then(|ended| ended.started_at.as_ref());
@@ -116,22 +119,22 @@ fn shows(told: &ContainerStatus, run: &ContainerRun) -> bool {
     })
 }
 
-fn started(
-    ground: &NodeShared,
+fn report_started(
+    shared: &NodeShared,
     cx: &Context<Pod>,
-    everybody: Option<&PodIdentities<'_>>,
+    identities: Option<&PodIdentities<'_>>,
     container: &Container,
 ) {
     cx.event(Severity::Normal, "Started", format!("Started container {}", container.name));
-    for mount in volumes::unhonoured(ground, container) {
-        cx.event(Severity::Warning, "MountPathNotHonoured", elsewhere(container, mount));
+    for mount in volumes::misplaced_mounts(shared, container) {
+        cx.event(Severity::Warning, "MountPathNotHonoured", describe_other_path(container, mount));
     }
-    let groups = everybody.map(PodIdentities::withheld_groups).unwrap_or_default();
+    let groups = identities.map(PodIdentities::withheld_groups).unwrap_or_default();
     let groups = groups.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     if !groups.is_empty() {
         let message = format!(
             "fsGroup or supplementalGroups ask for the groups {groups}, which the containers and volumes do not get: {}",
-            match ground.giver {
+            match shared.identity_policy {
                 IdentityPolicy::OneUser { is_root: false, .. } => {
                     "the server must run as root to give groups it is not in"
                 }
@@ -146,7 +149,7 @@ fn started(
 }
 
 /// Where the files of a mount are that is not at its path.
-fn elsewhere(container: &Container, mount: &VolumeMount) -> String {
+fn describe_other_path(container: &Container, mount: &VolumeMount) -> String {
     let part = mount.sub_path.as_deref().or(mount.sub_path_expr.as_deref()).filter(|part| !part.is_empty());
     let part = part.map(|part| format!("/{part}")).unwrap_or_default();
     let (path, name) = (&mount.mount_path, &mount.name);
@@ -159,7 +162,7 @@ fn elsewhere(container: &Container, mount: &VolumeMount) -> String {
 }
 
 /// A container that cannot be started.
-pub(super) fn refused(cx: &Context<Pod>, part: PodContainer<'_>, refusal: &StartRefusal) {
+pub(super) fn report_refusal(cx: &Context<Pod>, part: PodContainer<'_>, refusal: &StartRefusal) {
     let message = format!("Error: container {}: {}", part.container.name, refusal.message);
     cx.event(
         Severity::Warning,

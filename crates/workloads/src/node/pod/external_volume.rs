@@ -26,7 +26,7 @@ pub(super) enum ExternalVolume {
 impl ExternalVolume {
     /// Opens it; a claimed one also to the Pod's group. What is the machine's is looked at only: the launcher makes it, with the
     /// rights of the container's user.
-    pub(super) fn open(self, ground: &NodeShared, group: Option<u32>) -> io::Result<PreparedVolume> {
+    pub(super) fn open(self, shared: &NodeShared, group: Option<u32>) -> io::Result<PreparedVolume> {
         match self {
             Self::Host(host) => {
                 let (path, kind) = (PathBuf::from(&host.path), host.type_.unwrap_or_default());
@@ -41,21 +41,21 @@ impl ExternalVolume {
                 })
             }
             Self::Claimed(path) => {
-                let folder = safe_path::own_folder(&path)?;
+                let folder = safe_path::open_or_make_folder(&path)?;
                 open_up(&folder, false, group)?;
-                if ground.blocks.is_some() && !ground.has_namespaces {
+                if shared.blocks.is_some() && !shared.has_namespaces {
                     close_to_others(&folder)?;
                 }
                 let inside =
-                    if ground.has_namespaces { VolumeLocation::Mounted } else { VolumeLocation::Elsewhere };
+                    if shared.has_namespaces { VolumeLocation::Mounted } else { VolumeLocation::Elsewhere };
                 Ok(PreparedVolume { path, folder: Some(folder), origin: MountOrigin::Pod, inside })
             }
         }
     }
 
     /// Where the volume is, if not among the Pod's own.
-    pub(super) fn of(
-        ground: &NodeShared,
+    pub(super) fn find(
+        shared: &NodeShared,
         pod: &Pod,
         volume: &Volume,
         sources: &dyn ValueSources,
@@ -67,7 +67,7 @@ impl ExternalVolume {
         let claimed = sources.claimed(&claim, volume.ephemeral.is_some())?;
         let name = claimed.metadata.name.as_deref().unwrap_or_default();
         if storage::is_ours(&claimed) {
-            return Ok(Some(Self::Claimed(ground.layout.claim(name))));
+            return Ok(Some(Self::Claimed(shared.layout.claim(name))));
         }
         let spec = claimed.spec.as_ref();
         let local = spec.and_then(|spec| spec.local.as_ref()).map(|local| local.path.clone());

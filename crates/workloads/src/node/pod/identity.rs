@@ -1,6 +1,6 @@
 //! Who a container runs as: on this machine, and in its own eyes.
 //!
-//! A node that is root gives every Pod a user of its own (see `blocks`). A number that a Pod names is honoured: as it is if
+//! A node that is root gives every Pod a user of its own (see `id_blocks`). A number that a Pod names is honoured: as it is if
 //! the machine knows nobody of that number, and otherwise in a user namespace, where the container has the number and somebody
 //! without rights stands in for it outside. So root in a container is root of nothing else. Whoever names a number, or shares
 //! files of a claim with another Pod, is in a user namespace of its own too: two Pods of one user cannot look into each
@@ -11,7 +11,7 @@
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext};
 
-use super::container_roles::all;
+use super::container_roles::all_containers;
 use super::environment::config_error;
 use super::status::StartRefusal;
 use crate::node::id_blocks::{IdBlock, NOBODY, is_reserved};
@@ -95,8 +95,8 @@ impl RequestedIdentity {
         let must_not_be_root =
             own.and_then(|own| own.run_as_non_root).or_else(|| of_pod.and_then(|pod| pod.run_as_non_root));
         let wish = Self {
-            user: user.map(|id| number("runAsUser", id)).transpose()?,
-            group: group.map(|id| number("runAsGroup", id)).transpose()?,
+            user: user.map(|id| checked_id("runAsUser", id)).transpose()?,
+            group: group.map(|id| checked_id("runAsGroup", id)).transpose()?,
             groups: groups(pod)?,
             must_not_be_root: must_not_be_root == Some(true),
             is_apart: pod.spec.as_ref().and_then(|spec| spec.host_users) == Some(false),
@@ -116,31 +116,31 @@ fn context(pod: &Pod) -> Option<&PodSecurityContext> {
 impl ContainerIdentity {
     /// Who the container is, by its own word or its Pod's.
     pub(crate) fn of(
-        giver: &IdentityPolicy,
+        identity_policy: &IdentityPolicy,
         blocks: Option<PodIdBlocks>,
         pod: &Pod,
         container: &Container,
     ) -> Result<Self, StartRefusal> {
         let wish = RequestedIdentity::of(pod, container)?;
-        match (giver, blocks) {
+        match (identity_policy, blocks) {
             (IdentityPolicy::AnyUser { has_user_namespaces }, Some(blocks)) => {
-                somebody(&wish, blocks, *has_user_namespaces)
+                identity_of_own_user(&wish, blocks, *has_user_namespaces)
             }
             (IdentityPolicy::AnyUser { .. }, None) => {
                 Err(config_error("there is no user for this Pod: its folder cannot be made".to_owned()))
             }
-            (giver, blocks) => only(giver, &wish, blocks),
+            (identity_policy, blocks) => identity_of_one_user(identity_policy, &wish, blocks),
         }
     }
 }
 
 /// A user of the Pod's own, or the one it names.
-fn somebody(
+fn identity_of_own_user(
     wish: &RequestedIdentity,
     blocks: PodIdBlocks,
     has_user_namespaces: bool,
 ) -> Result<ContainerIdentity, StartRefusal> {
-    let mut cast = IdMapper {
+    let mut mapper = IdMapper {
         blocks,
         is_apart: wish.is_apart,
         has_user_namespaces,
@@ -148,27 +148,27 @@ fn somebody(
         has_stand_ins: false,
     };
     let own = blocks.files.user();
-    let user = wish.user.map(|id| cast.play(id, "user", user_accounts::name_of_user)).transpose()?;
+    let user = wish.user.map(|id| mapper.map_id(id, "user", user_accounts::name_of_user)).transpose()?;
     let group = match wish.group.or(wish.user) {
-        Some(id) => Some(cast.play(id, "group", user_accounts::name_of_group)?),
+        Some(id) => Some(mapper.map_id(id, "group", user_accounts::name_of_group)?),
         None => None,
     };
     let groups: Vec<u32> = wish
         .groups
         .iter()
         .copied()
-        .filter(|id| cast.play(*id, "group", user_accounts::name_of_group).is_ok())
+        .filter(|id| mapper.map_id(*id, "group", user_accounts::name_of_group).is_ok())
         .collect();
     let is_among_others = wish.user.is_some() || blocks.files != blocks.own;
-    let has_namespace = cast.has_stand_ins || (has_user_namespaces && is_among_others);
-    cast.plain.push(own);
+    let has_namespace = mapper.has_stand_ins || (has_user_namespaces && is_among_others);
+    mapper.plain.push(own);
     Ok(ContainerIdentity {
         user: wish.user.or(Some(own)),
         group: wish.group.or(wish.user).or(Some(own)),
         groups,
         machine_user: user.or(Some(own)),
         machine_group: group.or(Some(own)),
-        ranges: if has_namespace { blocks.own.ranges(&cast.plain) } else { Vec::new() },
+        ranges: if has_namespace { blocks.own.ranges(&mapper.plain) } else { Vec::new() },
     })
 }
 
@@ -183,7 +183,7 @@ struct IdMapper {
 }
 
 impl IdMapper {
-    fn play(&mut self, id: u32, what: &str, name: fn(u32) -> Option<String>) -> Result<u32, StartRefusal> {
+    fn map_id(&mut self, id: u32, what: &str, name: fn(u32) -> Option<String>) -> Result<u32, StartRefusal> {
         if is_reserved(id) {
             let message =
                 format!("cannot run as {what} {id}: this node gives such numbers itself: leave it out");
@@ -218,12 +218,12 @@ impl IdMapper {
 }
 
 /// The one account there is.
-fn only(
-    giver: &IdentityPolicy,
+fn identity_of_one_user(
+    identity_policy: &IdentityPolicy,
     wish: &RequestedIdentity,
     blocks: Option<PodIdBlocks>,
 ) -> Result<ContainerIdentity, StartRefusal> {
-    let IdentityPolicy::OneUser { account, is_root, is_named, has_user_namespaces } = giver else {
+    let IdentityPolicy::OneUser { account, is_root, is_named, has_user_namespaces } = identity_policy else {
         return Err(config_error("this node gives no single user".to_owned()));
     };
     let UserAccount { name, user, group, groups } = account;
@@ -269,13 +269,13 @@ fn only(
 /// The further groups of every container of the Pod: that of its volumes, and those it names.
 fn groups(pod: &Pod) -> Result<Vec<u32>, StartRefusal> {
     let Some(context) = context(pod) else { return Ok(Vec::new()) };
-    let named = context.supplemental_groups.iter().flatten().map(|id| number("supplementalGroups", *id));
-    let of_volumes = context.fs_group.map(|id| number("fsGroup", id));
+    let named = context.supplemental_groups.iter().flatten().map(|id| checked_id("supplementalGroups", *id));
+    let of_volumes = context.fs_group.map(|id| checked_id("fsGroup", id));
     of_volumes.into_iter().chain(named).collect()
 }
 
 /// A user or group by number. One that there cannot be is refused: it must never come to mean the node's own.
-fn number(field: &str, id: i64) -> Result<u32, StartRefusal> {
+fn checked_id(field: &str, id: i64) -> Result<u32, StartRefusal> {
     /// Kubernetes' own bound.
     const ID_MAX: u32 = 2_147_483_647;
     let known = u32::try_from(id).ok().filter(|id| *id <= ID_MAX);
@@ -285,15 +285,15 @@ fn number(field: &str, id: i64) -> Result<u32, StartRefusal> {
 /// Everybody in a Pod.
 pub(crate) struct PodIdentities<'a> {
     pub(crate) pod: &'a Pod,
-    pub(crate) giver: &'a IdentityPolicy,
+    pub(crate) identity_policy: &'a IdentityPolicy,
     pub(crate) blocks: Option<PodIdBlocks>,
     /// Claims whose files belong to the user of another Pod.
     pub(crate) shared_claims: Vec<String>,
 }
 
 impl PodIdentities<'_> {
-    pub(crate) fn of(&self, container: &Container) -> Result<ContainerIdentity, StartRefusal> {
-        ContainerIdentity::of(self.giver, self.blocks, self.pod, container)
+    pub(crate) fn identity_of(&self, container: &Container) -> Result<ContainerIdentity, StartRefusal> {
+        ContainerIdentity::of(self.identity_policy, self.blocks, self.pod, container)
     }
 
     /// The groups the Pod asks for and does not get.
@@ -304,26 +304,26 @@ impl PodIdentities<'_> {
 
     /// The group the Pod's volumes belong to, where the node may give them away.
     pub(crate) fn volume_group(&self) -> Option<u32> {
-        self.machine_group(number("fsGroup", context(self.pod)?.fs_group?).ok()?)
+        self.machine_group(checked_id("fsGroup", context(self.pod)?.fs_group?).ok()?)
     }
 
     /// Who a further group is on the machine.
     fn machine_group(&self, group: u32) -> Option<u32> {
-        match (self.giver, self.blocks) {
+        match (self.identity_policy, self.blocks) {
             (IdentityPolicy::OneUser { account, .. }, _) => {
                 Some(group).filter(|group| account.groups.contains(group))
             }
             (IdentityPolicy::AnyUser { has_user_namespaces }, Some(blocks)) => {
                 let is_apart = self.pod.spec.as_ref().and_then(|spec| spec.host_users) == Some(false);
                 let has_user_namespaces = *has_user_namespaces;
-                let mut cast = IdMapper {
+                let mut mapper = IdMapper {
                     blocks,
                     is_apart,
                     has_user_namespaces,
                     plain: Vec::new(),
                     has_stand_ins: false,
                 };
-                cast.play(group, "group", user_accounts::name_of_group).ok()
+                mapper.map_id(group, "group", user_accounts::name_of_group).ok()
             }
             (IdentityPolicy::AnyUser { .. }, None) => None,
         }
@@ -337,9 +337,9 @@ impl PodIdentities<'_> {
 
     /// The one user all containers run as on the machine, none for the node's own; an error if there are several.
     pub(crate) fn only_user(&self) -> Result<Option<u32>, ()> {
-        let containers = self.pod.spec.iter().flat_map(all).map(|part| part.container);
-        let mut users =
-            containers.map(|container| self.of(container).ok().and_then(|identity| identity.machine_user));
+        let containers = self.pod.spec.iter().flat_map(all_containers).map(|part| part.container);
+        let mut users = containers
+            .map(|container| self.identity_of(container).ok().and_then(|identity| identity.machine_user));
         let first = users.next().flatten();
         if users.all(|user| user == first) { Ok(first) } else { Err(()) }
     }
@@ -347,7 +347,8 @@ impl PodIdentities<'_> {
     /// Whose the files are that the node makes for the Pod; none for root's. A user that the Pod names finds them root's, as
     /// in Kubernetes.
     pub(crate) fn owner(&self) -> Option<u32> {
-        let is_ours = |user: u32| is_reserved(user) || matches!(self.giver, IdentityPolicy::OneUser { .. });
+        let is_ours =
+            |user: u32| is_reserved(user) || matches!(self.identity_policy, IdentityPolicy::OneUser { .. });
         match self.only_user() {
             Ok(user) => user.filter(|user| is_ours(*user)),
             Err(()) => self.blocks.map(|blocks| blocks.files.user()),
@@ -356,7 +357,7 @@ impl PodIdentities<'_> {
 
     /// The group of those files.
     pub(crate) fn owning_group(&self) -> Option<u32> {
-        match self.giver {
+        match self.identity_policy {
             IdentityPolicy::OneUser { account, is_root: true, .. } => Some(account.group),
             _ => self.owner(),
         }
@@ -373,7 +374,7 @@ mod tests {
     const UNKNOWN: u32 = 54_350;
 
     fn blocks() -> PodIdBlocks {
-        let block = IdBlock::of(0x7000_0000).unwrap();
+        let block = IdBlock::containing(0x7000_0000).unwrap();
         PodIdBlocks { own: block, files: block }
     }
 
@@ -381,13 +382,18 @@ mod tests {
         IdentityPolicy::AnyUser { has_user_namespaces }
     }
 
-    fn only(user: u32, is_root: bool, is_named: bool, has_user_namespaces: bool) -> IdentityPolicy {
+    fn identity_of_one_user(
+        user: u32,
+        is_root: bool,
+        is_named: bool,
+        has_user_namespaces: bool,
+    ) -> IdentityPolicy {
         let account = UserAccount { name: "ada".to_owned(), user, group: 100, groups: vec![100, 200] };
         IdentityPolicy::OneUser { account, is_root, is_named, has_user_namespaces }
     }
 
     fn identity(
-        giver: &IdentityPolicy,
+        identity_policy: &IdentityPolicy,
         of_pod: &Value,
         own: &Value,
     ) -> Result<ContainerIdentity, StartRefusal> {
@@ -396,13 +402,23 @@ mod tests {
             json!({"metadata": {}, "spec": {"securityContext": of_pod, "containers": [container]}}),
         )
         .unwrap();
-        ContainerIdentity::of(giver, Some(blocks()), &pod, &pod.spec.as_ref().unwrap().containers[0])
+        ContainerIdentity::of(
+            identity_policy,
+            Some(blocks()),
+            &pod,
+            &pod.spec.as_ref().unwrap().containers[0],
+        )
     }
 
     /// Who it is in its own eyes and on the machine.
     #[track_caller]
-    fn check(giver: &IdentityPolicy, of_pod: &Value, own: &Value, expected: Result<(u32, u32), &str>) {
-        match (identity(giver, of_pod, own), expected) {
+    fn check(
+        identity_policy: &IdentityPolicy,
+        of_pod: &Value,
+        own: &Value,
+        expected: Result<(u32, u32), &str>,
+    ) {
+        match (identity(identity_policy, of_pod, own), expected) {
             (Ok(who), Ok(expected)) => assert_eq!((who.user.unwrap(), who.machine_user.unwrap()), expected),
             (Err(refusal), Err(words)) => assert!(refusal.message.contains(words), "{}", refusal.message),
             (who, _) => panic!("{who:?}"),
@@ -414,18 +430,28 @@ mod tests {
         let (none, own) = (json!({}), blocks().own.user());
         let root = json!({"runAsUser": 0});
         for has_user_namespaces in [true, false] {
-            let giver = somebody_with(has_user_namespaces);
-            check(&giver, &none, &none, Ok((own, own)));
-            check(&giver, &json!({"runAsNonRoot": true}), &none, Ok((own, own)));
-            check(&giver, &json!({"runAsUser": UNKNOWN}), &none, Ok((UNKNOWN, UNKNOWN)));
+            let identity_policy = somebody_with(has_user_namespaces);
+            check(&identity_policy, &none, &none, Ok((own, own)));
+            check(&identity_policy, &json!({"runAsNonRoot": true}), &none, Ok((own, own)));
+            check(&identity_policy, &json!({"runAsUser": UNKNOWN}), &none, Ok((UNKNOWN, UNKNOWN)));
             check(
-                &giver,
+                &identity_policy,
                 &json!({"runAsUser": UNKNOWN}),
                 &json!({"runAsUser": 54_351}),
                 Ok((54_351, 54_351)),
             );
-            check(&giver, &json!({"runAsUser": own}), &none, Err("this node gives such numbers itself"));
-            check(&giver, &root, &json!({"runAsNonRoot": true}), Err("runAsNonRoot and names root"));
+            check(
+                &identity_policy,
+                &json!({"runAsUser": own}),
+                &none,
+                Err("this node gives such numbers itself"),
+            );
+            check(
+                &identity_policy,
+                &root,
+                &json!({"runAsNonRoot": true}),
+                Err("runAsNonRoot and names root"),
+            );
         }
         check(&somebody_with(true), &root, &none, Ok((0, blocks().own.stand_in(0).unwrap())));
         let nobody = blocks().own.stand_in(NOBODY).unwrap();
@@ -473,11 +499,21 @@ mod tests {
     fn an_id_that_cannot_be_is_nobody() {
         let none = json!({});
         for id in [-1_i64, 2_147_483_648, 4_294_967_295, 99_999_999_999] {
-            for giver in [somebody_with(true), only(1000, false, false, true)] {
-                check(&giver, &none, &json!({"runAsUser": id}), Err("runAsUser"));
-                check(&giver, &json!({"runAsGroup": id}), &json!({"runAsUser": 1}), Err("runAsGroup"));
-                check(&giver, &json!({"fsGroup": id}), &none, Err("fsGroup"));
-                check(&giver, &json!({"supplementalGroups": [1, id]}), &none, Err("supplementalGroups"));
+            for identity_policy in [somebody_with(true), identity_of_one_user(1000, false, false, true)] {
+                check(&identity_policy, &none, &json!({"runAsUser": id}), Err("runAsUser"));
+                check(
+                    &identity_policy,
+                    &json!({"runAsGroup": id}),
+                    &json!({"runAsUser": 1}),
+                    Err("runAsGroup"),
+                );
+                check(&identity_policy, &json!({"fsGroup": id}), &none, Err("fsGroup"));
+                check(
+                    &identity_policy,
+                    &json!({"supplementalGroups": [1, id]}),
+                    &none,
+                    Err("supplementalGroups"),
+                );
             }
         }
     }
@@ -485,7 +521,7 @@ mod tests {
     #[test]
     fn who_is_not_root_runs_pods_as_itself_or_not_at_all() {
         let none = json!({});
-        let me = only(1000, false, false, true);
+        let me = identity_of_one_user(1000, false, false, true);
         for wish in
             [json!({}), json!({"runAsNonRoot": true}), json!({"fsGroup": 5}), json!({"runAsGroup": 100})]
         {
@@ -495,14 +531,17 @@ mod tests {
         check(&me, &none, &json!({"runAsUser": 5}), Err("cannot run as user 5"));
         check(&me, &none, &json!({"runAsGroup": 200}), Err("cannot run as group 200"));
         let words = "could read all the server keeps";
-        check(&only(1000, false, false, false), &none, &none, Err(words));
-        assert!(identity(&only(1000, false, true, false), &none, &none).is_ok(), "if its owner says so");
+        check(&identity_of_one_user(1000, false, false, false), &none, &none, Err(words));
+        assert!(
+            identity(&identity_of_one_user(1000, false, true, false), &none, &none).is_ok(),
+            "if its owner says so"
+        );
     }
 
     #[test]
     fn whom_the_owner_named_all_pods_are() {
         let none = json!({});
-        let ada = only(1000, true, true, true);
+        let ada = identity_of_one_user(1000, true, true, true);
         check(&ada, &none, &none, Ok((1000, 1000)));
         check(&ada, &json!({"runAsUser": 1000, "runAsGroup": 200}), &none, Ok((1000, 1000)));
         let words = "told to run Pods as ada (--node-as)";
@@ -511,7 +550,7 @@ mod tests {
         check(&ada, &json!({"runAsGroup": 0}), &none, Err(words));
         let who = identity(&ada, &json!({"fsGroup": 200, "supplementalGroups": [0, 300]}), &none).unwrap();
         assert_eq!((who.group, who.groups, who.ranges.is_empty()), (Some(100), vec![200], false));
-        let root = only(0, true, true, true);
+        let root = identity_of_one_user(0, true, true, true);
         assert!(identity(&root, &none, &none).unwrap().ranges.is_empty(), "root of the machine");
         check(&root, &json!({"runAsNonRoot": true}), &none, Err("container has runAsNonRoot"));
     }

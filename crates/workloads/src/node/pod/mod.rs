@@ -1,7 +1,7 @@
-//! The controller of Pods bound to this node: looks at the Pod and its processes, does what is missing, tells how it is.
+//! The controller of Pods bound to this node: compares the Pod with its processes, does what is missing, and writes the status.
 //!
-//! Reading order: [`parts`] (what containers are), [`plan`] (what to do), [`identity`] (who they are), `prepare` (how a process is
-//! made), [`status`] and [`phase`] (what is told).
+//! Reading order: [`container_roles`] (which containers a Pod has), [`plan`] (what to do), [`identity`] (who the containers run
+//! as), `container_launch` (how a process is prepared), [`status`] and [`phase`] (what the API shows).
 
 mod change_owner;
 mod container_launch;
@@ -54,7 +54,7 @@ use plan::{PodPlan, PodSituation};
 use sources::CachedSources;
 use status::{StartRefusal, StartRefusals};
 
-/// Pods reconciled at a time. Each is a few requests to the keeper and one write.
+/// Pods reconciled at a time. Each is a few requests to the supervisor and one write.
 const CONCURRENCY: usize = 16;
 /// A Pod whose volume is not bound yet is looked at again this soon: the volume is written by another controller, a moment
 /// later.
@@ -66,7 +66,7 @@ pub(super) fn control(triggers: impl Stream<Item = Target> + Send + 'static) -> 
         .to_the_end()
         .references::<ConfigMap, _>(sources::config_maps)
         .references::<Secret, _>(sources::secrets)
-        .references::<ServiceAccount, _>(service_account::reference)
+        .references::<ServiceAccount, _>(service_account::account_target)
         .references::<PersistentVolumeClaim, _>(sources::claims)
         .reads::<PersistentVolume>()
         .writes_status::<Pod>()
@@ -77,58 +77,58 @@ pub(super) fn control(triggers: impl Stream<Item = Target> + Send + 'static) -> 
 }
 
 async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
-    let ground = cx.state::<NodeShared>();
+    let shared = cx.state::<NodeShared>();
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-    if !node.is_some_and(|node| ground.options.has_name(node)) {
+    if !node.is_some_and(|node| shared.options.has_name(node)) {
         return Ok(Action::await_change());
     }
-    let pod = with_account(&ground, pod, &cx)?;
+    let pod = with_account(&shared, pod, &cx)?;
     let Some(spec) = &pod.spec else { return Ok(Action::await_change()) };
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-    let runs = ground.link.runs(uid);
-    let health = ground.prober.health(uid);
-    let address = ground.addresses.of(&pod);
+    let runs = shared.supervisor.runs_of_pod(uid);
+    let health = shared.prober.health(uid);
+    let address = shared.addresses.assign(&pod);
     let situation = PodSituation {
         pod: &pod,
         spec,
         runs: &runs,
         health: &health,
         now: cx.now(),
-        backoff: ground.options.backoff,
+        backoff: shared.options.backoff,
         address,
     };
     let plan = situation.plan();
     let supply = match situation.must_end() {
         Some(_) => PodTokens::default(),
-        None => ground.tokens.supply(cx.client(), &pod, cx.now()).await,
+        None => shared.tokens.tokens_of_pod(cx.client(), &pod, cx.now()).await,
     };
     let supplies = CachedSources { cx: &cx, tokens: supply.tokens };
     let addressed = with_address(&pod, address);
-    let everybody = match situation.must_end() {
+    let identities = match situation.must_end() {
         Some(_) => Err(config_error("the Pod is ending".to_owned())),
-        None => pod_users::of_pod(&ground, &addressed, &supplies),
+        None => pod_users::identities_of_pod(&shared, &addressed, &supplies),
     };
-    let refusals = carry_out(&ground, &supplies, &situation, (&plan, &everybody))?;
-    let everybody = everybody.ok();
-    events::tell(&ground, &cx, &situation, everybody.as_ref());
-    events::tell_extras(&cx, &situation);
-    for complaint in ground.prober.take_complaints(uid) {
+    let refusals = carry_out_plan(&shared, &supplies, &situation, (&plan, &identities))?;
+    let identities = identities.ok();
+    events::report_runs(&shared, &cx, &situation, identities.as_ref());
+    events::report_ephemeral_containers(&cx, &situation);
+    for complaint in shared.prober.take_failures(uid) {
         cx.event(Severity::Warning, "Unhealthy", complaint);
     }
-    if let Some(everybody) = &everybody {
-        unsupported_security::tell(&ground, &cx, everybody);
-        volumes::refresh(&ground, everybody, &supplies);
+    if let Some(identities) = &identities {
+        unsupported_security::report(&shared, &cx, identities);
+        volumes::refresh(&shared, identities, &supplies);
     }
-    ground.prober.sync(&addressed, &runs, |container| {
-        container_launch::process(&ground, everybody.as_ref()?, container, &supplies).ok()
+    shared.prober.sync(&addressed, &runs, |container| {
+        container_launch::container_process(&shared, identities.as_ref()?, container, &supplies).ok()
     });
     let current = pod.status.clone().unwrap_or_default();
     let mut wanted = current.clone();
-    status::report(&situation, &refusals, &mut wanted);
+    status::write_status(&situation, &refusals, &mut wanted);
     if wanted != current {
         cx.replace_status(&wanted);
     } else if is_to_be_deleted(&situation) {
-        delete(&pod, &cx).await?;
+        delete_pod(&pod, &cx).await?;
     }
     let again = refusals.values().any(|refusal| refusal.is_passing).then_some(REFUSED_AGAIN);
     let wake = plan.wake.into_iter().chain(supply.again).chain(again).min();
@@ -136,17 +136,21 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
 }
 
 /// The Pod with its account mounted, if this node knows the server and the Pod wants it.
-fn with_account(ground: &NodeShared, pod: Arc<Pod>, cx: &Context<Pod>) -> Result<Arc<Pod>> {
-    if ground.options.server.is_none() {
+fn with_account(shared: &NodeShared, pod: Arc<Pod>, cx: &Context<Pod>) -> Result<Arc<Pod>> {
+    if shared.options.server.is_none() {
         return Ok(pod);
     }
-    let known = cx.get::<ServiceAccount>(service_account::name(&pod))?;
-    Ok(if service_account::is_wanted(&pod, known.as_deref()) { service_account::mounted(&pod) } else { pod })
+    let known = cx.get::<ServiceAccount>(service_account::account_name(&pod))?;
+    Ok(if service_account::wants_token(&pod, known.as_deref()) {
+        service_account::with_account_mounted(&pod)
+    } else {
+        pod
+    })
 }
 
 /// The Pod as its containers know it: with the address that its status is about to say.
 fn with_address(pod: &Pod, address: Ipv4Addr) -> Cow<'_, Pod> {
-    if addresses::address(pod) == Some(address) {
+    if addresses::reported_address(pod) == Some(address) {
         return Cow::Borrowed(pod);
     }
     let mut pod = pod.clone();
@@ -161,34 +165,34 @@ pub(crate) fn last_status(
     now: Timestamp,
     backoff: RestartBackoff,
 ) -> Option<PodStatus> {
-    let address = addresses::address(pod).unwrap_or(Ipv4Addr::LOCALHOST);
+    let address = addresses::reported_address(pod).unwrap_or(Ipv4Addr::LOCALHOST);
     let spec = pod.spec.as_ref()?;
     let situation = PodSituation { pod, spec, runs, health: &PodHealth::default(), now, backoff, address };
     let current = pod.status.clone().unwrap_or_default();
     let mut wanted = current.clone();
-    status::report(&situation, &StartRefusals::new(), &mut wanted);
+    status::write_status(&situation, &StartRefusals::new(), &mut wanted);
     (wanted != current).then_some(wanted)
 }
 
 /// Sends what the plan says; gives the containers that cannot be started.
-fn carry_out(
-    ground: &NodeShared,
+fn carry_out_plan(
+    shared: &NodeShared,
     supplies: &CachedSources<'_>,
     situation: &PodSituation<'_>,
-    (plan, everybody): (&PodPlan<'_>, &Result<PodIdentities<'_>, StartRefusal>),
+    (plan, identities): (&PodPlan<'_>, &Result<PodIdentities<'_>, StartRefusal>),
 ) -> Result<StartRefusals> {
     let (cx, mut refusals) = (supplies.cx, StartRefusals::new());
     for start in &plan.starts {
-        let launch = match everybody {
-            Ok(everybody) => container_launch::launch(ground, everybody, start, supplies),
+        let launch = match identities {
+            Ok(identities) => container_launch::container_launch(shared, identities, start, supplies),
             Err(refusal) => Err(refusal.clone()),
         };
         match launch {
             Ok(launch) => {
-                ground.link.ask(SupervisorRequest::Start(Box::new(launch)))?;
+                shared.supervisor.send_request(SupervisorRequest::Start(Box::new(launch)))?;
             }
             Err(refusal) => {
-                events::refused(cx, start.part, &refusal);
+                events::report_refusal(cx, start.part, &refusal);
                 refusals.insert(start.part.container.name.clone(), refusal);
             }
         }
@@ -196,7 +200,7 @@ fn carry_out(
     for stop in &plan.stops {
         let id = ContainerKey { pod: situation.uid().to_owned(), container: stop.container.clone() };
         let grace_ms = u64::try_from(stop.grace.as_millis()).unwrap_or(u64::MAX);
-        ground.link.ask(SupervisorRequest::Stop { id, grace_ms })?;
+        shared.supervisor.send_request(SupervisorRequest::Stop { id, grace_ms })?;
         let message = match stop.unhealthy {
             Some(probe) => format!("Container {} failed {probe} probe, will be restarted", stop.container),
             None => format!("Stopping container {}", stop.container),
@@ -210,10 +214,12 @@ fn carry_out(
 fn is_to_be_deleted(situation: &PodSituation<'_>) -> bool {
     let meta = &situation.pod.metadata;
     // With a period of zero it was asked for already, and finalizers of others hold it.
-    meta.deletion_timestamp.is_some() && situation.is_quiet() && meta.deletion_grace_period_seconds != Some(0)
+    meta.deletion_timestamp.is_some()
+        && situation.has_no_processes()
+        && meta.deletion_grace_period_seconds != Some(0)
 }
 
-async fn delete(pod: &Pod, cx: &Context<Pod>) -> Result<()> {
+async fn delete_pod(pod: &Pod, cx: &Context<Pod>) -> Result<()> {
     let pods: Api<Pod> = Api::namespaced(cx.client().clone(), cx.key().namespace());
     let params = DeleteParams {
         grace_period_seconds: Some(0),

@@ -45,29 +45,29 @@ impl MountSource {
 }
 
 /// Puts it there; gives what the launcher shall mount, or only make if it is the machine's.
-pub(crate) fn put(
-    ground: &NodeShared,
-    place: &pod_folders::PodFolders,
+pub(crate) fn place_volume(
+    shared: &NodeShared,
+    folders: &pod_folders::PodFolders,
     mount: &VolumeMount,
     source: MountSource,
 ) -> Result<Option<Mount>, StartRefusal> {
     let failed = |error: io::Error| config_error(format!("cannot place the volume {}: {error}", mount.name));
-    let path = clean(&mount.mount_path).map_err(failed)?;
+    let path = normalize(&mount.mount_path).map_err(failed)?;
     if path.as_os_str().is_empty() {
         return Err(config_error(format!(
             "the volume {} cannot be mounted at {}: name a path below it",
             mount.name, mount.mount_path
         )));
     }
-    if ground.has_namespaces && mount.mount_path.starts_with('/') {
+    if shared.has_namespaces && mount.mount_path.starts_with('/') {
         return Ok(Some(source.at(Path::new("/").join(path))));
     }
-    link(&source.seen, &place.folder, &path).map_err(failed)?;
+    make_link(&source.seen, &folders.folder, &path).map_err(failed)?;
     Ok((source.origin != MountOrigin::Pod).then(|| source.at(PathBuf::new())))
 }
 
 /// The path from where it begins, without detours.
-pub(crate) fn clean(path: &str) -> io::Result<PathBuf> {
+pub(crate) fn normalize(path: &str) -> io::Result<PathBuf> {
     let (mut clean, whole) = (PathBuf::new(), Path::new(path));
     for component in whole.components() {
         match component {
@@ -82,8 +82,8 @@ pub(crate) fn clean(path: &str) -> io::Result<PathBuf> {
 }
 
 /// A link at a path below a home, whatever was there but a folder.
-pub(crate) fn link(target: &Path, home: &Path, path: &Path) -> io::Result<()> {
-    let (folder, name) = safe_path::make_parent(safe_path::own_folder(home)?, path)?;
+pub(crate) fn make_link(target: &Path, home: &Path, path: &Path) -> io::Result<()> {
+    let (folder, name) = safe_path::make_parent_folder(safe_path::open_or_make_folder(home)?, path)?;
     let current = rustix::fs::readlinkat(&folder, name, Vec::new());
     if current.is_ok_and(|current| OsStr::from_bytes(current.as_bytes()) == target) {
         return Ok(());
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn a_path_has_no_detours() {
         let check = |path: &str, expected: Option<&str>| {
-            assert_eq!(clean(path).ok().as_deref(), expected.map(Path::new), "{path}");
+            assert_eq!(normalize(path).ok().as_deref(), expected.map(Path::new), "{path}");
         };
         for root in ["/", "/./", "//", "/a/..", "/../..", "", "."] {
             check(root, Some(""));

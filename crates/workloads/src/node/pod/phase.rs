@@ -1,6 +1,6 @@
 //! The phase of a Pod: one word for the state of all its containers, with Kubernetes' rules.
 
-use super::container_roles::{ContainerRole, RestartPolicy, first, mains};
+use super::container_roles::{ContainerRole, RestartPolicy, init_containers, main_containers};
 use super::plan::{AfterExit, PodSituation};
 
 /// Where a Pod is in its life.
@@ -24,7 +24,7 @@ impl PodPhase {
 }
 
 /// The phase this situation means. Succeeded and Failed are for ever.
-pub(crate) fn phase(situation: &PodSituation<'_>) -> PodPhase {
+pub(crate) fn pod_phase(situation: &PodSituation<'_>) -> PodPhase {
     let before = situation.pod.status.as_ref().and_then(|status| status.phase.as_deref());
     match before {
         Some("Succeeded") => return PodPhase::Succeeded,
@@ -32,25 +32,25 @@ pub(crate) fn phase(situation: &PodSituation<'_>) -> PodPhase {
         _ if situation.is_expired() => return PodPhase::Failed,
         _ => {}
     }
-    for part in first(situation.spec) {
+    for part in init_containers(situation.spec) {
         if situation.has_failed(part) && part.role == ContainerRole::Init {
             return PodPhase::Failed;
         }
-        let is_past = situation.is_through(part)
+        let is_past = situation.has_completed(part)
             || (part.role == ContainerRole::Sidecar && situation.run(part).is_some());
         if !is_past {
             return PodPhase::Pending;
         }
     }
-    of_mains(situation)
+    phase_of_main_containers(situation)
 }
 
-fn of_mains(situation: &PodSituation<'_>) -> PodPhase {
+fn phase_of_main_containers(situation: &PodSituation<'_>) -> PodPhase {
     let mut has_failed = false;
     let mut goes_on = false;
-    for part in mains(situation.spec) {
+    for part in main_containers(situation.spec) {
         let Some(run) = situation.run(part) else { return PodPhase::Pending };
-        let is_at_rest = run.is_over() && situation.after(part, run) == AfterExit::Rest;
+        let is_at_rest = run.is_over() && situation.after_exit(part, run) == AfterExit::Rest;
         if is_at_rest {
             has_failed |= situation.has_failed(part);
         } else {
@@ -62,7 +62,7 @@ fn of_mains(situation: &PodSituation<'_>) -> PodPhase {
             goes_on = true;
         }
         // A container that would always be restarted rests only because the Pod is being deleted.
-        goes_on |= is_at_rest && part.restart == RestartPolicy::Always && !situation.is_quiet();
+        goes_on |= is_at_rest && part.restart == RestartPolicy::Always && !situation.has_no_processes();
     }
     match (goes_on, has_failed) {
         (true, _) => PodPhase::Running,

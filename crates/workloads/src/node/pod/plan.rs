@@ -9,7 +9,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
-use super::container_roles::{ContainerRole, PodContainer, RestartPolicy, all, first, grace_s, mains};
+use super::container_roles::{
+    ContainerRole, PodContainer, RestartPolicy, all_containers, grace_s, init_containers, main_containers,
+};
 use crate::node::options::RestartBackoff;
 use crate::node::probe::PodHealth;
 use crate::node::supervisor::protocol::{ContainerRun, RunState};
@@ -66,9 +68,9 @@ impl<'a> PodSituation<'a> {
     pub(crate) fn plan(&self) -> PodPlan<'a> {
         let mut plan = PodPlan::default();
         if let Some(grace) = self.must_end() {
-            self.wind_down(&mut plan, grace);
-        } else if self.begin(&mut plan) {
-            self.go_on(&mut plan);
+            self.plan_stops(&mut plan, grace);
+        } else if self.plan_init_containers(&mut plan) {
+            self.plan_main_containers(&mut plan);
         }
         plan.wake = [plan.wake, self.time_left()].into_iter().flatten().min();
         plan
@@ -107,35 +109,35 @@ impl<'a> PodSituation<'a> {
     }
 
     /// Init containers one after the other; true when the main ones may run.
-    fn begin(&self, plan: &mut PodPlan<'a>) -> bool {
-        for part in first(self.spec) {
-            if self.is_through(part) {
+    fn plan_init_containers(&self, plan: &mut PodPlan<'a>) -> bool {
+        for part in init_containers(self.spec) {
+            if self.has_completed(part) {
                 continue;
             }
-            self.ensure(part, plan);
+            self.ensure_running(part, plan);
             if part.role == ContainerRole::Init {
                 if self.has_failed(part) {
-                    self.wind_down(plan, Duration::from_secs(grace_s(self.pod)));
+                    self.plan_stops(plan, Duration::from_secs(grace_s(self.pod)));
                 }
                 return false;
             }
-            if !self.is_up(part) {
+            if !self.is_started(part) {
                 return false;
             }
         }
         true
     }
 
-    fn go_on(&self, plan: &mut PodPlan<'a>) {
-        for part in mains(self.spec) {
-            self.ensure(part, plan);
+    fn plan_main_containers(&self, plan: &mut PodPlan<'a>) {
+        for part in main_containers(self.spec) {
+            self.ensure_running(part, plan);
         }
-        if mains(self.spec).all(|part| self.is_at_rest(part)) {
-            self.wind_down(plan, Duration::from_secs(grace_s(self.pod)));
+        if main_containers(self.spec).all(|part| self.is_at_rest(part)) {
+            self.plan_stops(plan, Duration::from_secs(grace_s(self.pod)));
         }
     }
 
-    fn ensure(&self, part: PodContainer<'a>, plan: &mut PodPlan<'a>) {
+    fn ensure_running(&self, part: PodContainer<'a>, plan: &mut PodPlan<'a>) {
         let Some(run) = self.run(part) else {
             let attempt = self.lost_attempts(part);
             plan.starts.push(ContainerStart { part, attempt, strikes: 0, interruptions: 0 });
@@ -144,15 +146,15 @@ impl<'a> PodSituation<'a> {
         match &run.state {
             RunState::Starting => {}
             RunState::Running { .. } => {
-                let verdict = self.health.of(part.container, run.attempt);
-                if !verdict.is_live {
-                    let grace = self.grace_of_probe(part.container, verdict.is_started);
+                let results = self.health.results_for(part.container, run.attempt);
+                if !results.is_live {
+                    let grace = self.grace_of_probe(part.container, results.is_started);
                     let container = part.container.name.clone();
-                    let probe = if verdict.is_started { "liveness" } else { "startup" };
+                    let probe = if results.is_started { "liveness" } else { "startup" };
                     plan.stops.push(ContainerStop { container, grace, unhealthy: Some(probe) });
                 }
             }
-            RunState::Ended { exit, .. } => match self.after(part, run) {
+            RunState::Ended { exit, .. } => match self.after_exit(part, run) {
                 AfterExit::Rest => {}
                 AfterExit::Restart => {
                     let attempt = run.attempt.saturating_add(1);
@@ -168,7 +170,7 @@ impl<'a> PodSituation<'a> {
     }
 
     /// What becomes of a run that ended.
-    pub(crate) fn after(&self, part: PodContainer<'_>, run: &ContainerRun) -> AfterExit {
+    pub(crate) fn after_exit(&self, part: PodContainer<'_>, run: &ContainerRun) -> AfterExit {
         let RunState::Ended { finished_at, exit, .. } = &run.state else { return AfterExit::Rest };
         let is_wanted = match part.restart {
             RestartPolicy::Always => true,
@@ -200,7 +202,7 @@ impl<'a> PodSituation<'a> {
         self.backoff.base.checked_mul(factor).unwrap_or(self.backoff.max).min(self.backoff.max)
     }
 
-    /// A container the status tells of and the keeper does not: its records are gone, its count goes on.
+    /// A container the status tells of and the supervisor does not: its records are gone, its count goes on.
     fn lost_attempts(&self, part: PodContainer<'_>) -> u32 {
         let Some(status) = &self.pod.status else { return 0 };
         let told = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
@@ -219,10 +221,10 @@ impl<'a> PodSituation<'a> {
     }
 
     /// Ends the Pod's containers: sidecars when the others are gone, the last one first. Without grace, all at once.
-    fn wind_down(&self, plan: &mut PodPlan<'_>, grace: Duration) {
+    fn plan_stops(&self, plan: &mut PodPlan<'_>, grace: Duration) {
         let is_live = |part: &PodContainer<'_>| self.run(*part).is_some_and(|run| !run.is_over());
         let (sidecars, others): (Vec<_>, Vec<_>) =
-            all(self.spec).filter(is_live).partition(|part| part.role == ContainerRole::Sidecar);
+            all_containers(self.spec).filter(is_live).partition(|part| part.role == ContainerRole::Sidecar);
         let next = if grace.is_zero() { sidecars.len() } else { usize::from(others.is_empty()) };
         let ended = others.into_iter().chain(sidecars.into_iter().rev().take(next));
         plan.stops.extend(ended.map(|part| ContainerStop {
@@ -237,7 +239,7 @@ impl<'a> PodSituation<'a> {
     }
 
     /// An init container that succeeded.
-    pub(crate) fn is_through(&self, part: PodContainer<'_>) -> bool {
+    pub(crate) fn has_completed(&self, part: PodContainer<'_>) -> bool {
         let is_success = |run: &ContainerRun| {
             run.exit().is_some_and(crate::node::supervisor::protocol::RunExit::is_success)
         };
@@ -247,23 +249,24 @@ impl<'a> PodSituation<'a> {
     /// Failed, and not to be started again.
     pub(crate) fn has_failed(&self, part: PodContainer<'_>) -> bool {
         self.run(part).is_some_and(|run| {
-            run.exit().is_some_and(|exit| !exit.is_success()) && self.after(part, run) == AfterExit::Rest
+            run.exit().is_some_and(|exit| !exit.is_success()) && self.after_exit(part, run) == AfterExit::Rest
         })
     }
 
     /// A sidecar far enough for the next container.
-    pub(crate) fn is_up(&self, part: PodContainer<'_>) -> bool {
-        self.run(part)
-            .is_some_and(|run| run.is_running() && self.health.of(part.container, run.attempt).is_started)
+    pub(crate) fn is_started(&self, part: PodContainer<'_>) -> bool {
+        self.run(part).is_some_and(|run| {
+            run.is_running() && self.health.results_for(part.container, run.attempt).is_started
+        })
     }
 
     /// Ended, and not to be started again.
     pub(crate) fn is_at_rest(&self, part: PodContainer<'_>) -> bool {
-        self.run(part).is_some_and(|run| run.is_over() && self.after(part, run) == AfterExit::Rest)
+        self.run(part).is_some_and(|run| run.is_over() && self.after_exit(part, run) == AfterExit::Rest)
     }
 
     /// No process of the Pod is left.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub(crate) fn has_no_processes(&self) -> bool {
         self.runs.values().all(|runs| runs.current.is_over())
     }
 }

@@ -39,20 +39,20 @@ pub(crate) struct PodFolders {
 impl PodFolders {
     /// Makes the Pod's folders, for this container. Where the containers of a Pod are several users, each has a home of its own.
     pub(crate) fn make(
-        ground: &NodeShared,
-        everybody: &PodIdentities<'_>,
+        shared: &NodeShared,
+        identities: &PodIdentities<'_>,
         container: &Container,
         identity: &ContainerIdentity,
     ) -> Result<Self, StartRefusal> {
-        let uid = everybody.pod.metadata.uid.as_deref().unwrap_or_default();
+        let uid = identities.pod.metadata.uid.as_deref().unwrap_or_default();
         let folder = match identity.machine_user {
-            Some(user) if everybody.only_user().is_err() => ground.layout.home(uid, user),
-            _ => ground.layout.work(uid),
+            Some(user) if identities.only_user().is_err() => shared.layout.home(uid, user),
+            _ => shared.layout.work(uid),
         };
-        let volumes = ground.layout.volumes(uid);
-        made(&volumes)?;
-        give(&made(&folder)?, identity).map_err(|error| cannot_make(&folder, &error))?;
-        if !ground.has_namespaces {
+        let volumes = shared.layout.volumes(uid);
+        make_folder(&volumes)?;
+        give_to_user(&make_folder(&folder)?, identity).map_err(|error| cannot_make(&folder, &error))?;
+        if !shared.has_namespaces {
             return Ok(Self { home: folder.clone(), folder, volumes, is_apart: false, mounts: Vec::new() });
         }
         let context = container.security_context.as_ref();
@@ -71,18 +71,18 @@ impl PodFolders {
 
 /// Gives a home to whom it is for, with what is in it: the Pod may have had another user before the machine was started anew,
 /// or run as root with an earlier release.
-fn give(home: &OwnedFd, identity: &ContainerIdentity) -> io::Result<()> {
+fn give_to_user(home: &OwnedFd, identity: &ContainerIdentity) -> io::Result<()> {
     let Some(user) = identity.machine_user else { return Ok(()) };
     let before = rustix::fs::fstat(home)?.st_uid;
     if before == user {
         return Ok(());
     }
-    change_owner::adopt(home, |id| (id == before).then_some(user))?;
+    change_owner::change_owner(home, |id| (id == before).then_some(user))?;
     Ok(rustix::fs::fchown(home, Some(Uid::from_raw(user)), identity.machine_group.map(Gid::from_raw))?)
 }
 
-fn made(folder: &Path) -> Result<OwnedFd, StartRefusal> {
-    safe_path::own_folder(folder).map_err(|error| cannot_make(folder, &error))
+fn make_folder(folder: &Path) -> Result<OwnedFd, StartRefusal> {
+    safe_path::open_or_make_folder(folder).map_err(|error| cannot_make(folder, &error))
 }
 
 fn cannot_make(folder: &Path, error: &io::Error) -> StartRefusal {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use homeostat_runtime::Context;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::change_owner::adopt;
+use super::change_owner::change_owner;
 use super::environment::config_error;
 use super::identity::{IdentityPolicy, PodIdBlocks, PodIdentities};
 use super::sources::{CachedSources, ValueSources};
@@ -19,30 +19,35 @@ use crate::node::user_accounts::UserAccount;
 use crate::node::{NodeShared, storage};
 
 /// Everybody in the Pod. All its claims must be there: nothing of it runs before.
-pub(super) fn of_pod<'a>(
-    ground: &'a NodeShared,
+pub(super) fn identities_of_pod<'a>(
+    shared: &'a NodeShared,
     pod: &'a Pod,
     supplies: &CachedSources<'_>,
 ) -> Result<PodIdentities<'a>, StartRefusal> {
-    let mut everybody = PodIdentities { pod, giver: &ground.giver, blocks: None, shared_claims: Vec::new() };
-    let claims = claims(ground, pod, supplies)?;
-    let Some(blocks) = &ground.blocks else { return Ok(everybody) };
+    let mut identities = PodIdentities {
+        pod,
+        identity_policy: &shared.identity_policy,
+        blocks: None,
+        shared_claims: Vec::new(),
+    };
+    let claims = claim_folders(shared, pod, supplies)?;
+    let Some(blocks) = &shared.blocks else { return Ok(identities) };
     let failed = |error: std::io::Error| config_error(format!("there is no user for this Pod: {error}"));
-    let folder = ground.layout.pod(pod.metadata.uid.as_deref().unwrap_or_default());
-    let (own, _) = blocks.of(BlockHolder::Pod(&folder)).map_err(failed)?;
-    let files = match &ground.giver {
+    let folder = shared.layout.pod(pod.metadata.uid.as_deref().unwrap_or_default());
+    let (own, _) = blocks.block_for(BlockHolder::Pod(&folder)).map_err(failed)?;
+    let files = match &shared.identity_policy {
         IdentityPolicy::AnyUser { .. } => {
-            let (files, shared) = share(blocks, own, &claims, supplies.cx).map_err(failed)?;
-            everybody.shared_claims = shared;
+            let (files, shared_claims) = share_claims(blocks, own, &claims, supplies.cx).map_err(failed)?;
+            identities.shared_claims = shared_claims;
             files
         }
         IdentityPolicy::OneUser { account, .. } => {
-            hand_over(&claims, account).map_err(failed)?;
+            give_claims_to_account(&claims, account).map_err(failed)?;
             own
         }
     };
-    everybody.blocks = Some(PodIdBlocks { own, files });
-    Ok(everybody)
+    identities.blocks = Some(PodIdBlocks { own, files });
+    Ok(identities)
 }
 
 /// A claim of the Pod and its folder.
@@ -52,8 +57,8 @@ struct ClaimFolder {
 }
 
 /// The claims whose folders are the node's.
-fn claims(
-    ground: &NodeShared,
+fn claim_folders(
+    shared: &NodeShared,
     pod: &Pod,
     supplies: &CachedSources<'_>,
 ) -> Result<Vec<ClaimFolder>, StartRefusal> {
@@ -61,7 +66,7 @@ fn claims(
     for (volume, name) in storage::claims(pod) {
         let claimed = supplies.claimed(&name, volume.ephemeral.is_some())?;
         if storage::is_ours(&claimed) {
-            let folder = ground.layout.claim(claimed.metadata.name.as_deref().unwrap_or_default());
+            let folder = shared.layout.claim(claimed.metadata.name.as_deref().unwrap_or_default());
             claims.push(ClaimFolder { name, folder });
         }
     }
@@ -69,23 +74,23 @@ fn claims(
 }
 
 /// The block of the first claim, to which the others are given; and the names of those that cannot be.
-fn share(
+fn share_claims(
     blocks: &IdBlocks,
     own: IdBlock,
     claims: &[ClaimFolder],
     cx: &Context<Pod>,
 ) -> std::io::Result<(IdBlock, Vec<String>)> {
     let Some((first, others)) = claims.split_first() else { return Ok((own, Vec::new())) };
-    let (files, is_new) = blocks.of(BlockHolder::Claim(&first.folder))?;
+    let (files, is_new) = blocks.block_for(BlockHolder::Claim(&first.folder))?;
     if is_new {
-        give(first, files)?;
+        give_claim(first, files)?;
     }
     let mut shared = Vec::new();
     for other in others.iter().filter(|other| BlockHolder::Claim(&other.folder).recorded() != Some(files)) {
         if is_used_elsewhere(&other.name, cx) {
             shared.push(other.name.clone());
         } else {
-            give(other, files)?;
+            give_claim(other, files)?;
             BlockHolder::Claim(&other.folder).record(files)?;
         }
     }
@@ -93,10 +98,10 @@ fn share(
 }
 
 /// Gives what is in a claim to the users of a block: what Pods wrote, and root for them.
-fn give(claim: &ClaimFolder, block: IdBlock) -> std::io::Result<()> {
-    adopt(&safe_path::own_folder(&claim.folder)?, |id| match id {
+fn give_claim(claim: &ClaimFolder, block: IdBlock) -> std::io::Result<()> {
+    change_owner(&safe_path::open_or_make_folder(&claim.folder)?, |id| match id {
         0 => Some(block.user()),
-        id => is_reserved(id).then(|| block.counterpart(id)).filter(|heir| *heir != id),
+        id => is_reserved(id).then(|| block.counterpart(id)).filter(|new_owner| *new_owner != id),
     })
 }
 
@@ -117,12 +122,12 @@ fn is_used_elsewhere(claim: &str, cx: &Context<Pod>) -> bool {
 }
 
 /// Gives what is in the claims to the one account that Pods run as, unless it may read everything.
-fn hand_over(claims: &[ClaimFolder], account: &UserAccount) -> std::io::Result<()> {
+fn give_claims_to_account(claims: &[ClaimFolder], account: &UserAccount) -> std::io::Result<()> {
     for claim in claims.iter().filter(|_| account.user != 0) {
-        let folder = safe_path::own_folder(&claim.folder)?;
+        let folder = safe_path::open_or_make_folder(&claim.folder)?;
         if rustix::fs::fstat(&folder)?.st_uid != account.user {
             // Groups that were given stay: the account may be in them.
-            adopt(&folder, |id| (id == 0 || is_reserved(id)).then_some(account.user))?;
+            change_owner(&folder, |id| (id == 0 || is_reserved(id)).then_some(account.user))?;
         }
     }
     Ok(())

@@ -4,7 +4,7 @@
 //! any, and the list bounds what programs of the machine that give rights (`sudo`, `ping`) can give them. `drop` and `add` change
 //! the list. One capability is handed over as such: to listen on a port below 1024, as every container may.
 //!
-//! Only a node told to run Pods as root gives what reaches beyond the Pod. What is not given is in [`super::shortfall`].
+//! Only a node told to run Pods as root gives what reaches beyond the Pod. What is not given is in [`super::unsupported_security`].
 
 use k8s_openapi::api::core::v1::{Capabilities, Container};
 
@@ -80,31 +80,35 @@ const LOW_PORTS: &str = "NET_BIND_SERVICE";
 const ALL: &str = "ALL";
 
 /// What the container gets.
-pub(crate) fn rights(giver: &IdentityPolicy, container: &Container, has_namespace: bool) -> ProcessRights {
+pub(crate) fn container_rights(
+    identity_policy: &IdentityPolicy,
+    container: &Container,
+    has_namespace: bool,
+) -> ProcessRights {
     let context = container.security_context.as_ref();
     let is_privileged = context.and_then(|context| context.privileged) == Some(true);
     let capabilities = context.and_then(|context| context.capabilities.as_ref());
-    let bound = bound(capabilities, is_root(giver), is_privileged);
+    let bound = bound(capabilities, is_root(identity_policy), is_privileged);
     // In a user namespace it would be a right over that namespace's own network, which is none.
-    let ambient = match giver {
+    let ambient = match identity_policy {
         IdentityPolicy::AnyUser { .. } if !has_namespace => bound & bits([LOW_PORTS]),
         _ => 0,
     };
     ProcessRights {
         no_new_privileges: context.and_then(|context| context.allow_privilege_escalation) == Some(false),
-        bound: can_bound(giver).then_some(bound),
+        bound: can_bound(identity_policy).then_some(bound),
         ambient,
     }
 }
 
 /// Are the Pods root of the machine, because its owner said so?
-pub(crate) fn is_root(giver: &IdentityPolicy) -> bool {
-    matches!(giver, IdentityPolicy::OneUser { account, is_root: true, .. } if account.user == 0)
+pub(crate) fn is_root(identity_policy: &IdentityPolicy) -> bool {
+    matches!(identity_policy, IdentityPolicy::OneUser { account, is_root: true, .. } if account.user == 0)
 }
 
 /// Can the node take capabilities away?
-pub(crate) fn can_bound(giver: &IdentityPolicy) -> bool {
-    match giver {
+pub(crate) fn can_bound(identity_policy: &IdentityPolicy) -> bool {
+    match identity_policy {
         IdentityPolicy::AnyUser { .. } => true,
         IdentityPolicy::OneUser { is_root, has_user_namespaces, .. } => *is_root || *has_user_namespaces,
     }
@@ -115,7 +119,7 @@ fn bound(capabilities: Option<&Capabilities>, is_root: bool, is_privileged: bool
         return bits(NAMES);
     }
     let named = |list: Option<&Vec<String>>| {
-        let names = list.map(|list| list.iter().map(|name| plain(name)).collect::<Vec<_>>());
+        let names = list.map(|list| list.iter().map(|name| without_prefix(name)).collect::<Vec<_>>());
         bits(names.into_iter().flatten())
     };
     let added = named(capabilities.and_then(|all| all.add.as_ref()));
@@ -128,23 +132,26 @@ fn bound(capabilities: Option<&Capabilities>, is_root: bool, is_privileged: bool
 }
 
 /// The capabilities a container adds and does not get.
-pub(crate) fn withheld<'a>(
-    giver: &IdentityPolicy,
+pub(crate) fn withheld_capabilities<'a>(
+    identity_policy: &IdentityPolicy,
     container: &'a Container,
     has_namespace: bool,
 ) -> Vec<&'a str> {
     let context = container.security_context.as_ref();
     let added = context.and_then(|context| context.capabilities.as_ref()?.add.as_deref()).unwrap_or_default();
-    let is_given = |name: &str| match plain(name) {
-        LOW_PORTS => is_root(giver) || (matches!(giver, IdentityPolicy::AnyUser { .. }) && !has_namespace),
+    let is_given = |name: &str| match without_prefix(name) {
+        LOW_PORTS => {
+            is_root(identity_policy)
+                || (matches!(identity_policy, IdentityPolicy::AnyUser { .. }) && !has_namespace)
+        }
         // Over what is its own, a container that sees itself as root has the usual ones.
-        name => is_root(giver) || (has_namespace && USUAL.contains(&name)),
+        name => is_root(identity_policy) || (has_namespace && USUAL.contains(&name)),
     };
     added.iter().map(String::as_str).filter(|name| !is_given(name)).collect()
 }
 
 /// Some write `CAP_CHOWN`.
-fn plain(name: &str) -> &str {
+fn without_prefix(name: &str) -> &str {
     name.strip_prefix("CAP_").unwrap_or(name)
 }
 

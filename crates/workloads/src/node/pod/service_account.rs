@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ServiceAccount, Volume
 use serde_json::json;
 
 use super::environment::Environment;
-use super::service_variables::{ServiceLinkPort, links};
+use super::service_variables::{ServiceLinkPort, variables_of_service};
 use crate::node::NodeShared;
 
 /// The volume's name: no volume of a Pod can have a dot in its own.
@@ -30,25 +30,25 @@ pub(crate) const ROOT_CA: &str = "kube-root-ca.crt";
 const LIFETIME_S: i64 = 3607;
 
 /// The name of the Pod's account.
-pub(crate) fn name(pod: &Pod) -> &str {
+pub(crate) fn account_name(pod: &Pod) -> &str {
     let named = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
     named.filter(|name| !name.is_empty()).unwrap_or("default")
 }
 
 /// The account, as the Pod's reconciler looks it up.
-pub(crate) fn reference(pod: &Pod) -> Vec<Target> {
-    vec![Target::from(name(pod))]
+pub(crate) fn account_target(pod: &Pod) -> Vec<Target> {
+    vec![Target::from(account_name(pod))]
 }
 
 /// Does the Pod want its account's token? Its own word comes first, then the account's.
-pub(crate) fn is_wanted(pod: &Pod, account: Option<&ServiceAccount>) -> bool {
+pub(crate) fn wants_token(pod: &Pod, account: Option<&ServiceAccount>) -> bool {
     let own = pod.spec.as_ref().and_then(|spec| spec.automount_service_account_token);
     let of_account = account.and_then(|account| account.automount_service_account_token);
     own.or(of_account).unwrap_or(true)
 }
 
 /// The Pod with its account mounted in every container that has nothing at that path.
-pub(crate) fn mounted(pod: &Pod) -> Arc<Pod> {
+pub(crate) fn with_account_mounted(pod: &Pod) -> Arc<Pod> {
     let mut pod = pod.clone();
     if let Some(spec) = &mut pod.spec {
         let containers = spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten());
@@ -86,7 +86,7 @@ fn is_mounted(container: &Container) -> bool {
 }
 
 /// Every projected token the Pod asks for: audience and lifetime.
-pub(crate) fn token_wishes(spec: &PodSpec) -> impl Iterator<Item = (Option<&str>, Option<i64>)> {
+pub(crate) fn requested_tokens(spec: &PodSpec) -> impl Iterator<Item = (Option<&str>, Option<i64>)> {
     let projected = spec.volumes.iter().flatten().filter_map(|volume| volume.projected.as_ref());
     let sources = projected.flat_map(|projected| projected.sources.iter().flatten());
     let tokens = sources.filter_map(|source| source.service_account_token.as_ref());
@@ -95,11 +95,11 @@ pub(crate) fn token_wishes(spec: &PodSpec) -> impl Iterator<Item = (Option<&str>
 
 /// What tells a container where its server is, and who it is where that is not at the known path. What the Pod says itself
 /// comes later and wins.
-pub(crate) fn variables(ground: &NodeShared, container: &Container, volumes: &Path) -> Environment {
-    let Some(server) = ground.options.server else { return Environment::new() };
+pub(crate) fn variables(shared: &NodeShared, container: &Container, volumes: &Path) -> Environment {
+    let Some(server) = shared.options.server else { return Environment::new() };
     let port = ServiceLinkPort { number: server.port().into(), name: "https", protocol: "TCP" };
-    let mut variables = links("kubernetes", &server.ip().to_string(), &[port]);
-    if !ground.has_namespaces && is_mounted(container) {
+    let mut variables = variables_of_service("kubernetes", &server.ip().to_string(), &[port]);
+    if !shared.has_namespaces && is_mounted(container) {
         let folder = volumes.join(VOLUME);
         variables.insert("KUBECONFIG".to_owned(), folder.join("kubeconfig").display().to_string());
         variables.insert(FOLDER_VARIABLE.to_owned(), folder.display().to_string());
@@ -108,8 +108,8 @@ pub(crate) fn variables(ground: &NodeShared, container: &Container, volumes: &Pa
 }
 
 /// The kubeconfig beside the token, for containers that cannot have it where clients look.
-pub(crate) fn kubeconfig(ground: &NodeShared, pod: &Pod, volume: &Volume) -> Option<String> {
-    let server = ground.options.server.filter(|_| !ground.has_namespaces && volume.name == VOLUME)?;
+pub(crate) fn kubeconfig(shared: &NodeShared, pod: &Pod, volume: &Volume) -> Option<String> {
+    let server = shared.options.server.filter(|_| !shared.has_namespaces && volume.name == VOLUME)?;
     Some(kubeconfig_of(server, pod.metadata.namespace.as_deref().unwrap_or_default()))
 }
 
@@ -145,7 +145,7 @@ mod tests {
         let check = |of_pod: Option<bool>, of_account: Option<bool>, expected: bool| {
             let account =
                 ServiceAccount { automount_service_account_token: of_account, ..ServiceAccount::default() };
-            assert_eq!(is_wanted(&pod(of_pod), Some(&account)), expected, "{of_pod:?} {of_account:?}");
+            assert_eq!(wants_token(&pod(of_pod), Some(&account)), expected, "{of_pod:?} {of_account:?}");
         };
         check(None, None, true);
         check(None, Some(false), false);
@@ -155,11 +155,11 @@ mod tests {
 
     #[test]
     fn a_mount_of_its_own_is_left_alone() {
-        let pod = mounted(&pod(None));
+        let pod = with_account_mounted(&pod(None));
         let spec = pod.spec.as_ref().unwrap();
         let sees: Vec<bool> =
             spec.init_containers.iter().flatten().chain(&spec.containers).map(is_mounted).collect();
         assert_eq!(sees, [true, true, false]);
-        assert_eq!(token_wishes(spec).collect::<Vec<_>>(), [(None, Some(LIFETIME_S))]);
+        assert_eq!(requested_tokens(spec).collect::<Vec<_>>(), [(None, Some(LIFETIME_S))]);
     }
 }

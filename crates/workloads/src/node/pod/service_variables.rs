@@ -28,7 +28,7 @@ fn of_service(service: &Service) -> Option<Environment> {
         name: port.name.as_deref().unwrap_or_default(),
         protocol: port.protocol.as_deref().unwrap_or("TCP"),
     });
-    Some(links(service.metadata.name.as_deref()?, address, &ports.collect::<Vec<_>>()))
+    Some(variables_of_service(service.metadata.name.as_deref()?, address, &ports.collect::<Vec<_>>()))
 }
 
 /// One port of a Service.
@@ -39,7 +39,7 @@ pub(super) struct ServiceLinkPort<'a> {
 }
 
 /// The variables of one Service.
-pub(super) fn links(name: &str, address: &str, ports: &[ServiceLinkPort<'_>]) -> Environment {
+pub(super) fn variables_of_service(name: &str, address: &str, ports: &[ServiceLinkPort<'_>]) -> Environment {
     let name = upper(name);
     let mut variables = Environment::from([(format!("{name}_SERVICE_HOST"), address.to_owned())]);
     let host = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
@@ -113,7 +113,11 @@ mod tests {
         assert_eq!(told("here", None), Environment::from(expected));
         assert_eq!(told("here", Some(false)), Environment::new());
         assert_eq!(told("default", None), Environment::new());
-        let six = links("six", "fd00::1", &[ServiceLinkPort { number: 1, name: "", protocol: "TCP" }]);
+        let six = variables_of_service(
+            "six",
+            "fd00::1",
+            &[ServiceLinkPort { number: 1, name: "", protocol: "TCP" }],
+        );
         assert_eq!(six["SIX_PORT"], "tcp://[fd00::1]:1");
     }
 }

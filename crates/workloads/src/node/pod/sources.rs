@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
     ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec, Secret, Service,
 };
 
-use super::container_roles::all;
+use super::container_roles::all_containers;
 use super::environment::config_error;
 use super::service_account;
 use super::status::StartRefusal;
@@ -64,16 +64,16 @@ impl ValueSources for CachedSources<'_> {
         let volume = storage::volume_of(&found)
             .ok_or_else(|| config_error(format!("persistentvolumeclaim \"{claim}\" is not bound")))?;
         let known = self.cx.get::<PersistentVolume>(volume).map_err(failed)?;
-        let known = known.ok_or_else(|| not_yet(format!("persistentvolume \"{volume}\" not found")))?;
-        match storage::misbound(&found, &known) {
-            Some(why) => Err(not_yet(format!("persistentvolumeclaim \"{claim}\": {why}"))),
+        let known = known.ok_or_else(|| not_bound_yet(format!("persistentvolume \"{volume}\" not found")))?;
+        match storage::describe_misbinding(&found, &known) {
+            Some(why) => Err(not_bound_yet(format!("persistentvolumeclaim \"{claim}\": {why}"))),
             None => Ok(known),
         }
     }
 }
 
 /// A volume may come to be bound without a word to the Pod.
-fn not_yet(message: String) -> StartRefusal {
+fn not_bound_yet(message: String) -> StartRefusal {
     StartRefusal { is_passing: true, ..config_error(message) }
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn claims(pod: &Pod) -> Vec<Target> {
 pub(crate) fn config_maps(pod: &Pod) -> Vec<Target> {
     let Some(spec) = &pod.spec else { return Vec::new() };
     let mut names: Vec<String> = Vec::new();
-    for part in all(spec) {
+    for part in all_containers(spec) {
         let from = part.container.env_from.iter().flatten().filter_map(|from| from.config_map_ref.as_ref());
         names.extend(from.map(|reference| reference.name.clone()));
         let sources = part.container.env.iter().flatten().filter_map(|one| one.value_from.as_ref());
@@ -101,7 +101,7 @@ pub(crate) fn config_maps(pod: &Pod) -> Vec<Target> {
 pub(crate) fn secrets(pod: &Pod) -> Vec<Target> {
     let Some(spec) = &pod.spec else { return Vec::new() };
     let mut names: Vec<String> = Vec::new();
-    for part in all(spec) {
+    for part in all_containers(spec) {
         let from = part.container.env_from.iter().flatten().filter_map(|from| from.secret_ref.as_ref());
         names.extend(from.map(|reference| reference.name.clone()));
         let sources = part.container.env.iter().flatten().filter_map(|one| one.value_from.as_ref());

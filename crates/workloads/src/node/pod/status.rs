@@ -12,8 +12,8 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::container_roles::{ContainerRole, PodContainer, all, first, mains};
-use super::phase::{PodPhase, phase};
+use super::container_roles::{ContainerRole, PodContainer, all_containers, init_containers, main_containers};
+use super::phase::{PodPhase, pod_phase};
 use super::plan::{AfterExit, PodSituation};
 use crate::node::supervisor::protocol::{ContainerRun, RunExit, RunState};
 
@@ -33,28 +33,28 @@ pub(crate) struct StartRefusal {
 pub(crate) type StartRefusals = BTreeMap<String, StartRefusal>;
 
 /// Writes what is true into the status.
-pub(crate) fn report(situation: &PodSituation<'_>, refusals: &StartRefusals, status: &mut PodStatus) {
-    let phase = phase(situation);
+pub(crate) fn write_status(situation: &PodSituation<'_>, refusals: &StartRefusals, status: &mut PodStatus) {
+    let phase = pod_phase(situation);
     let statuses = |parts: &mut dyn Iterator<Item = PodContainer<'_>>| -> Vec<ContainerStatus> {
-        parts.map(|part| container(situation, part, refusals)).collect()
+        parts.map(|part| container_status(situation, part, refusals)).collect()
     };
-    let begun = statuses(&mut first(situation.spec));
-    let main = statuses(&mut mains(situation.spec));
+    let begun = statuses(&mut init_containers(situation.spec));
+    let main = statuses(&mut main_containers(situation.spec));
     status.phase = Some(phase.word().to_owned());
     if situation.is_expired() {
         status.reason = Some("DeadlineExceeded".to_owned());
         status.message = Some("Pod was active on the node longer than the specified deadline".to_owned());
     }
-    status.start_time.get_or_insert_with(|| Time(whole(situation.now)));
+    status.start_time.get_or_insert_with(|| Time(whole_second(situation.now)));
     status.host_ip = Some(HOST.to_owned());
     status.host_ips = Some(vec![HostIP { ip: HOST.to_owned() }]);
     status.pod_ip = Some(situation.address.to_string());
     status.pod_ips = Some(vec![PodIP { ip: situation.address.to_string() }]);
-    conditions(situation, phase, (&begun, &main), status);
+    write_conditions(situation, phase, (&begun, &main), status);
     status.init_container_statuses = Some(begun).filter(|all| !all.is_empty());
     status.container_statuses = Some(main);
     let extras: Vec<ContainerStatus> =
-        situation.spec.ephemeral_containers.iter().flatten().map(extra).collect();
+        situation.spec.ephemeral_containers.iter().flatten().map(ephemeral_status).collect();
     status.ephemeral_container_statuses = Some(extras).filter(|all| !all.is_empty());
 }
 
@@ -64,7 +64,7 @@ pub(super) const NO_EXTRAS: &str = "this node runs no ephemeral containers: thei
 /// The exit code of a container that could not be run: the kubelet's.
 const NEVER_RUN: i32 = 128;
 
-fn extra(container: &EphemeralContainer) -> ContainerStatus {
+fn ephemeral_status(container: &EphemeralContainer) -> ContainerStatus {
     // Not waiting: kubectl would wait with it for ever.
     let terminated = ContainerStateTerminated {
         exit_code: NEVER_RUN,
@@ -81,7 +81,7 @@ fn extra(container: &EphemeralContainer) -> ContainerStatus {
     }
 }
 
-fn container(
+fn container_status(
     situation: &PodSituation<'_>,
     part: PodContainer<'_>,
     refusals: &StartRefusals,
@@ -90,15 +90,15 @@ fn container(
     let runs = situation.runs.get(name);
     let run = runs.map(|runs| &runs.current);
     let is_running = run.is_some_and(ContainerRun::is_running);
-    let verdict = run.map(|run| situation.health.of(part.container, run.attempt));
-    let waiting = waiting(situation, part, refusals.get(name));
+    let results = run.map(|run| situation.health.results_for(part.container, run.attempt));
+    let waiting = waiting_reason(situation, part, refusals.get(name));
     // What is shown as the last state: the run before, or this one while the next is awaited.
     let last = match (&waiting, run) {
         (Some(_), Some(run)) if run.is_over() => Some(run),
         _ => runs.and_then(|runs| runs.previous.as_ref()),
     };
     let state = waiting.map_or_else(
-        || run.map(shown).unwrap_or_default(),
+        || run.map(container_state).unwrap_or_default(),
         |waiting| ContainerState { waiting: Some(waiting), ..ContainerState::default() },
     );
     ContainerStatus {
@@ -107,10 +107,10 @@ fn container(
         image_id: String::new(),
         container_id: run.and_then(|run| container_id(situation, name, run)),
         ready: is_ready(situation, part, is_running),
-        started: Some(is_running && verdict.is_some_and(|verdict| verdict.is_started)),
+        started: Some(is_running && results.is_some_and(|results| results.is_started)),
         restart_count: run.map_or(0, |run| i32::try_from(run.restarts()).unwrap_or(i32::MAX)),
         state: Some(state),
-        last_state: Some(last.map(shown).unwrap_or_default()),
+        last_state: Some(last.map(container_state).unwrap_or_default()),
         ..ContainerStatus::default()
     }
 }
@@ -126,28 +126,30 @@ pub(super) fn container_id(situation: &PodSituation<'_>, name: &str, run: &Conta
 
 fn is_ready(situation: &PodSituation<'_>, part: PodContainer<'_>, is_running: bool) -> bool {
     match part.role {
-        ContainerRole::Init => situation.is_through(part),
+        ContainerRole::Init => situation.has_completed(part),
         ContainerRole::Sidecar | ContainerRole::Main => {
-            let verdict = situation.run(part).map(|run| situation.health.of(part.container, run.attempt));
-            is_running && verdict.is_some_and(|verdict| verdict.is_ready && verdict.is_started)
+            let results =
+                situation.run(part).map(|run| situation.health.results_for(part.container, run.attempt));
+            is_running && results.is_some_and(|results| results.is_ready && results.is_started)
         }
     }
 }
 
 /// Why the container does not run, if it shall.
-fn waiting(
+fn waiting_reason(
     situation: &PodSituation<'_>,
     part: PodContainer<'_>,
     refusal: Option<&StartRefusal>,
 ) -> Option<ContainerStateWaiting> {
     if let Some(refusal) = refusal {
-        return Some(because(refusal.reason, Some(refusal.message.clone())));
+        return Some(waiting_state(refusal.reason, Some(refusal.message.clone())));
     }
     // Init containers that wait for others, too.
-    let has_init = first(situation.spec).next().is_some();
-    let not_yet = || Some(because(if has_init { "PodInitializing" } else { "ContainerCreating" }, None));
+    let has_init = init_containers(situation.spec).next().is_some();
+    let not_yet =
+        || Some(waiting_state(if has_init { "PodInitializing" } else { "ContainerCreating" }, None));
     let Some(run) = situation.run(part) else { return not_yet() };
-    match (&run.state, situation.after(part, run)) {
+    match (&run.state, situation.after_exit(part, run)) {
         (RunState::Starting, _) => not_yet(),
         (RunState::Ended { .. }, AfterExit::Wait { delay, .. }) => {
             let (name, pod) = (&part.container.name, situation.pod);
@@ -158,32 +160,32 @@ fn waiting(
                 namespace.unwrap_or_default(),
                 situation.uid()
             );
-            Some(because("CrashLoopBackOff", Some(message)))
+            Some(waiting_state("CrashLoopBackOff", Some(message)))
         }
         _ => None,
     }
 }
 
-fn because(reason: &str, message: Option<String>) -> ContainerStateWaiting {
+fn waiting_state(reason: &str, message: Option<String>) -> ContainerStateWaiting {
     ContainerStateWaiting { reason: Some(reason.to_owned()), message }
 }
 
 /// A run as a container's state.
-fn shown(run: &ContainerRun) -> ContainerState {
+fn container_state(run: &ContainerRun) -> ContainerState {
     match &run.state {
         RunState::Starting => ContainerState::default(),
         RunState::Running { started_at, .. } => ContainerState {
-            running: Some(ContainerStateRunning { started_at: Some(Time(whole(*started_at))) }),
+            running: Some(ContainerStateRunning { started_at: Some(Time(whole_second(*started_at))) }),
             ..ContainerState::default()
         },
         RunState::Ended { started_at, finished_at, exit, message } => ContainerState {
             terminated: Some(ContainerStateTerminated {
                 exit_code: exit.code(),
                 signal: if let RunExit::Signal(signal) = exit { Some(*signal) } else { None },
-                reason: Some(reason(exit).to_owned()),
-                message: message.clone().or_else(|| words(exit)),
-                started_at: Some(Time(whole(*started_at))),
-                finished_at: Some(Time(whole(*finished_at))),
+                reason: Some(exit_reason(exit).to_owned()),
+                message: message.clone().or_else(|| exit_message(exit)),
+                started_at: Some(Time(whole_second(*started_at))),
+                finished_at: Some(Time(whole_second(*finished_at))),
                 container_id: None,
             }),
             ..ContainerState::default()
@@ -191,16 +193,16 @@ fn shown(run: &ContainerRun) -> ContainerState {
     }
 }
 
-fn words(exit: &RunExit) -> Option<String> {
+fn exit_message(exit: &RunExit) -> Option<String> {
     match exit {
         RunExit::NotStarted(words) | RunExit::HookFailed(words) => Some(words.clone()),
         RunExit::NodeStopped => Some("the node was stopped".to_owned()),
-        RunExit::Lost => Some("the process was lost together with its keeper".to_owned()),
+        RunExit::Lost => Some("the process was lost together with its supervisor".to_owned()),
         _ => None,
     }
 }
 
-fn reason(exit: &RunExit) -> &'static str {
+fn exit_reason(exit: &RunExit) -> &'static str {
     match exit {
         RunExit::Code(0) => "Completed",
         RunExit::NotStarted(_) => "StartError",
@@ -212,11 +214,11 @@ fn reason(exit: &RunExit) -> &'static str {
 }
 
 /// Whole seconds, as the API shows times: what is compared must be what was stored.
-pub(super) fn whole(time: Timestamp) -> Timestamp {
+pub(super) fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-fn conditions(
+fn write_conditions(
     situation: &PodSituation<'_>,
     phase: PodPhase,
     (begun, main): (&[ContainerStatus], &[ContainerStatus]),
@@ -227,11 +229,13 @@ fn conditions(
         ContainerRole::Sidecar => one.started != Some(true),
         _ => !one.ready,
     };
-    let unfinished = begun.iter().zip(first(situation.spec));
+    let unfinished = begun.iter().zip(init_containers(situation.spec));
     let unfinished =
         names(unfinished.filter(|(one, part)| is_unfinished(one, part.role)).map(|(one, _)| one));
-    let sidecars =
-        begun.iter().zip(first(situation.spec)).filter(|(_, part)| part.role == ContainerRole::Sidecar);
+    let sidecars = begun
+        .iter()
+        .zip(init_containers(situation.spec))
+        .filter(|(_, part)| part.role == ContainerRole::Sidecar);
     let unready = names(sidecars.map(|(one, _)| one).chain(main).filter(|one| !one.ready));
     let initialized = match (&*unfinished, phase) {
         (_, PodPhase::Succeeded) => Ok(Some("PodCompleted")),
@@ -257,13 +261,13 @@ fn conditions(
         )),
     };
     let known = status.conditions.get_or_insert_default();
-    let now = whole(situation.now);
-    set(known, "Initialized", initialized, now);
-    set(known, "Ready", pod_ready, now);
-    set(known, "ContainersReady", ready, now);
-    set(known, "PodScheduled", Ok(None), now);
+    let now = whole_second(situation.now);
+    set_condition(known, "Initialized", initialized, now);
+    set_condition(known, "Ready", pod_ready, now);
+    set_condition(known, "ContainersReady", ready, now);
+    set_condition(known, "PodScheduled", Ok(None), now);
     if phase == PodPhase::Failed && is_disrupted(situation) {
-        set(known, "DisruptionTarget", Ok(Some("TerminationByKubelet")), now);
+        set_condition(known, "DisruptionTarget", Ok(Some("TerminationByKubelet")), now);
     }
 }
 
@@ -275,7 +279,7 @@ fn has_started(status: &ContainerStatus) -> bool {
 
 /// Does the Pod fail now, and only because the node was stopped?
 fn is_disrupted(situation: &PodSituation<'_>) -> bool {
-    let mut failed = all(situation.spec)
+    let mut failed = all_containers(situation.spec)
         .filter(|part| situation.has_failed(*part))
         .filter_map(|part| situation.run(part)?.exit())
         .peekable();
@@ -299,7 +303,7 @@ fn unmet_gates(situation: &PodSituation<'_>, status: &PodStatus) -> String {
 /// True with a reason or none, or false with a reason and words.
 type ConditionValue = Result<Option<&'static str>, (&'static str, String)>;
 
-fn set(conditions: &mut Vec<PodCondition>, kind: &str, claim: ConditionValue, now: Timestamp) {
+fn set_condition(conditions: &mut Vec<PodCondition>, kind: &str, claim: ConditionValue, now: Timestamp) {
     let (status, reason, message) = match claim {
         Ok(reason) => ("True", reason, None),
         Err((reason, message)) => ("False", Some(reason), Some(message).filter(|words| !words.is_empty())),

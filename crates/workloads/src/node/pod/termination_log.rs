@@ -1,7 +1,7 @@
 //! Where a container leaves its last words: a file of its own, seen at its `terminationMessagePath`.
 //!
 //! The usual path is in `/dev`, and the machine's own must not be written to: in a mount namespace the file covers the path.
-//! Elsewhere a variable names the file. The keeper reads it when the container has ended.
+//! Elsewhere a variable names the file. The supervisor reads it when the container has ended.
 
 use std::fs;
 use std::io;
@@ -39,17 +39,17 @@ pub(crate) struct TerminationLog {
 }
 
 impl TerminationLog {
-    pub(crate) fn of(
-        ground: &NodeShared,
+    pub(crate) fn new(
+        shared: &NodeShared,
         pod: &Pod,
         container: &Container,
-        place: &pod_folders::PodFolders,
+        folders: &pod_folders::PodFolders,
     ) -> Self {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
-        let file = ground.layout.message(&ContainerKey { pod: uid, container: container.name.clone() });
+        let file = shared.layout.message(&ContainerKey { pod: uid, container: container.name.clone() });
         let path = container.termination_message_path.as_deref().filter(|path| !path.is_empty());
         let path = path.unwrap_or(PATH).to_owned();
-        let seen = match (ground.has_namespaces && path.starts_with('/'), place.is_apart) {
+        let seen = match (shared.has_namespaces && path.starts_with('/'), folders.is_apart) {
             (true, _) => PathBuf::from(&path),
             (false, true) => APART.into(),
             (false, false) => file.clone(),
@@ -58,15 +58,15 @@ impl TerminationLog {
     }
 
     /// What the container calls it.
-    pub(crate) fn seen(&self) -> String {
+    pub(crate) fn path_in_container(&self) -> String {
         self.seen.display().to_string()
     }
 
     /// Makes the file and gives what its launcher shall mount.
     pub(crate) fn make(
         self,
-        ground: &NodeShared,
-        place: &pod_folders::PodFolders,
+        shared: &NodeShared,
+        folders: &pod_folders::PodFolders,
     ) -> Result<Option<Mount>, StartRefusal> {
         let failed = |error: io::Error| config_error(format!("cannot make {}: {error}", self.file.display()));
         make_file(&self.file).map_err(failed)?;
@@ -83,7 +83,7 @@ impl TerminationLog {
             origin: MountOrigin::Pod,
         };
         let is_apart = self.seen == Path::new(APART);
-        let placed = mount_path::put(ground, place, &mount, source(self.seen.clone()))?;
+        let placed = mount_path::place_volume(shared, folders, &mount, source(self.seen.clone()))?;
         Ok(placed.or_else(|| is_apart.then(|| source(PathBuf::new()).at(APART.into()))))
     }
 }

@@ -8,22 +8,22 @@ use std::path::Path;
 use homeostat_runtime::{Context, Severity};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
 
-use super::container_roles::all;
+use super::container_roles::all_containers;
 use super::identity::{IdentityPolicy, PodIdentities};
 use super::rights;
 use crate::node::NodeShared;
 
 /// Says what the Pod does not get, the first time it is looked at.
-pub(super) fn tell(ground: &NodeShared, cx: &Context<Pod>, identity: &PodIdentities<'_>) {
+pub(super) fn report(shared: &NodeShared, cx: &Context<Pod>, identity: &PodIdentities<'_>) {
     if identity.pod.status.as_ref().is_some_and(|status| status.start_time.is_some()) {
         return;
     }
-    let mut missing = of_pod(ground, identity);
-    for part in identity.pod.spec.iter().flat_map(all) {
-        missing.extend(of_container(ground, identity, part.container));
+    let mut missing = unsupported_of_pod(shared, identity);
+    for part in identity.pod.spec.iter().flat_map(all_containers) {
+        missing.extend(unsupported_of_container(shared, identity, part.container));
     }
-    missing.extend(companions(cx, identity));
-    for unseen in host_paths_hidden(ground, identity) {
+    missing.extend(pods_with_same_user(cx, identity));
+    for unseen in host_paths_hidden(shared, identity) {
         cx.event(Severity::Warning, "HostPathNotHonoured", unseen);
     }
     if !missing.is_empty() {
@@ -32,7 +32,7 @@ pub(super) fn tell(ground: &NodeShared, cx: &Context<Pod>, identity: &PodIdentit
     }
 }
 
-fn of_pod(ground: &NodeShared, identity: &PodIdentities<'_>) -> Vec<String> {
+fn unsupported_of_pod(shared: &NodeShared, identity: &PodIdentities<'_>) -> Vec<String> {
     let Some(spec) = &identity.pod.spec else { return Vec::new() };
     let none = PodSecurityContext::default();
     let context = spec.security_context.as_ref().unwrap_or(&none);
@@ -46,13 +46,13 @@ fn of_pod(ground: &NodeShared, identity: &PodIdentities<'_>) -> Vec<String> {
         (context.windows_options.is_some(), "windowsOptions"),
         (context.sysctls.as_ref().is_some_and(|all| !all.is_empty()), "sysctls (they are the machine's)"),
         (
-            spec.host_users == Some(false) && !has_user_namespaces(identity.giver),
+            spec.host_users == Some(false) && !has_user_namespaces(identity.identity_policy),
             "hostUsers: false (this system gives no user namespaces)",
         ),
     ];
     let mut missing: Vec<String> =
         asked.iter().filter(|(is_asked, _)| *is_asked).map(|(_, what)| (*what).to_owned()).collect();
-    missing.extend(unreachable(ground, identity));
+    missing.extend(unreachable_folders(shared, identity));
     missing.extend(identity.shared_claims.iter().map(|claim| {
         format!("all files of the claim {claim}, which another Pod uses as another user; give both the same runAsUser")
     }));
@@ -60,8 +60,8 @@ fn of_pod(ground: &NodeShared, identity: &PodIdentities<'_>) -> Vec<String> {
 }
 
 /// Volumes of the machine that lie in what the server keeps.
-fn host_paths_hidden(ground: &NodeShared, identity: &PodIdentities<'_>) -> Vec<String> {
-    let hidden = if ground.has_namespaces { ground.hidden() } else { Vec::new() };
+fn host_paths_hidden(shared: &NodeShared, identity: &PodIdentities<'_>) -> Vec<String> {
+    let hidden = if shared.has_namespaces { shared.hidden() } else { Vec::new() };
     let volumes = identity.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let asked = volumes.filter_map(|volume| Some((&volume.name, &volume.host_path.as_ref()?.path)));
     let is_hidden = |path: &str| {
@@ -77,21 +77,22 @@ fn host_paths_hidden(ground: &NodeShared, identity: &PodIdentities<'_>) -> Vec<S
     asked.filter(|(_, path)| is_hidden(path)).map(words).collect()
 }
 
-fn has_user_namespaces(giver: &IdentityPolicy) -> bool {
-    match giver {
+fn has_user_namespaces(identity_policy: &IdentityPolicy) -> bool {
+    match identity_policy {
         IdentityPolicy::AnyUser { has_user_namespaces }
         | IdentityPolicy::OneUser { has_user_namespaces, .. } => *has_user_namespaces,
     }
 }
 
 /// Without mounts a Pod of another user walks to its folders, and somebody may have closed the way.
-fn unreachable(ground: &NodeShared, identity: &PodIdentities<'_>) -> Option<String> {
+fn unreachable_folders(shared: &NodeShared, identity: &PodIdentities<'_>) -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;
     /// Others may pass.
     const PASSABLE: u32 = 0o001;
-    let is_apart = !ground.has_namespaces && identity.blocks.is_some() && !rights::is_root(identity.giver);
+    let is_apart =
+        !shared.has_namespaces && identity.blocks.is_some() && !rights::is_root(identity.identity_policy);
     let is_closed = |folder: &&Path| std::fs::metadata(folder).is_ok_and(|meta| meta.mode() & PASSABLE == 0);
-    let closed = ground.layout.root().ancestors().filter(|_| is_apart).find(is_closed)?;
+    let closed = shared.layout.root().ancestors().filter(|_| is_apart).find(is_closed)?;
     Some(format!(
         "its home and volumes by name: this system gives no mount namespaces, and the Pod's user may not pass {}; \
          choose another --data-dir",
@@ -99,19 +100,23 @@ fn unreachable(ground: &NodeShared, identity: &PodIdentities<'_>) -> Option<Stri
     ))
 }
 
-fn of_container(ground: &NodeShared, identity: &PodIdentities<'_>, container: &Container) -> Vec<String> {
+fn unsupported_of_container(
+    shared: &NodeShared,
+    identity: &PodIdentities<'_>,
+    container: &Container,
+) -> Vec<String> {
     let none = SecurityContext::default();
     let context = container.security_context.as_ref().unwrap_or(&none);
-    let is_root = rights::is_root(identity.giver);
-    let who = identity.of(container).unwrap_or_default();
+    let is_root = rights::is_root(identity.identity_policy);
+    let who = identity.identity_of(container).unwrap_or_default();
     let has_namespace = !who.ranges.is_empty();
     let drops =
         context.capabilities.as_ref().and_then(|all| all.drop.as_ref()).is_some_and(|all| !all.is_empty());
     let profile = |kind: Option<&str>| kind.is_some_and(|kind| kind != "Unconfined");
     let asked = [
         (context.privileged == Some(true) && !is_root, "privileged"),
-        (drops && !rights::can_bound(identity.giver), "capabilities.drop (the server is not root)"),
-        (context.read_only_root_filesystem == Some(true) && !ground.has_namespaces, "readOnlyRootFilesystem"),
+        (drops && !rights::can_bound(identity.identity_policy), "capabilities.drop (the server is not root)"),
+        (context.read_only_root_filesystem == Some(true) && !shared.has_namespaces, "readOnlyRootFilesystem"),
         (profile(context.seccomp_profile.as_ref().map(|profile| &*profile.type_)), "seccompProfile"),
         (profile(context.app_armor_profile.as_ref().map(|profile| &*profile.type_)), "appArmorProfile"),
         (context.se_linux_options.is_some(), "seLinuxOptions"),
@@ -123,7 +128,7 @@ fn of_container(ground: &NodeShared, identity: &PodIdentities<'_>, container: &C
         .filter(|(is_asked, _)| *is_asked)
         .map(|(_, what)| format!("{what} of container {}", container.name))
         .collect();
-    let withheld = rights::withheld(identity.giver, container, has_namespace);
+    let withheld = rights::withheld_capabilities(identity.identity_policy, container, has_namespace);
     if !withheld.is_empty() {
         missing.push(format!("capabilities {} of container {}", withheld.join(", "), container.name));
     }
@@ -139,19 +144,24 @@ fn of_container(ground: &NodeShared, identity: &PodIdentities<'_>, container: &C
 }
 
 /// Other Pods that are the same user of this machine.
-fn companions(cx: &Context<Pod>, identity: &PodIdentities<'_>) -> Option<String> {
+fn pods_with_same_user(cx: &Context<Pod>, identity: &PodIdentities<'_>) -> Option<String> {
     let named = |pod: &Pod| {
         let of_pod = pod.spec.as_ref()?.security_context.as_ref().and_then(|context| context.run_as_user);
-        let containers = pod.spec.iter().flat_map(all).map(|part| part.container);
+        let containers = pod.spec.iter().flat_map(all_containers).map(|part| part.container);
         let own = containers.filter_map(|one| one.security_context.as_ref()?.run_as_user).collect::<Vec<_>>();
         Some(own.into_iter().chain(of_pod).collect::<Vec<_>>())
     };
     let plain = |user: &i64| {
-        let seen = identity.pod.spec.iter().flat_map(all).filter_map(|part| identity.of(part.container).ok());
+        let seen = identity
+            .pod
+            .spec
+            .iter()
+            .flat_map(all_containers)
+            .filter_map(|part| identity.identity_of(part.container).ok());
         seen.into_iter().any(|who| who.user == who.machine_user && who.user.map(i64::from) == Some(*user))
     };
     let users: Vec<i64> = named(identity.pod)?.into_iter().filter(plain).collect();
-    if users.is_empty() || matches!(identity.giver, IdentityPolicy::OneUser { .. }) {
+    if users.is_empty() || matches!(identity.identity_policy, IdentityPolicy::OneUser { .. }) {
         return None;
     }
     let is_other = |pod: &Pod| pod.metadata.uid != identity.pod.metadata.uid && !is_over(pod);
@@ -161,7 +171,7 @@ fn companions(cx: &Context<Pod>, identity: &PodIdentities<'_>) -> Option<String>
         Some((user, pod.metadata.namespace.clone()?, pod.metadata.name.clone()?))
     });
     let (user, namespace, name) = same?;
-    let proc = if has_user_namespaces(identity.giver) {
+    let proc = if has_user_namespaces(identity.identity_policy) {
         "send each other signals"
     } else {
         "read each other's memory and environment"

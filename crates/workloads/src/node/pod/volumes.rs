@@ -22,7 +22,7 @@ use k8s_openapi::api::core::v1::{
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid};
 
 use super::downward_api;
-use super::environment::{Environment, config_error, required};
+use super::environment::{Environment, config_error, require_object};
 use super::expand::expand;
 use super::external_volume::ExternalVolume;
 use super::identity::PodIdentities;
@@ -57,21 +57,21 @@ impl From<Vec<u8>> for FileContent {
 }
 
 /// Makes the volumes this container mounts; gives what its launcher shall mount.
-pub(crate) fn prepare(
-    ground: &NodeShared,
-    everybody: &PodIdentities<'_>,
+pub(crate) fn prepare_volumes(
+    shared: &NodeShared,
+    identities: &PodIdentities<'_>,
     container: &Container,
-    (sources, environment, place): (&dyn ValueSources, &Environment, &PodFolders),
+    (sources, environment, folders): (&dyn ValueSources, &Environment, &PodFolders),
 ) -> Result<Vec<Mount>, StartRefusal> {
-    let spec = everybody.pod.spec.as_ref();
+    let spec = identities.pod.spec.as_ref();
     let mut mounts = Vec::new();
     for mount in container.volume_mounts.iter().flatten() {
         let volume = spec.and_then(|spec| spec.volumes.iter().flatten().find(|one| one.name == mount.name));
         let volume = volume.ok_or_else(|| config_error(format!("there is no volume {}", mount.name)))?;
-        let filled = fill(ground, everybody, volume, sources)?;
+        let filled = prepare_volume(shared, identities, volume, sources)?;
         let part = sub_path(mount, environment)?;
         if let Some(folder) = &filled.folder {
-            make_part(folder, &part, everybody).map_err(|error| {
+            make_part(folder, &part, identities).map_err(|error| {
                 config_error(format!("the subPath {part} of volume {}: {error}", mount.name))
             })?;
         }
@@ -81,9 +81,9 @@ pub(crate) fn prepare(
             |mount: &VolumeMount| mount.read_only == Some(true) || is_closed || is_given(volume);
         let is_read_only = is_only_read(mount);
         let PreparedVolume { path, origin, inside, .. } = filled;
-        let among_others = place.volumes.join(&volume.name);
+        let among_others = folders.volumes.join(&volume.name);
         let mut all = container.volume_mounts.iter().flatten().filter(|one| one.name == mount.name);
-        let whole = place.is_apart.then(|| Mount {
+        let whole = folders.is_apart.then(|| Mount {
             source: path.clone(),
             part: PathBuf::new(),
             target: among_others.clone(),
@@ -94,7 +94,7 @@ pub(crate) fn prepare(
         let mut seen = if inside == VolumeLocation::Elsewhere { path.clone() } else { among_others };
         seen.extend(Path::new(&part).components().filter(|part| matches!(part, Component::Normal(_))));
         let source = mount_path::MountSource { path, part: part.into(), seen, is_read_only, origin };
-        mounts.extend(mount_path::put(ground, place, mount, source)?);
+        mounts.extend(mount_path::place_volume(shared, folders, mount, source)?);
         // After the one asked for, which an error shall name.
         mounts.extend(whole.filter(|whole| !mounts.contains(whole)));
     }
@@ -102,32 +102,32 @@ pub(crate) fn prepare(
 }
 
 /// Makes the wanted part of a volume a folder as open as the whole, unless there is something.
-fn make_part(folder: &OwnedFd, part: &str, everybody: &PodIdentities<'_>) -> io::Result<()> {
-    let reached = safe_path::beneath(folder, Path::new(part))?;
+fn make_part(folder: &OwnedFd, part: &str, identities: &PodIdentities<'_>) -> io::Result<()> {
+    let reached = safe_path::resolve_beneath(folder, Path::new(part))?;
     let mode = Mode::from_raw_mode(rustix::fs::fstat(folder)?.st_mode);
     safe_path::make_folders(reached.at, &reached.missing, |made| {
-        give(made, everybody)?;
+        give_to_pod(made, identities)?;
         Ok(rustix::fs::fchmod(made, mode)?)
     })?;
     Ok(())
 }
 
 /// Gives something that was made to the Pod's user, if it has one of its own.
-fn give(made: impl AsFd, everybody: &PodIdentities<'_>) -> io::Result<()> {
-    let group = everybody.volume_group().or_else(|| everybody.owning_group());
-    let (user, group) = (everybody.owner().map(Uid::from_raw), group.map(Gid::from_raw));
+fn give_to_pod(made: impl AsFd, identities: &PodIdentities<'_>) -> io::Result<()> {
+    let group = identities.volume_group().or_else(|| identities.owning_group());
+    let (user, group) = (identities.owner().map(Uid::from_raw), group.map(Gid::from_raw));
     if user.is_some() { Ok(rustix::fs::fchown(made, user, group)?) } else { Ok(()) }
 }
 
 /// Brings volumes that were made before up to date: ConfigMaps and Secrets change under running containers.
-pub(crate) fn refresh(ground: &NodeShared, everybody: &PodIdentities<'_>, sources: &dyn ValueSources) {
-    let uid = everybody.pod.metadata.uid.as_deref().unwrap_or_default();
-    let volumes = everybody.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+pub(crate) fn refresh(shared: &NodeShared, identities: &PodIdentities<'_>, sources: &dyn ValueSources) {
+    let uid = identities.pod.metadata.uid.as_deref().unwrap_or_default();
+    let volumes = identities.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     for volume in
-        volumes.filter(|volume| is_given(volume) && ground.layout.volumes(uid).join(&volume.name).exists())
+        volumes.filter(|volume| is_given(volume) && shared.layout.volumes(uid).join(&volume.name).exists())
     {
         // One whose source is gone keeps what it had, as in Kubernetes.
-        let _ = fill(ground, everybody, volume, sources);
+        let _ = prepare_volume(shared, identities, volume, sources);
     }
 }
 
@@ -151,47 +151,49 @@ pub(super) enum VolumeLocation {
 }
 
 /// The folder of a volume, with what belongs in it.
-fn fill(
-    ground: &NodeShared,
-    everybody: &PodIdentities<'_>,
+fn prepare_volume(
+    shared: &NodeShared,
+    identities: &PodIdentities<'_>,
     volume: &Volume,
     sources: &dyn ValueSources,
 ) -> Result<PreparedVolume, StartRefusal> {
-    let pod = everybody.pod;
+    let pod = identities.pod;
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let failed = |error: io::Error| config_error(format!("cannot make the volume {}: {error}", volume.name));
-    let group = everybody.volume_group();
-    let path = ground.layout.volumes(uid).join(&volume.name);
-    if let Some(outside) = ExternalVolume::of(ground, pod, volume, sources)? {
-        let filled = outside.open(ground, group).map_err(failed)?;
+    let group = identities.volume_group();
+    let path = shared.layout.volumes(uid).join(&volume.name);
+    if let Some(outside) = ExternalVolume::find(shared, pod, volume, sources)? {
+        let filled = outside.open(shared, group).map_err(failed)?;
         match filled.inside {
             VolumeLocation::Elsewhere => {
-                mount_path::link(&filled.path, &ground.layout.volumes(uid), Path::new(&volume.name))
+                mount_path::make_link(&filled.path, &shared.layout.volumes(uid), Path::new(&volume.name))
             }
-            VolumeLocation::Itself | VolumeLocation::Mounted => safe_path::own_folder(&path).map(drop),
+            VolumeLocation::Itself | VolumeLocation::Mounted => {
+                safe_path::open_or_make_folder(&path).map(drop)
+            }
         }
         .map_err(failed)?;
         return Ok(filled);
     }
     // Opened up once: what containers did to an empty one stays.
     let is_new_and_empty = volume.empty_dir.is_some() && !path.exists();
-    let folder = safe_path::own_folder(&path).map_err(failed)?;
+    let folder = safe_path::open_or_make_folder(&path).map_err(failed)?;
     if is_new_and_empty {
-        give(&folder, everybody).map_err(failed)?;
+        give_to_pod(&folder, identities).map_err(failed)?;
     }
     open_up(&folder, is_new_and_empty, group).map_err(failed)?;
-    if let Some((mut files, mode)) = content(everybody, volume, sources)? {
-        let kubeconfig = service_account::kubeconfig(ground, pod, volume);
+    if let Some((mut files, mode)) = volume_files(identities, volume, sources)? {
+        let kubeconfig = service_account::kubeconfig(shared, pod, volume);
         files.extend(kubeconfig.map(|text| ("kubeconfig".to_owned(), text.into_bytes().into())));
-        let group = group.or_else(|| everybody.owning_group());
-        write(
+        let group = group.or_else(|| identities.owning_group());
+        write_files(
             &folder,
             &files,
             &FileDefaults {
                 mode,
-                owner: everybody.owner(),
+                owner: identities.owner(),
                 group,
-                is_groups: everybody.volume_group().is_some(),
+                is_groups: identities.volume_group().is_some(),
             },
         )
         .map_err(failed)?;
@@ -231,8 +233,8 @@ fn is_given(volume: &Volume) -> bool {
 }
 
 /// The files of a volume that has given ones, and their mode; none for one that begins empty.
-fn content(
-    everybody: &PodIdentities<'_>,
+fn volume_files(
+    identities: &PodIdentities<'_>,
     volume: &Volume,
     sources: &dyn ValueSources,
 ) -> Result<Option<(VolumeFiles, u32)>, StartRefusal> {
@@ -240,19 +242,25 @@ fn content(
     const MODE: u32 = 0o644;
     let mode = |mode: Option<i32>| mode.and_then(|mode| u32::try_from(mode).ok()).unwrap_or(MODE);
     if let Some(source) = &volume.config_map {
-        return Ok(Some((of_config_map(source, sources)?, mode(source.default_mode))));
+        return Ok(Some((config_map_files(source, sources)?, mode(source.default_mode))));
     }
     if let Some(source) = &volume.secret {
         let name = source.secret_name.as_deref().unwrap_or_default();
-        let found = required(sources.secret(name)?, "secret", name, source.optional)?;
-        let all = found.map(|secret| secret_files(&secret)).unwrap_or_default();
-        return Ok(Some((picked(all, source.items.as_deref(), source.optional)?, mode(source.default_mode))));
+        let found = require_object(sources.secret(name)?, "secret", name, source.optional)?;
+        let all = found.map(|secret| files_of_secret(&secret)).unwrap_or_default();
+        return Ok(Some((
+            pick_items(all, source.items.as_deref(), source.optional)?,
+            mode(source.default_mode),
+        )));
     }
     if let Some(source) = &volume.downward_api {
-        return Ok(Some((downward(everybody.pod, source.items.as_deref())?, mode(source.default_mode))));
+        return Ok(Some((
+            downward_files(identities.pod, source.items.as_deref())?,
+            mode(source.default_mode),
+        )));
     }
     if let Some(source) = &volume.projected {
-        return Ok(Some((projected(everybody, source, sources)?, mode(source.default_mode))));
+        return Ok(Some((projected_files(identities, source, sources)?, mode(source.default_mode))));
     }
     if volume.empty_dir.is_some() {
         return Ok(None);
@@ -264,35 +272,37 @@ fn content(
     )))
 }
 
-fn of_config_map(
+fn config_map_files(
     source: &ConfigMapVolumeSource,
     sources: &dyn ValueSources,
 ) -> Result<VolumeFiles, StartRefusal> {
-    let found = required(sources.config_map(&source.name)?, "configmap", &source.name, source.optional)?;
-    let all = found.map(|map| config_files(&map)).unwrap_or_default();
-    picked(all, source.items.as_deref(), source.optional)
+    let found =
+        require_object(sources.config_map(&source.name)?, "configmap", &source.name, source.optional)?;
+    let all = found.map(|map| files_of_config_map(&map)).unwrap_or_default();
+    pick_items(all, source.items.as_deref(), source.optional)
 }
 
-fn projected(
-    everybody: &PodIdentities<'_>,
+fn projected_files(
+    identities: &PodIdentities<'_>,
     source: &ProjectedVolumeSource,
     sources: &dyn ValueSources,
 ) -> Result<VolumeFiles, StartRefusal> {
     let mut files = VolumeFiles::new();
     for one in source.sources.iter().flatten() {
         if let Some(map) = &one.config_map {
-            let found = required(sources.config_map(&map.name)?, "configmap", &map.name, map.optional)?;
-            let all = found.map(|map| config_files(&map)).unwrap_or_default();
-            files.extend(picked(all, map.items.as_deref(), map.optional)?);
+            let found = require_object(sources.config_map(&map.name)?, "configmap", &map.name, map.optional)?;
+            let all = found.map(|map| files_of_config_map(&map)).unwrap_or_default();
+            files.extend(pick_items(all, map.items.as_deref(), map.optional)?);
         } else if let Some(secret) = &one.secret {
-            let found = required(sources.secret(&secret.name)?, "secret", &secret.name, secret.optional)?;
-            let all = found.map(|secret| secret_files(&secret)).unwrap_or_default();
-            files.extend(picked(all, secret.items.as_deref(), secret.optional)?);
+            let found =
+                require_object(sources.secret(&secret.name)?, "secret", &secret.name, secret.optional)?;
+            let all = found.map(|secret| files_of_secret(&secret)).unwrap_or_default();
+            files.extend(pick_items(all, secret.items.as_deref(), secret.optional)?);
         } else if let Some(downward_api) = &one.downward_api {
-            files.extend(downward(everybody.pod, downward_api.items.as_deref())?);
+            files.extend(downward_files(identities.pod, downward_api.items.as_deref())?);
         } else if let Some(token) = &one.service_account_token {
             let wish = TokenSpec::new(token.audience.as_deref(), token.expiration_seconds);
-            files.insert(token.path.clone(), secret_content(everybody, sources.token(&wish)?));
+            files.insert(token.path.clone(), secret_content(identities, sources.token(&wish)?));
         } else if one.cluster_trust_bundle.as_ref().is_none_or(|bundle| bundle.optional != Some(true)) {
             let message = "a projected source is of a sort this node does not have: use configMap, secret, downwardAPI or serviceAccountToken";
             return Err(config_error(message.to_owned()));
@@ -301,28 +311,28 @@ fn projected(
     Ok(files)
 }
 
-fn config_files(map: &ConfigMap) -> VolumeFiles {
+fn files_of_config_map(map: &ConfigMap) -> VolumeFiles {
     let texts =
         map.data.iter().flatten().map(|(name, text)| (name.clone(), text.clone().into_bytes().into()));
     let bytes = map.binary_data.iter().flatten().map(|(name, bytes)| (name.clone(), bytes.0.clone().into()));
     texts.chain(bytes).collect()
 }
 
-fn secret_files(secret: &Secret) -> VolumeFiles {
+fn files_of_secret(secret: &Secret) -> VolumeFiles {
     secret.data.iter().flatten().map(|(name, bytes)| (name.clone(), bytes.0.clone().into())).collect()
 }
 
 /// A file for the Pod's user only. Where its containers run as several, all of them read it: nobody else reaches its folder.
-fn secret_content(everybody: &PodIdentities<'_>, text: String) -> FileContent {
+fn secret_content(identities: &PodIdentities<'_>, text: String) -> FileContent {
     let bytes = text.into_bytes();
-    match everybody.only_user() {
+    match identities.only_user() {
         Ok(owner) => FileContent { bytes, mode: Some(0o600), owner },
         Err(()) => FileContent { bytes, mode: Some(0o644), owner: None },
     }
 }
 
 /// Only the named keys, at their paths, if any are named.
-fn picked(
+fn pick_items(
     mut all: VolumeFiles,
     items: Option<&[KeyToPath]>,
     optional: Option<bool>,
@@ -345,14 +355,14 @@ fn own_mode(mode: Option<i32>) -> Option<u32> {
     mode.and_then(|mode| u32::try_from(mode).ok())
 }
 
-fn downward(pod: &Pod, items: Option<&[DownwardAPIVolumeFile]>) -> Result<VolumeFiles, StartRefusal> {
+fn downward_files(pod: &Pod, items: Option<&[DownwardAPIVolumeFile]>) -> Result<VolumeFiles, StartRefusal> {
     let mut files = VolumeFiles::new();
     for item in items.into_iter().flatten() {
-        let field = item.field_ref.as_ref().and_then(|field| downward_api::field(pod, &field.field_path));
+        let field = item.field_ref.as_ref().and_then(|field| downward_api::pod_field(pod, &field.field_path));
         let resource = item.resource_field_ref.as_ref().and_then(|selector| {
             let wanted = selector.container_name.as_deref().unwrap_or_default();
             let mut all = pod.spec.iter().flat_map(|spec| &spec.containers);
-            downward_api::resource(all.find(|container| container.name == wanted)?, selector)
+            downward_api::resource_field(all.find(|container| container.name == wanted)?, selector)
         });
         let text = field.or(resource);
         let text = text.ok_or_else(|| config_error(format!("the file {} cannot be filled", item.path)))?;
@@ -373,11 +383,11 @@ struct FileDefaults {
 }
 
 /// Makes the folder hold exactly these files. Each is replaced as a whole, and only when it differs.
-fn write(folder: &OwnedFd, files: &VolumeFiles, manner: &FileDefaults) -> io::Result<()> {
+fn write_files(folder: &OwnedFd, files: &VolumeFiles, manner: &FileDefaults) -> io::Result<()> {
     /// The group reads what is given to it.
     const OF_GROUP: u32 = 0o440;
     for (path, content) in files {
-        let (parent, name) = safe_path::make_parent(folder, Path::new(path))?;
+        let (parent, name) = safe_path::make_parent_folder(folder, Path::new(path))?;
         let mode = content.mode.unwrap_or(manner.mode) | if manner.is_groups { OF_GROUP } else { 0 };
         let owner = content.owner.or(manner.owner);
         if !is_written(&parent, name, (&content.bytes, mode, owner)) {
@@ -456,11 +466,11 @@ fn sub_path(mount: &VolumeMount, environment: &Environment) -> Result<String, St
 }
 
 /// The mount paths of a container that it does not see where it asked for them.
-pub(crate) fn unhonoured<'a>(
-    ground: &NodeShared,
+pub(crate) fn misplaced_mounts<'a>(
+    shared: &NodeShared,
     container: &'a Container,
 ) -> impl Iterator<Item = &'a VolumeMount> {
-    let has_namespaces = ground.has_namespaces;
+    let has_namespaces = shared.has_namespaces;
     let mounts = container.volume_mounts.iter().flatten();
     // The account is found by its variables then.
     let mounts = mounts.filter(|mount| mount.name != service_account::VOLUME);

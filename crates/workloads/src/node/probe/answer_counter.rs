@@ -42,9 +42,9 @@ mod tests {
     #[test]
     fn a_word_counts_when_repeated() {
         let probe = Probe { success_threshold: Some(2), failure_threshold: Some(3), ..Probe::default() };
-        let mut tally = AnswerCounter::new(&probe);
+        let mut counter = AnswerCounter::new(&probe);
         let said: Vec<_> =
-            [true, true, false, false, true, false, false, false].map(|answer| tally.count(answer)).into();
+            [true, true, false, false, true, false, false, false].map(|answer| counter.count(answer)).into();
         let expected = [None, Some(true), None, None, None, None, None, Some(false)];
         assert_eq!(said, expected);
     }

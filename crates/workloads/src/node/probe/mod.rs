@@ -1,7 +1,7 @@
-//! Probes: is a container started, ready, alive? One task per run asks; what it learns triggers the Pod.
+//! Probes: is a container started, ready, alive? One task per run probes, and every new result triggers the Pod.
 //!
-//! [`tally`] counts (no I/O), [`ask`] asks once. **Invariant:** a verdict belongs to one run of one container; the next run
-//! begins with a clean slate, because its attempt is part of the key.
+//! `answer_counter` counts answers (no I/O), `probe_client` probes once. **Invariant:** results belong to one run of one
+//! container. The next run starts without results, because the attempt is part of the key.
 
 mod answer_counter;
 mod probe_client;
@@ -36,13 +36,13 @@ pub(crate) struct PodHealth(BTreeMap<(String, u32), ProbeResults>);
 
 impl PodHealth {
     /// The verdict on a run; before the first probe it is what Kubernetes assumes.
-    pub(crate) fn of(&self, container: &Container, attempt: u32) -> ProbeResults {
+    pub(crate) fn results_for(&self, container: &Container, attempt: u32) -> ProbeResults {
         let known = self.0.get(&(container.name.clone(), attempt)).copied();
-        known.unwrap_or_else(|| first_verdict(container))
+        known.unwrap_or_else(|| first_results(container))
     }
 }
 
-fn first_verdict(container: &Container) -> ProbeResults {
+fn first_results(container: &Container) -> ProbeResults {
     ProbeResults {
         is_started: container.startup_probe.is_none(),
         is_ready: container.readiness_probe.is_none(),
@@ -70,7 +70,7 @@ impl ProbeKind {
 
 /// All probes of a node.
 pub(crate) struct Prober {
-    link: Arc<SupervisorClient>,
+    supervisor: Arc<SupervisorClient>,
     triggers: mpsc::Sender<Target>,
     pods: Arc<Mutex<HashMap<String, ProbedPod>>>,
 }
@@ -79,13 +79,13 @@ pub(crate) struct Prober {
 #[derive(Default)]
 struct ProbedPod {
     health: PodHealth,
-    complaints: Vec<String>,
+    failures: Vec<String>,
     tasks: BTreeMap<(String, u32), AbortOnDropHandle<()>>,
 }
 
 impl Prober {
-    pub(crate) fn new(link: Arc<SupervisorClient>, triggers: mpsc::Sender<Target>) -> Self {
-        Self { link, triggers, pods: Arc::default() }
+    pub(crate) fn new(supervisor: Arc<SupervisorClient>, triggers: mpsc::Sender<Target>) -> Self {
+        Self { supervisor, triggers, pods: Arc::default() }
     }
 
     pub(crate) fn health(&self, pod: &str) -> PodHealth {
@@ -93,8 +93,8 @@ impl Prober {
     }
 
     /// What probes complained of since the last time.
-    pub(crate) fn take_complaints(&self, pod: &str) -> Vec<String> {
-        self.lock().get_mut(pod).map(|probed| std::mem::take(&mut probed.complaints)).unwrap_or_default()
+    pub(crate) fn take_failures(&self, pod: &str) -> Vec<String> {
+        self.lock().get_mut(pod).map(|probed| std::mem::take(&mut probed.failures)).unwrap_or_default()
     }
 
     /// Probes the runs that run, and no others. `process` is what a command beside the container runs as.
@@ -112,15 +112,20 @@ impl Prober {
         };
         probed.tasks.retain(|(name, attempt), _| is_running(name, *attempt));
         probed.health.0.retain(|(name, attempt), _| is_running(name, *attempt));
-        for part in pod.spec.iter().flat_map(container_roles::all).filter(|part| has_probes(part.container)) {
+        for part in pod
+            .spec
+            .iter()
+            .flat_map(container_roles::all_containers)
+            .filter(|part| has_probes(part.container))
+        {
             let container = part.container;
             let Some(runs) = runs.get(&container.name) else { continue };
             let key = (container.name.clone(), runs.current.attempt);
             if !matches!(runs.current.state, RunState::Running { .. }) || probed.tasks.contains_key(&key) {
                 continue;
             }
-            probed.health.0.insert(key.clone(), first_verdict(container));
-            let watch = self.watch(pod, &uid, container, key.1, process(container));
+            probed.health.0.insert(key.clone(), first_results(container));
+            let watch = self.new_task(pod, &uid, container, key.1, process(container));
             probed.tasks.insert(key, AbortOnDropHandle::new(tokio::spawn(watch.run())));
         }
     }
@@ -130,7 +135,7 @@ impl Prober {
         self.lock().remove(pod);
     }
 
-    fn watch(
+    fn new_task(
         &self,
         pod: &Pod,
         uid: &str,
@@ -139,15 +144,15 @@ impl Prober {
         process: Option<ProcessSpec>,
     ) -> ProbeTask {
         let id = ContainerKey { pod: uid.to_owned(), container: container.name.clone() };
-        let asker = ProbeClient {
-            link: Arc::clone(&self.link),
+        let client = ProbeClient {
+            supervisor: Arc::clone(&self.supervisor),
             id: id.clone(),
             process,
             container: container.clone(),
             address: pod.status.as_ref().and_then(|status| status.pod_ip.clone()).unwrap_or_default(),
         };
         ProbeTask {
-            asker,
+            client,
             key: (container.name.clone(), attempt),
             id,
             target: Target {
@@ -172,7 +177,7 @@ fn has_probes(container: &Container) -> bool {
 
 /// The task of one run.
 struct ProbeTask {
-    asker: ProbeClient,
+    client: ProbeClient,
     id: ContainerKey,
     key: (String, u32),
     target: Target,
@@ -183,36 +188,36 @@ struct ProbeTask {
 impl ProbeTask {
     /// Startup first; the others only once it is through.
     async fn run(self) {
-        let container = self.asker.container.clone();
+        let container = self.client.container.clone();
         if let Some(probe) = &container.startup_probe {
-            self.repeat(ProbeKind::Startup, probe).await;
+            self.probe_repeatedly(ProbeKind::Startup, probe).await;
         }
         let readiness = async {
             if let Some(probe) = &container.readiness_probe {
-                self.repeat(ProbeKind::Readiness, probe).await;
+                self.probe_repeatedly(ProbeKind::Readiness, probe).await;
             }
         };
         let liveness = async {
             if let Some(probe) = &container.liveness_probe {
-                self.repeat(ProbeKind::Liveness, probe).await;
+                self.probe_repeatedly(ProbeKind::Liveness, probe).await;
             }
         };
         tokio::join!(readiness, liveness);
     }
 
     /// Asks until the question is settled: startup once it succeeds, startup and liveness once they fail.
-    async fn repeat(&self, question: ProbeKind, probe: &Probe) {
-        let mut tally = AnswerCounter::new(probe);
+    async fn probe_repeatedly(&self, question: ProbeKind, probe: &Probe) {
+        let mut counter = AnswerCounter::new(probe);
         sleep(seconds(probe.initial_delay_seconds, 0)).await;
         loop {
-            let answer = self.asker.ask(probe, seconds(probe.timeout_seconds, 1)).await;
-            let settled = tally.count(answer.is_ok());
+            let answer = self.client.probe_once(probe, seconds(probe.timeout_seconds, 1)).await;
+            let settled = counter.count(answer.is_ok());
             let is_over = settled.is_some_and(|is_good| match question {
                 ProbeKind::Startup => true,
                 ProbeKind::Liveness => !is_good,
                 ProbeKind::Readiness => false,
             });
-            self.learn(question, settled, answer.err()).await;
+            self.record_answer(question, settled, answer.err()).await;
             if is_over {
                 return;
             }
@@ -220,16 +225,16 @@ impl ProbeTask {
         }
     }
 
-    async fn learn(&self, question: ProbeKind, settled: Option<bool>, complaint: Option<String>) {
+    async fn record_answer(&self, question: ProbeKind, settled: Option<bool>, complaint: Option<String>) {
         let has_news = {
             let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(probed) = pods.get_mut(&self.id.pod) else { return };
             let has_complaint = complaint.is_some();
             probed
-                .complaints
+                .failures
                 .extend(complaint.map(|words| format!("{} probe failed: {words}", question.word())));
-            let verdict = probed.health.0.get_mut(&self.key);
-            let has_changed = verdict.is_some_and(|verdict| change(verdict, question, settled));
+            let results = probed.health.0.get_mut(&self.key);
+            let has_changed = results.is_some_and(|results| apply_answer(results, question, settled));
             has_changed || has_complaint
         };
         if has_news {
@@ -240,16 +245,16 @@ impl ProbeTask {
 }
 
 /// Takes an answer into the verdict; says whether it changed.
-fn change(verdict: &mut ProbeResults, question: ProbeKind, settled: Option<bool>) -> bool {
-    let before = *verdict;
+fn apply_answer(results: &mut ProbeResults, question: ProbeKind, settled: Option<bool>) -> bool {
+    let before = *results;
     match (question, settled) {
         (_, None) => {}
-        (ProbeKind::Startup, Some(true)) => verdict.is_started = true,
-        (ProbeKind::Startup, Some(false)) => verdict.is_live = false,
-        (ProbeKind::Readiness, Some(is_good)) => verdict.is_ready = is_good,
-        (ProbeKind::Liveness, Some(is_good)) => verdict.is_live = is_good,
+        (ProbeKind::Startup, Some(true)) => results.is_started = true,
+        (ProbeKind::Startup, Some(false)) => results.is_live = false,
+        (ProbeKind::Readiness, Some(is_good)) => results.is_ready = is_good,
+        (ProbeKind::Liveness, Some(is_good)) => results.is_live = is_good,
     }
-    *verdict != before
+    *results != before
 }
 
 fn seconds(given: Option<i32>, otherwise: u64) -> Duration {

@@ -13,7 +13,7 @@ use crate::node::supervisor_client::SupervisorClient;
 
 /// Asks one container.
 pub(super) struct ProbeClient {
-    pub(super) link: Arc<SupervisorClient>,
+    pub(super) supervisor: Arc<SupervisorClient>,
     pub(super) id: ContainerKey,
     /// What a command beside the container runs as.
     pub(super) process: Option<ProcessSpec>,
@@ -24,24 +24,29 @@ pub(super) struct ProbeClient {
 
 impl ProbeClient {
     /// Asks once; a failure in words.
-    pub(super) async fn ask(&self, probe: &Probe, limit: Duration) -> Result<(), String> {
+    pub(super) async fn probe_once(&self, probe: &Probe, limit: Duration) -> Result<(), String> {
         if let Some(exec) = &probe.exec {
-            return self.execute(exec.command.clone().unwrap_or_default(), limit).await;
+            return self.execute_probe(exec.command.clone().unwrap_or_default(), limit).await;
         }
         let asked = async {
             if let Some(action) = &probe.http_get {
                 return ContainerRequest::new(action, &self.container, &self.address)?.send().await;
             }
             if let Some(action) = &probe.tcp_socket {
-                let port = http::port(&action.port, &self.container)?;
-                return http::connect(http::host(action.host.as_deref(), &self.address), port)
+                let port = http::port_number(&action.port, &self.container)?;
+                return http::connect(http::host_or_own(action.host.as_deref(), &self.address), port)
                     .await
                     .map(drop);
             }
             if let Some(action) = &probe.grpc {
                 let port =
                     u16::try_from(action.port).map_err(|_| format!("no such port: {}", action.port))?;
-                return grpc::check(&self.address, port, action.service.as_deref().unwrap_or_default()).await;
+                return grpc::check_health(
+                    &self.address,
+                    port,
+                    action.service.as_deref().unwrap_or_default(),
+                )
+                .await;
             }
             Err("a probe asks by exec, httpGet, tcpSocket or grpc".to_owned())
         };
@@ -49,10 +54,10 @@ impl ProbeClient {
     }
 
     /// Runs the command as the container's own; its exit code answers.
-    pub(super) async fn execute(&self, command: Vec<String>, limit: Duration) -> Result<(), String> {
+    pub(super) async fn execute_probe(&self, command: Vec<String>, limit: Duration) -> Result<(), String> {
         let Some(process) = &self.process else { return Err("its environment cannot be made".to_owned()) };
         let process = process.clone().with_command(command);
-        let executed = self.link.execute(self.id.clone(), process, limit).await;
+        let executed = self.supervisor.execute(self.id.clone(), process, limit).await;
         if executed.exit.is_success() { Ok(()) } else { Err(executed.output) }
     }
 }

@@ -40,31 +40,31 @@ fn claim_of(volume: &PersistentVolume) -> Option<Target> {
 async fn reconcile(claim: Arc<PersistentVolumeClaim>, cx: Context<PersistentVolumeClaim>) -> Result {
     let Some(spec) = &claim.spec else { return Ok(Action::await_change()) };
     if let Some(name) = spec.volume_name.as_deref().filter(|name| !name.is_empty()) {
-        return named(&claim, name, &cx).await;
+        return bind_named_volume(&claim, name, &cx).await;
     }
     let Some(class) = &spec.storage_class_name else {
-        return give_class(&claim, &cx).await;
+        return set_default_class(&claim, &cx).await;
     };
     let volumes = cx.list::<PersistentVolume>()?;
-    if let Some(volume) = volume_match::best(&volumes, &claim) {
-        take(&claim, volume, &cx).await?;
+    if let Some(volume) = volume_match::best_volume(&volumes, &claim) {
+        take_volume(&claim, volume, &cx).await?;
         cx.patch(&*claim, json!({"spec": {"volumeName": volume.metadata.name}})).await?;
         return Ok(Action::requeue_now());
     }
     match cx.get::<StorageClass>(&**class)? {
         Some(class) if class.provisioner == PROVISIONER => provision(&claim, spec, &class, &cx).await,
-        Some(class) => Ok(waits(&claim, &cx, ("ExternalProvisioning", &external(&class)))),
-        None if class.is_empty() => Ok(waits(&claim, &cx, ("FailedBinding", NO_CLASS))),
+        Some(class) => Ok(report_waiting(&claim, &cx, ("ExternalProvisioning", &describe_external(&class)))),
+        None if class.is_empty() => Ok(report_waiting(&claim, &cx, ("FailedBinding", NO_CLASS))),
         None => {
             let message = format!("storageclass.storage.k8s.io \"{class}\" not found");
-            Ok(waits(&claim, &cx, ("ProvisioningFailed", &message)))
+            Ok(report_waiting(&claim, &cx, ("ProvisioningFailed", &message)))
         }
     }
 }
 
 const NO_CLASS: &str = "no persistent volumes available for this claim and no storage class is set";
 
-fn external(class: &StorageClass) -> String {
+fn describe_external(class: &StorageClass) -> String {
     format!(
         "Waiting for a volume to be created either by the external provisioner '{}' or manually by the system administrator",
         class.provisioner
@@ -72,19 +72,19 @@ fn external(class: &StorageClass) -> String {
 }
 
 /// It waits, and says for what.
-fn waits(
+fn report_waiting(
     claim: &PersistentVolumeClaim,
     cx: &Context<PersistentVolumeClaim>,
     (reason, message): (&str, &str),
 ) -> Action {
     let severity = if reason == "ProvisioningFailed" { Severity::Warning } else { Severity::Normal };
     cx.event(severity, reason, message);
-    report(claim, "Pending", None, cx);
+    write_status(claim, "Pending", None, cx);
     Action::requeue(AGAIN)
 }
 
 /// A claim that names no class gets the default one; the newest, if there are several.
-async fn give_class(claim: &PersistentVolumeClaim, cx: &Context<PersistentVolumeClaim>) -> Result {
+async fn set_default_class(claim: &PersistentVolumeClaim, cx: &Context<PersistentVolumeClaim>) -> Result {
     let classes = cx.list::<StorageClass>()?;
     let defaults = classes.iter().filter(|class| is_default(class));
     match defaults.max_by_key(|class| class.metadata.creation_timestamp.clone()) {
@@ -92,38 +92,42 @@ async fn give_class(claim: &PersistentVolumeClaim, cx: &Context<PersistentVolume
             cx.patch(claim, json!({"spec": {"storageClassName": class.metadata.name}})).await?;
             Ok(Action::requeue_now())
         }
-        None => Ok(waits(claim, cx, ("FailedBinding", NO_CLASS))),
+        None => Ok(report_waiting(claim, cx, ("FailedBinding", NO_CLASS))),
     }
 }
 
 /// A claim that names its volume: it is bound, will be, or has lost it.
-async fn named(claim: &PersistentVolumeClaim, name: &str, cx: &Context<PersistentVolumeClaim>) -> Result {
+async fn bind_named_volume(
+    claim: &PersistentVolumeClaim,
+    name: &str,
+    cx: &Context<PersistentVolumeClaim>,
+) -> Result {
     let Some(volume) = cx.get::<PersistentVolume>(name)? else {
         if super::volume_of(claim).is_some() {
             let message = "Bound claim has lost its PersistentVolume. Data on the volume is lost!";
             cx.event(Severity::Warning, "ClaimLost", message);
-            report(claim, "Lost", None, cx);
+            write_status(claim, "Lost", None, cx);
         }
         return Ok(Action::requeue(AGAIN));
     };
-    if !volume_match::is_of(&volume, claim) {
+    if !volume_match::is_bound_to(&volume, claim) {
         if !volume_match::is_free(&volume, claim) {
             let message = format!("volume \"{name}\" already bound to a different claim.");
-            return Ok(waits(claim, cx, ("FailedBinding", &message)));
+            return Ok(report_waiting(claim, cx, ("FailedBinding", &message)));
         }
-        take(claim, &volume, cx).await?;
+        take_volume(claim, &volume, cx).await?;
     }
-    report(claim, "Bound", Some(&volume), cx);
+    write_status(claim, "Bound", Some(&volume), cx);
     Ok(Action::await_change())
 }
 
 /// Takes the volume for the claim, unless somebody changed it meanwhile.
-async fn take(
+async fn take_volume(
     claim: &PersistentVolumeClaim,
     volume: &PersistentVolume,
     cx: &Context<PersistentVolumeClaim>,
 ) -> Result<()> {
-    if !volume_match::is_of(volume, claim) {
+    if !volume_match::is_bound_to(volume, claim) {
         let version = &volume.metadata.resource_version;
         let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"claimRef": reference(claim)}});
         cx.patch(volume, patch).await?;
@@ -138,7 +142,7 @@ fn reference(claim: &PersistentVolumeClaim) -> Value {
 }
 
 /// Writes the status, if it says something else.
-fn report(
+fn write_status(
     claim: &PersistentVolumeClaim,
     phase: &str,
     volume: Option<&PersistentVolume>,
@@ -164,11 +168,11 @@ async fn provision(
 ) -> Result {
     if spec.volume_mode.as_deref() == Some("Block") {
         let message = "this node gives folders, not devices: use volumeMode Filesystem";
-        return Ok(waits(claim, cx, ("ProvisioningFailed", message)));
+        return Ok(report_waiting(claim, cx, ("ProvisioningFailed", message)));
     }
     let name = format!("pvc-{}", claim.metadata.uid.as_deref().unwrap_or_default());
     let folder = cx.state::<NodeShared>().layout.claim(&name);
-    make(&folder)?;
+    make_folder(&folder)?;
     let volume: PersistentVolume = serde_json::from_value(json!({
         "metadata": {"name": name, "annotations": {PROVISIONED_BY: PROVISIONER}},
         "spec": {
@@ -184,7 +188,7 @@ async fn provision(
 }
 
 /// For any user of any Pod; the folders above are closed to everybody else.
-fn make(folder: &Path) -> std::io::Result<()> {
+fn make_folder(folder: &Path) -> std::io::Result<()> {
     const ALL: u32 = 0o777;
     std::fs::create_dir_all(folder)?;
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(ALL))

@@ -1,12 +1,12 @@
 //! Storage for claims: each PersistentVolumeClaim gets a folder of the node.
 //!
-//! The node offers a StorageClass, the default one if there is no other, whose volumes are folders below its own. [`claim`]
-//! binds claims to volumes, to one that somebody made or to a new one; [`volume`] says how volumes are and gives up those
-//! whose claims are gone; `fit` decides which volume suits a claim.
+//! The node creates a StorageClass whose volumes are folders below its own folder, and makes it the default class if there is
+//! none. `claim_controller` binds claims to an existing volume or to a new one. `volume_controller` writes the phase of volumes
+//! and removes those whose claims are gone. `volume_match` decides which volume suits a claim.
 //!
-//! **Invariants:** a folder outlives Pods, node and server, until its claim is gone and its policy says `Delete`. Only folders
-//! this node made are removed, and by their names, whatever a volume's spec says. Sizes are not enforced; a class that waits
-//! for the first consumer is as one that does not, since there is one place only.
+//! **Invariants:** a folder outlives Pods, node and server until its claim is gone and its policy says `Delete`. Only folders
+//! that this node made are removed, and they are found by name, whatever a volume's spec says. Sizes are not enforced. The
+//! binding mode `WaitForFirstConsumer` has no effect, because there is only one place.
 
 mod claim_controller;
 mod volume_controller;
@@ -33,7 +33,7 @@ pub(super) fn controls() -> [Control; 2] {
 }
 
 /// Makes the class, unless there is one of ours. A failure is for the next start.
-pub(super) async fn offer(client: &Client) {
+pub(super) async fn create_class(client: &Client) {
     if let Err(error) = make_class(client).await {
         tracing::warn!(%error, "cannot offer a StorageClass: claims of volumes stay pending");
     }
@@ -99,14 +99,17 @@ pub(super) fn is_made_for(claim: &PersistentVolumeClaim, pod: &Pod) -> bool {
 ///
 /// A claim's spec and status are written by whoever may write claims in one namespace; only the volume's own reference says
 /// whose it is.
-pub(super) fn misbound(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<String> {
+pub(super) fn describe_misbinding(
+    claim: &PersistentVolumeClaim,
+    volume: &PersistentVolume,
+) -> Option<String> {
     let name = volume.metadata.name.as_deref();
     let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     let shown = format!("persistentvolume \"{}\"", name.unwrap_or_default());
     if volume_of(claim) != name {
         return Some(format!("the claim is not bound to {shown}"));
     }
-    if !volume_match::is_of(volume, claim) {
+    if !volume_match::is_bound_to(volume, claim) {
         return Some(format!("{shown} is not bound to this claim: its claimRef names another one, or none"));
     }
     (phase != "Bound").then(|| format!("{shown} is {phase:?} and not Bound"))
@@ -132,7 +135,7 @@ mod tests {
             let volume: PersistentVolume = serde_json::from_value(json!({"metadata": {"name": "pv"},
                 "spec": {"claimRef": reference}, "status": {"phase": phase}}))
             .unwrap();
-            let why = misbound(&claim, &volume);
+            let why = describe_misbinding(&claim, &volume);
             assert_eq!(why.is_some(), words.is_some(), "{why:?}");
             assert!(words.is_none_or(|words| why.as_ref().unwrap().contains(words)), "{why:?}");
         };

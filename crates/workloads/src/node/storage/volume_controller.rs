@@ -23,7 +23,7 @@ pub(super) fn control() -> Control {
         .watches::<PersistentVolumeClaim, _>(volume_of)
         .writes::<PersistentVolume>()
         .writes_status::<PersistentVolume>()
-        .cleanup_if(is_ours, give_up)
+        .cleanup_if(is_ours, remove_volume)
         .reconcile(reconcile)
 }
 
@@ -35,17 +35,17 @@ fn volume_of(claim: &PersistentVolumeClaim) -> Option<Target> {
 async fn reconcile(volume: Arc<PersistentVolume>, cx: Context<PersistentVolume>) -> Result {
     let taken = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
     let Some(claim) = taken.filter(|claim| claim.uid.is_some()) else {
-        report(&volume, "Available", &cx);
+        write_status(&volume, "Available", &cx);
         return Ok(Action::await_change());
     };
-    if is_there(claim, &cx).await? {
-        report(&volume, "Bound", &cx);
+    if claim_exists(claim, &cx).await? {
+        write_status(&volume, "Bound", &cx);
         return Ok(Action::await_change());
     }
-    report(&volume, "Released", &cx);
-    if is_to_go(&volume) && is_ours(&volume) {
+    write_status(&volume, "Released", &cx);
+    if must_be_deleted(&volume) && is_ours(&volume) {
         cx.delete(&*volume).await?;
-    } else if is_to_go(&volume) {
+    } else if must_be_deleted(&volume) {
         let message =
             "nobody here deletes what this node did not make: remove the data and the volume by hand";
         cx.event(Severity::Warning, "VolumeFailedDelete", message);
@@ -53,13 +53,13 @@ async fn reconcile(volume: Arc<PersistentVolume>, cx: Context<PersistentVolume>)
     Ok(Action::await_change())
 }
 
-fn is_to_go(volume: &PersistentVolume) -> bool {
+fn must_be_deleted(volume: &PersistentVolume) -> bool {
     let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
     policy == Some("Delete")
 }
 
 /// Is the claim there? When the cache has none, the server is asked.
-async fn is_there(claim: &ObjectReference, cx: &Context<PersistentVolume>) -> Result<bool> {
+async fn claim_exists(claim: &ObjectReference, cx: &Context<PersistentVolume>) -> Result<bool> {
     let (namespace, name) = (claim.namespace.clone(), claim.name.clone().unwrap_or_default());
     let is_it = |found: &PersistentVolumeClaim| found.metadata.uid == claim.uid;
     let target = Target { namespace: namespace.clone(), name: name.clone() };
@@ -71,7 +71,7 @@ async fn is_there(claim: &ObjectReference, cx: &Context<PersistentVolume>) -> Re
     Ok(claims.get_opt(&name).await?.is_some_and(|found| is_it(&found)))
 }
 
-fn report(volume: &PersistentVolume, phase: &str, cx: &Context<PersistentVolume>) {
+fn write_status(volume: &PersistentVolume, phase: &str, cx: &Context<PersistentVolume>) {
     let current = volume.status.clone().unwrap_or_default();
     let wanted = PersistentVolumeStatus { phase: Some(phase.to_owned()), ..current.clone() };
     if wanted != current {
@@ -80,14 +80,14 @@ fn report(volume: &PersistentVolume, phase: &str, cx: &Context<PersistentVolume>
 }
 
 /// The volume is being deleted: its folder goes first, if its policy says so and its claim is gone.
-async fn give_up(volume: Arc<PersistentVolume>, cx: Context<PersistentVolume>) -> Result {
+async fn remove_volume(volume: Arc<PersistentVolume>, cx: Context<PersistentVolume>) -> Result {
     let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
     if let Some(claim) = claim
-        && is_there(claim, &cx).await?
+        && claim_exists(claim, &cx).await?
     {
         return Ok(Action::requeue(AGAIN));
     }
-    if is_to_go(&volume) {
+    if must_be_deleted(&volume) {
         let folder = cx.state::<NodeShared>().layout.claim(cx.key().name());
         tokio::task::spawn_blocking(move || remove_folder(&folder)).await??;
     }

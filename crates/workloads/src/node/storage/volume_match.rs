@@ -9,17 +9,18 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use crate::node::quantity;
 
 /// The volume that wastes least.
-pub(super) fn best<'a>(
+pub(super) fn best_volume<'a>(
     volumes: &'a [Arc<PersistentVolume>],
     claim: &PersistentVolumeClaim,
 ) -> Option<&'a Arc<PersistentVolume>> {
-    let suits = |volume: &&Arc<PersistentVolume>| is_of(volume, claim) || fits(volume, claim);
+    let suits =
+        |volume: &&Arc<PersistentVolume>| is_bound_to(volume, claim) || satisfies_claim(volume, claim);
     // One that names a claim names this one, and comes first whatever its size.
     volumes.iter().filter(suits).min_by_key(|volume| (reference(volume).is_none(), capacity(volume)))
 }
 
 /// Is the volume this very claim's?
-pub(super) fn is_of(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+pub(super) fn is_bound_to(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     reference(volume)
         .is_some_and(|reference| is_named(reference, claim) && reference.uid == claim.metadata.uid)
 }
@@ -40,7 +41,7 @@ fn reference(volume: &PersistentVolume) -> Option<&ObjectReference> {
     volume.spec.as_ref()?.claim_ref.as_ref()
 }
 
-fn fits(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+fn satisfies_claim(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     let (Some(offered), Some(wanted)) = (&volume.spec, &claim.spec) else { return false };
     let class = |name: &Option<String>| name.clone().unwrap_or_default();
     let mode = |mode: &Option<String>| mode.clone().unwrap_or_else(|| "Filesystem".to_owned());
@@ -106,7 +107,7 @@ mod tests {
             let claim =
                 json!({"metadata": {"namespace": "default", "name": "disk", "uid": "1"}, "spec": spec});
             let claim = serde_json::from_value(claim).unwrap();
-            let found = best(volumes, &claim).and_then(|volume| volume.metadata.name.clone());
+            let found = best_volume(volumes, &claim).and_then(|volume| volume.metadata.name.clone());
             assert_eq!(found.as_deref(), expected, "{more}");
         };
         check(&volumes, json!({}), Some("large"));

@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use super::launcher::LaunchOrder;
 use super::process_supervisor::ProcessSupervisor;
 use super::protocol::{IdRange, ProcessSpec, RunExit};
-use super::{LAUNCH, MARK, NAMESPACE_IS_SET_UP, NAMESPACE_MADE, RUN_MARK, process_tag, system};
+use super::{LAUNCH, NAMESPACE_IS_SET_UP, NAMESPACE_MADE, NODE_VARIABLE, RUN_VARIABLE, process_tag, system};
 
 /// A process that runs the command, and the pipe it writes to.
 pub(super) struct StartedProcess<'a> {
@@ -25,28 +25,30 @@ pub(super) struct StartedProcess<'a> {
 
 /// While somebody waits for a process, nobody else shall. Dropping it, and the [`Child`] with it, gives up the process.
 pub(super) struct WaitGuard<'a> {
-    keeper: &'a ProcessSupervisor,
+    supervisor: &'a ProcessSupervisor,
     pid: i32,
 }
 
 impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
-        self.keeper.started().remove(&self.pid);
+        self.supervisor.started().remove(&self.pid);
     }
 }
 
 /// Starts the process for a run; when this returns well, the command itself runs.
 pub(super) async fn start<'a>(
-    keeper: &'a ProcessSupervisor,
+    supervisor: &'a ProcessSupervisor,
     mut process: ProcessSpec,
     run: &str,
 ) -> Result<StartedProcess<'a>, String> {
-    process.environment.push((MARK.to_owned(), process_tag::name_of_node(keeper.layout.root())));
-    process.environment.push((RUN_MARK.to_owned(), run.to_owned()));
-    let (started, socket) = spawn(keeper, run).map_err(|error| format!("cannot start a process: {error}"))?;
-    let brand = process_tag::of_run(keeper.layout.root(), run);
-    let orders = LaunchOrder { process, keeper_pid: keeper.pid, open_files: keeper.open_files, brand };
-    let words = tell(socket, &orders, started.pid)
+    process.environment.push((NODE_VARIABLE.to_owned(), process_tag::name_of_node(supervisor.layout.root())));
+    process.environment.push((RUN_VARIABLE.to_owned(), run.to_owned()));
+    let (started, socket) =
+        spawn(supervisor, run).map_err(|error| format!("cannot start a process: {error}"))?;
+    let tag = process_tag::of_run(supervisor.layout.root(), run);
+    let order =
+        LaunchOrder { process, supervisor_pid: supervisor.pid, open_files: supervisor.open_files, tag };
+    let words = send_order(socket, &order, started.pid)
         .await
         .map_err(|error| format!("cannot talk to the launcher: {error}"))?;
     if words.is_empty() {
@@ -58,33 +60,33 @@ pub(super) async fn start<'a>(
     Err(words)
 }
 
-fn spawn<'a>(keeper: &'a ProcessSupervisor, run: &str) -> io::Result<(StartedProcess<'a>, UnixStream)> {
+fn spawn<'a>(supervisor: &'a ProcessSupervisor, run: &str) -> io::Result<(StartedProcess<'a>, UnixStream)> {
     let (reader, writer) = io::pipe()?;
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     let mut command = Command::new(system::this_program()?);
     command.arg0(LAUNCH).arg(LAUNCH).env_clear().kill_on_drop(true);
     // Told from its first moment, before it gets its orders.
-    command.env(MARK, process_tag::name_of_node(keeper.layout.root())).env(RUN_MARK, run);
+    command.env(NODE_VARIABLE, process_tag::name_of_node(supervisor.layout.root())).env(RUN_VARIABLE, run);
     command.stdin(OwnedFd::from(theirs)).stdout(writer.try_clone()?).stderr(Stdio::from(writer));
     let child = command.spawn()?;
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).ok_or(io::ErrorKind::NotFound)?;
-    keeper.started().insert(pid, run.to_owned());
-    let awaited = WaitGuard { keeper, pid };
+    supervisor.started().insert(pid, run.to_owned());
+    let awaited = WaitGuard { supervisor, pid };
     let output = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
     Ok((StartedProcess { child, pid, output, awaited }, UnixStream::from_std(ours)?))
 }
 
 /// Gives the orders; what comes back are words of failure, or nothing.
-async fn tell(mut socket: UnixStream, orders: &LaunchOrder, pid: i32) -> io::Result<String> {
-    let mut line = serde_json::to_vec(orders)?;
+async fn send_order(mut socket: UnixStream, order: &LaunchOrder, pid: i32) -> io::Result<String> {
+    let mut line = serde_json::to_vec(order)?;
     line.push(b'\n');
     socket.write_all(&line).await?;
     let mut words = Vec::new();
-    if !orders.process.ranges.is_empty() {
+    if !order.process.ranges.is_empty() {
         match socket.read_u8().await? {
             NAMESPACE_MADE => {
-                set_up_namespace(pid, &orders.process.ranges)?;
+                set_up_namespace(pid, &order.process.ranges)?;
                 socket.write_all(&[NAMESPACE_IS_SET_UP]).await?;
             }
             other => words.push(other),
@@ -118,7 +120,7 @@ pub(super) fn exit_of(status: &io::Result<std::process::ExitStatus>) -> RunExit 
     }
 }
 
-/// The memory of the folder as one file: locked, it says that a keeper lives.
-pub(super) fn lock(file: &File) -> bool {
+/// The memory of the folder as one file: locked, it says that a supervisor lives.
+pub(super) fn try_lock(file: &File) -> bool {
     rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
 }

@@ -32,9 +32,9 @@ pub(super) fn run_name(id: &ContainerKey) -> String {
     format!("{}/{}", id.pod, id.container)
 }
 
-/// Runs it to its end. The keeper's table says how it goes.
+/// Runs it to its end. The supervisor's table says how it goes.
 pub(super) async fn run(
-    keeper: Arc<ProcessSupervisor>,
+    supervisor: Arc<ProcessSupervisor>,
     launch: ContainerLaunch,
     stop: watch::Receiver<StopDeadline>,
 ) {
@@ -44,18 +44,18 @@ pub(super) async fn run(
         attempt: launch.attempt,
         falls_back_to_log: launch.falls_back_to_log,
     };
-    let mut started_at = keeper.clock.now();
-    let exit = match start(&keeper, &launch).await {
+    let mut started_at = supervisor.clock.now();
+    let exit = match start(&supervisor, &launch).await {
         Err(words) => RunExit::NotStarted(words),
         Ok(running) => {
-            started_at = keeper.clock.now();
-            running.live(&keeper, launch, stop, started_at).await
+            started_at = supervisor.clock.now();
+            running.run_to_end(&supervisor, launch, stop, started_at).await
         }
     };
-    let finished_at = keeper.clock.now();
-    let message = termination_message::read(&keeper.layout, &source, &exit);
-    keeper.set(&id, RunState::Ended { started_at, finished_at, exit, message });
-    keeper.settle(&id);
+    let finished_at = supervisor.clock.now();
+    let message = termination_message::read(&supervisor.layout, &source, &exit);
+    supervisor.set_state(&id, RunState::Ended { started_at, finished_at, exit, message });
+    supervisor.remove_pod_if_over(&id);
 }
 
 struct RunningContainer<'a> {
@@ -66,68 +66,68 @@ struct RunningContainer<'a> {
 }
 
 async fn start<'a>(
-    keeper: &'a ProcessSupervisor,
+    supervisor: &'a ProcessSupervisor,
     launch: &ContainerLaunch,
 ) -> Result<RunningContainer<'a>, String> {
-    let path = keeper.layout.log(&launch.id, launch.attempt);
+    let path = supervisor.layout.log(&launch.id, launch.attempt);
     let log = LogFile::create(path).map_err(|error| format!("cannot write its log: {error}"))?;
-    drop_old_logs(keeper, launch);
-    termination_message::clear(&keeper.layout, &launch.id);
-    let started = child::start(keeper, launch.process.clone(), &run_name(&launch.id)).await?;
-    let copy = tokio::spawn(log_file::copy(started.output, log, keeper.clock));
+    drop_old_logs(supervisor, launch);
+    termination_message::clear(&supervisor.layout, &launch.id);
+    let started = child::start(supervisor, launch.process.clone(), &run_name(&launch.id)).await?;
+    let copy = tokio::spawn(log_file::copy_to_log(started.output, log, supervisor.clock));
     Ok(RunningContainer { child: started.child, pid: started.pid, copy, awaited: started.awaited })
 }
 
 /// The run before the last is nobody's previous one.
-fn drop_old_logs(keeper: &ProcessSupervisor, launch: &ContainerLaunch) {
+fn drop_old_logs(supervisor: &ProcessSupervisor, launch: &ContainerLaunch) {
     if let Some(old) = launch.attempt.checked_sub(2) {
-        let path = keeper.layout.log(&launch.id, old);
-        let _ = fs::remove_file(log_file::set_aside(&path));
+        let path = supervisor.layout.log(&launch.id, old);
+        let _ = fs::remove_file(log_file::rotated_path(&path));
         let _ = fs::remove_file(path);
     }
 }
 
 impl RunningContainer<'_> {
     /// From the first moment to the last: hooks, stops, and what is left behind.
-    async fn live(
+    async fn run_to_end(
         mut self,
-        keeper: &ProcessSupervisor,
+        supervisor: &ProcessSupervisor,
         launch: ContainerLaunch,
         mut stop: watch::Receiver<StopDeadline>,
         started_at: jiff::Timestamp,
     ) -> RunExit {
         let ContainerLaunch { id, process, after_start, before_stop, .. } = launch;
         let beside = |hook| HookRun { run: run_name(&id), process: process.clone(), hook };
-        let failed = self.begin(keeper, after_start.map(beside), &mut stop).await;
+        let failed = self.run_start_hook(supervisor, after_start.map(beside), &mut stop).await;
         let exit = if let Some(exit) = failed {
             exit
         } else {
             let started_ticks = started_ticks(self.pid).unwrap_or_default();
-            keeper.set(&id, RunState::Running { pid: self.pid, started_ticks, started_at });
-            self.watch(keeper, before_stop.map(beside), &mut stop).await
+            supervisor.set_state(&id, RunState::Running { pid: self.pid, started_ticks, started_at });
+            self.wait_for_exit(supervisor, before_stop.map(beside), &mut stop).await
         };
         // Children that did not end with the command. The number cannot belong to others yet: the kernel hands out all
         // other numbers first.
         signal_group(self.pid, Signal::KILL);
         drop(self.awaited);
-        strays::end(keeper, &run_name(&id), self.pid).await;
+        strays::end_strays_of(supervisor, &run_name(&id), self.pid).await;
         if timeout(LAST_WORDS, &mut self.copy).await.is_err() {
             self.copy.abort();
         }
-        if keeper.is_ending() && stop.borrow().is_some() { RunExit::NodeStopped } else { exit }
+        if supervisor.is_ending() && stop.borrow().is_some() { RunExit::NodeStopped } else { exit }
     }
 
     /// Runs the hook after the start; an exit if the container did not survive it.
-    async fn begin(
+    async fn run_start_hook(
         &mut self,
-        keeper: &ProcessSupervisor,
+        supervisor: &ProcessSupervisor,
         hook: Option<HookRun>,
         stop: &mut watch::Receiver<StopDeadline>,
     ) -> Option<RunExit> {
         let hook = hook?;
         let is_command = matches!(hook.hook, LifecycleHook::Execute(_));
         let executed = tokio::select! {
-            executed = hook.run(keeper, AFTER_START_LIMIT) => executed,
+            executed = hook.run(supervisor, AFTER_START_LIMIT) => executed,
             status = self.child.wait() => return Some(exit_of(&status)),
             // Marked as unseen again, so that the stop is minded next.
             Ok(()) = stop.changed() => {
@@ -147,9 +147,9 @@ impl RunningContainer<'_> {
         }))
     }
 
-    async fn watch(
+    async fn wait_for_exit(
         &mut self,
-        keeper: &ProcessSupervisor,
+        supervisor: &ProcessSupervisor,
         mut hook: Option<HookRun>,
         stop: &mut watch::Receiver<StopDeadline>,
     ) -> RunExit {
@@ -159,7 +159,7 @@ impl RunningContainer<'_> {
             if let (Some(deadline), false) = (deadline, is_told) {
                 is_told = true;
                 tokio::select! {
-                    () = prepare(keeper, hook.take(), deadline) => {}
+                    () = run_stop_hook(supervisor, hook.take(), deadline) => {}
                     _ = stop.changed() => stop.mark_changed(),
                 }
                 signal_group(self.pid, Signal::TERM);
@@ -185,10 +185,10 @@ struct HookRun {
 }
 
 impl HookRun {
-    async fn run(self, keeper: &ProcessSupervisor, limit: Duration) -> CommandOutcome {
+    async fn run(self, supervisor: &ProcessSupervisor, limit: Duration) -> CommandOutcome {
         let done = match self.hook {
             LifecycleHook::Execute(command) => {
-                return execute::run(keeper, self.process.with_command(command), limit, &self.run).await;
+                return execute::run(supervisor, self.process.with_command(command), limit, &self.run).await;
             }
             LifecycleHook::Sleep { seconds } => {
                 sleep(Duration::from_secs(seconds).min(limit)).await;
@@ -206,9 +206,9 @@ impl HookRun {
 }
 
 /// What the container wants done before it is told to end.
-async fn prepare(keeper: &ProcessSupervisor, hook: Option<HookRun>, deadline: Instant) {
+async fn run_stop_hook(supervisor: &ProcessSupervisor, hook: Option<HookRun>, deadline: Instant) {
     let left = deadline.saturating_duration_since(Instant::now());
     if let (Some(hook), false) = (hook, left.is_zero()) {
-        hook.run(keeper, left).await;
+        hook.run(supervisor, left).await;
     }
 }

@@ -14,10 +14,10 @@ use super::{NAMESPACE_IS_SET_UP, NAMESPACE_MADE};
 /// Capabilities there can be; a kernel that knows fewer says so.
 const CAPABILITIES: u32 = 64;
 
-/// Becomes the container's user, for good. The keeper, at the other end of the socket, sets up the user namespace.
-pub(super) fn assume(process: &ProcessSpec, keeper: &mut (impl Read + Write)) -> io::Result<()> {
+/// Becomes the container's user, for good. The supervisor, at the other end of the socket, sets up the user namespace.
+pub(super) fn become_user(process: &ProcessSpec, supervisor: &mut (impl Read + Write)) -> io::Result<()> {
     if !process.ranges.is_empty() {
-        enter_user_namespace(keeper)?;
+        enter_user_namespace(supervisor)?;
     }
     if let Some(bound) = process.rights.bound {
         set_bound(bound)?;
@@ -28,7 +28,7 @@ pub(super) fn assume(process: &ProcessSpec, keeper: &mut (impl Read + Write)) ->
     }
     change_user(process)?;
     if has_ambient {
-        hand_over(&process.rights)?;
+        keep_capabilities(&process.rights)?;
     }
     if process.rights.no_new_privileges {
         rustix::thread::set_no_new_privs(true)?;
@@ -37,13 +37,13 @@ pub(super) fn assume(process: &ProcessSpec, keeper: &mut (impl Read + Write)) ->
 }
 
 #[expect(deprecated, reason = "unshare_unsafe is about shared descriptor tables, which we do not ask for")]
-fn enter_user_namespace(keeper: &mut (impl Read + Write)) -> io::Result<()> {
+fn enter_user_namespace(supervisor: &mut (impl Read + Write)) -> io::Result<()> {
     rustix::thread::unshare(UnshareFlags::NEWUSER)?;
-    keeper.write_all(&[NAMESPACE_MADE])?;
+    supervisor.write_all(&[NAMESPACE_MADE])?;
     let mut answer = [0];
-    keeper.read_exact(&mut answer)?;
+    supervisor.read_exact(&mut answer)?;
     if answer != [NAMESPACE_IS_SET_UP] {
-        return Err(io::Error::other("the keeper did not set up its user namespace"));
+        return Err(io::Error::other("the supervisor did not set up its user namespace"));
     }
     Ok(())
 }
@@ -75,7 +75,7 @@ fn change_user(process: &ProcessSpec) -> io::Result<()> {
 }
 
 /// Leaves these capabilities, and no others, to somebody who is not root.
-fn hand_over(rights: &ProcessRights) -> io::Result<()> {
+fn keep_capabilities(rights: &ProcessRights) -> io::Result<()> {
     let held = rustix::thread::capabilities(None)?.permitted;
     let kept = CapabilitySet::from_bits_retain(rights.ambient) & held;
     let sets = CapabilitySets { effective: CapabilitySet::empty(), permitted: kept, inheritable: kept };

@@ -17,16 +17,16 @@ const OUTPUT_BYTES_MAX: usize = 1024;
 
 /// Runs the command for at most this long. Dropping it kills the process; what that left ends with the container.
 pub(super) async fn run(
-    keeper: &ProcessSupervisor,
+    supervisor: &ProcessSupervisor,
     process: ProcessSpec,
     limit: Duration,
     run: &str,
 ) -> CommandOutcome {
-    let mut started = match child::start(keeper, process, run).await {
+    let mut started = match child::start(supervisor, process, run).await {
         Ok(started) => started,
         Err(words) => return CommandOutcome { exit: RunExit::NotStarted(words.clone()), output: words },
     };
-    let both = async { tokio::join!(started.child.wait(), beginning(&mut started.output)) };
+    let both = async { tokio::join!(started.child.wait(), read_beginning(&mut started.output)) };
     let ended = timeout(limit, both).await;
     signal_group(started.pid, Signal::KILL);
     if let Ok((status, output)) = ended {
@@ -37,7 +37,7 @@ pub(super) async fn run(
     }
 }
 
-async fn beginning(pipe: &mut pipe::Receiver) -> String {
+async fn read_beginning(pipe: &mut pipe::Receiver) -> String {
     let mut kept = Vec::new();
     let mut chunk = [0; 4096];
     while let Ok(count @ 1..) = pipe.read(&mut chunk).await {

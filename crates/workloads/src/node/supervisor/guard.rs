@@ -1,12 +1,12 @@
-//! The guard: the parent of the keeper, which outlives it for a moment.
+//! The guard: the parent of the supervisor, which outlives it for a moment.
 //!
-//! A keeper that is killed cannot end its containers. The kernel kills their first processes with it (see `launch`), and gives
-//! what those leave behind to the guard, which kills it. **Invariant:** when a guard has ended, nothing of its keeper's
-//! containers runs. It does nothing else, so that nothing else can end it; if somebody kills both, the next keeper cleans
+//! A supervisor that is killed cannot end its containers. The kernel kills their first processes with it (see `launcher`), and gives
+//! what those leave behind to the guard, which kills it. **Invariant:** when a guard has ended, nothing of its supervisor's
+//! containers runs. It does nothing else, so that nothing else can end it; if somebody kills both, the next supervisor cleans
 //! up (see `leftovers`).
 //!
 //! It starts itself anew first: what whoever started the server left open (a lock, a pipe, a socket) closes with that, for
-//! neither the keeper nor a container may hold it.
+//! neither the supervisor nor a container may hold it.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,8 +16,8 @@ use std::process::{Command, ExitCode};
 use rustix::process::WaitOptions;
 
 use super::process::children;
-use super::strays::kill_families;
-use super::{GUARD_ALONE, KEEP, system};
+use super::strays::kill_process_trees;
+use super::{GUARD_ALONE, SUPERVISE, system};
 
 /// Becomes a guard with nothing open but stdin, stdout and stderr; returns only if it cannot.
 pub(super) fn begin(arguments: &[OsString]) -> ExitCode {
@@ -32,7 +32,7 @@ pub(super) fn begin(arguments: &[OsString]) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs a keeper with these arguments and ends as it does, with nothing left.
+/// Runs a supervisor with these arguments and ends as it does, with nothing left.
 pub(super) fn main(arguments: &[OsString]) -> ExitCode {
     match guard(arguments) {
         Ok(code) => code,
@@ -46,15 +46,15 @@ pub(super) fn main(arguments: &[OsString]) -> ExitCode {
 fn guard(arguments: &[OsString]) -> io::Result<ExitCode> {
     let _ = rustix::process::setsid();
     system::adopt_orphans()?;
-    let mut keeper = Command::new(system::this_program()?).arg(KEEP).args(arguments).spawn()?;
-    let status = keeper.wait()?;
+    let mut supervisor = Command::new(system::this_program()?).arg(SUPERVISE).args(arguments).spawn()?;
+    let status = supervisor.wait()?;
     let own = i32::try_from(std::process::id()).unwrap_or_default();
     loop {
         let left = children(own);
         if left.is_empty() {
             break;
         }
-        kill_families(left);
+        kill_process_trees(left);
         // One of them dies for certain; what it left is ours then, and found by the next look.
         let _ = rustix::process::wait(WaitOptions::empty());
     }

@@ -15,8 +15,8 @@ use super::safe_path::{self, ResolvedPath};
 pub(super) fn open(path: &Path, kind: &str, part: &Path) -> io::Result<OwnedFd> {
     make(path, kind)?;
     check_kind(path, kind)?;
-    let ResolvedPath { at, missing } = safe_path::beneath(safe_path::look(path, true)?, part)?;
-    safe_path::make_folders(at, &missing, safe_path::open_to_all)
+    let ResolvedPath { at, missing } = safe_path::resolve_beneath(safe_path::open_path(path, true)?, part)?;
+    safe_path::make_folders(at, &missing, safe_path::make_passable)
 }
 
 fn make(path: &Path, kind: &str) -> io::Result<()> {

@@ -2,7 +2,7 @@
 //! the command.
 //!
 //! It reads its orders from stdin, one line, and answers on the same socket: nothing and a closed socket when the command
-//! runs, words when it does not. In between it may say that it is in a user namespace, which the keeper then sets up. **Invariant:** it dies with its keeper, and so does the command (`PR_SET_PDEATHSIG` survives
+//! runs, words when it does not. In between it may say that it is in a user namespace, which the supervisor then sets up. **Invariant:** it dies with its supervisor, and so does the command (`PR_SET_PDEATHSIG` survives
 //! the exec). Children of the command do not: the guard kills them.
 
 use std::ffi::{OsStr, OsString};
@@ -23,16 +23,16 @@ use super::{credentials, mount, system};
 /// The exit code of a launch that failed; nobody sees it, the words are what counts.
 const FAILED: u8 = 128;
 
-/// What the keeper writes to the launcher.
+/// What the supervisor writes to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LaunchOrder {
     pub(super) process: ProcessSpec,
     /// Who must be our parent.
-    pub(super) keeper_pid: i32,
-    /// How many files the command may open: the keeper raised its own limit.
+    pub(super) supervisor_pid: i32,
+    /// How many files the command may open: the supervisor raised its own limit.
     pub(super) open_files: u64,
     /// What the command and its descendants are told by.
-    pub(super) brand: u64,
+    pub(super) tag: u64,
 }
 
 /// Becomes the command, or says why not.
@@ -41,10 +41,10 @@ pub(super) fn main() -> ExitCode {
     let mut text = String::new();
     let read = BufReader::new(&answer).read_line(&mut text);
     let error = match read.and_then(|_| Ok(serde_json::from_str::<LaunchOrder>(&text)?)) {
-        Ok(orders) => obey(orders, &mut answer),
+        Ok(order) => become_command(order, &mut answer),
         Err(error) => format!("unreadable orders: {error}"),
     };
-    // The keeper reads the words, or is gone and does not care.
+    // The supervisor reads the words, or is gone and does not care.
     let _ = answer.write_all(error.as_bytes());
     ExitCode::from(FAILED)
 }
@@ -57,36 +57,37 @@ fn answer_socket() -> io::Result<File> {
 }
 
 /// Returns only with a reason.
-fn obey(orders: LaunchOrder, keeper: &mut File) -> String {
-    if let Err(error) = become_own_session(orders.keeper_pid) {
+fn become_command(order: LaunchOrder, supervisor: &mut File) -> String {
+    if let Err(error) = become_own_session(order.supervisor_pid) {
         return error.to_string();
     }
-    if let Err(error) = limit(&orders) {
+    if let Err(error) = set_limits(&order) {
         return format!("cannot set its limits: {error}");
     }
-    if let Err(error) = mount::all(&orders.process) {
+    if let Err(error) = mount::mount_all(&order.process) {
         return error.to_string();
     }
-    let Some((program, arguments)) = orders.process.command.split_first() else {
+    let Some((program, arguments)) = order.process.command.split_first() else {
         return "the command is empty".to_owned();
     };
     let Ok(nothing) = File::open("/dev/null") else { return "cannot open /dev/null".to_owned() };
-    let found = orders.process.is_program_given.then(|| OpenedProgram::find(&orders.process)).flatten();
-    if let Err(error) = std::env::set_current_dir(&orders.process.directory) {
-        return format!("cannot enter the working directory {}: {error}", orders.process.directory.display());
+    let found = order.process.is_program_given.then(|| OpenedProgram::find(&order.process)).flatten();
+    if let Err(error) = std::env::set_current_dir(&order.process.directory) {
+        return format!("cannot enter the working directory {}: {error}", order.process.directory.display());
     }
     // The new user may not be able to walk to the directory, but it can be there. A change of user clears the death signal.
-    if let Err(error) = credentials::assume(&orders.process, keeper).and_then(|()| system::die_with_parent())
+    if let Err(error) =
+        credentials::become_user(&order.process, supervisor).and_then(|()| system::die_with_parent())
     {
-        return not_them(&orders.process, &error);
+        return describe_user_failure(&order.process, &error);
     }
-    let shell = shell_for(&orders.process).map(OsStr::new);
+    let shell = shell_for(&order.process).map(OsStr::new);
     let named = || shell.unwrap_or(OsStr::new(program));
     let error = Command::new(found.as_ref().map_or_else(named, OpenedProgram::path))
         .arg0(program)
         .args(arguments)
         .env_clear()
-        .envs(orders.process.environment)
+        .envs(order.process.environment)
         .stdin(nothing)
         .exec();
     match error.kind() {
@@ -96,7 +97,7 @@ fn obey(orders: LaunchOrder, keeper: &mut File) -> String {
 }
 
 /// Why it cannot be who it should be.
-fn not_them(process: &ProcessSpec, error: &io::Error) -> String {
+fn describe_user_failure(process: &ProcessSpec, error: &io::Error) -> String {
     let who = [("user", process.user), ("group", process.group)];
     let who = who.iter().filter_map(|(what, number)| Some(format!("{what} {}", (*number)?)));
     let who = who.collect::<Vec<_>>().join(", ");
@@ -111,11 +112,11 @@ fn not_them(process: &ProcessSpec, error: &io::Error) -> String {
     }
 }
 
-fn become_own_session(keeper_pid: i32) -> io::Result<()> {
+fn become_own_session(supervisor_pid: i32) -> io::Result<()> {
     system::die_with_parent()?;
-    // The keeper may have died before the line above.
-    if rustix::process::getppid().map(Pid::as_raw_pid) != Some(keeper_pid) {
-        return Err(io::Error::other("the keeper is gone"));
+    // The supervisor may have died before the line above.
+    if rustix::process::getppid().map(Pid::as_raw_pid) != Some(supervisor_pid) {
+        return Err(io::Error::other("the supervisor is gone"));
     }
     rustix::process::setsid()?;
     Ok(())
@@ -159,22 +160,22 @@ impl OpenedProgram {
 /// shell cannot write, and Kubernetes allows them. Bash keeps them, and acts as `sh` when it is called so.
 fn shell_for(process: &ProcessSpec) -> Option<&'static str> {
     const SHELLS: [&str; 3] = ["sh", "/bin/sh", "/usr/bin/sh"];
-    const KEEPERS: [&str; 3] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
+    const BASH_PATHS: [&str; 3] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
     let is_odd = |name: &str| {
         let is_word = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         !is_word || name.starts_with(|first: char| first.is_ascii_digit())
     };
     let is_shell = process.command.first().is_some_and(|program| SHELLS.contains(&&**program));
     let is_needed = is_shell && process.environment.iter().any(|(name, _)| is_odd(name));
-    KEEPERS.into_iter().filter(|_| is_needed).find(|path| Path::new(path).exists())
+    BASH_PATHS.into_iter().filter(|_| is_needed).find(|path| Path::new(path).exists())
 }
 
-fn limit(orders: &LaunchOrder) -> io::Result<()> {
-    system::set_brand(orders.brand);
+fn set_limits(order: &LaunchOrder) -> io::Result<()> {
+    system::set_tag(order.tag);
     let files = rustix::process::getrlimit(Resource::Nofile);
-    let open_files = Rlimit { current: Some(orders.open_files), ..files };
+    let open_files = Rlimit { current: Some(order.open_files), ..files };
     rustix::process::setrlimit(Resource::Nofile, open_files)?;
-    if let Some(bytes) = orders.process.memory_bytes {
+    if let Some(bytes) = order.process.memory_bytes {
         // Private writable memory. Address space (RLIMIT_AS) would stop programs that only reserve much of it.
         let data = Rlimit { current: Some(bytes), maximum: Some(bytes) };
         rustix::process::setrlimit(Resource::Data, data)?;

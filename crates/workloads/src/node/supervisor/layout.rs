@@ -1,8 +1,9 @@
 //! Where things lie in the node's folder.
 //!
 //! ```text
-//! keeper.lock keeper-2.sock keeper.log    of the keeper
-//! pods/UID                                of the Pod's group, which says its users (see `blocks`)
+//! keeper.lock keeper-2.sock               of the supervisor; named as in earlier releases, so that it finds one that still runs
+//! supervisor.log                          what the supervisor and its guard print
+//! pods/UID                                of the Pod's group, which says its users (see `id_blocks`)
 //! pods/UID/work                           the working directory of the Pod's processes
 //! pods/UID/volumes/VOLUME                 its volumes
 //! pods/UID/homes/USER                     that of another user, where its containers have several
@@ -33,14 +34,14 @@ impl NodeLayout {
         self.0.join("keeper.lock")
     }
 
-    /// With the number of the protocol: a keeper of another release, which would not mind what it does not know, is not found,
+    /// With the number of the protocol: a supervisor of another release, which would not mind what it does not know, is not found,
     /// and the new one waits until it has ended.
     pub(crate) fn socket_name() -> &'static str {
         "keeper-2.sock"
     }
 
-    pub(crate) fn keeper_log(&self) -> PathBuf {
-        self.0.join("keeper.log")
+    pub(crate) fn supervisor_log(&self) -> PathBuf {
+        self.0.join("supervisor.log")
     }
 
     pub(crate) fn pods(&self) -> PathBuf {

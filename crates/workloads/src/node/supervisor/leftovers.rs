@@ -1,24 +1,24 @@
-//! What a killed keeper left: records of runs that nobody watches, and processes, if its guard was killed with it.
+//! What a killed supervisor left: records of runs that nobody watches, and processes, if its guard was killed with it.
 //!
-//! **Invariant:** when the next keeper serves, no process of an earlier one is alive and no record claims to run.
+//! **Invariant:** when the next supervisor serves, no process of an earlier one is alive and no record claims to run.
 
 use jiff::Timestamp;
 use rustix::process::Signal;
 
-use super::MARK;
+use super::NODE_VARIABLE;
 use super::layout::NodeLayout;
-use super::process::{all, has_mark, signal_group, started_ticks};
+use super::process::{all_processes, has_variable, signal_group, started_ticks};
 use super::protocol::{ContainerRun, ContainerRuns, RunExit, RunState};
 use super::{process_tag, run_records, strays, system};
 
 /// Kills what is left and gives the records as they are true then.
-pub(super) async fn settle(layout: &NodeLayout, now: Timestamp) -> Vec<ContainerRuns> {
+pub(super) async fn clean_up(layout: &NodeLayout, now: Timestamp) -> Vec<ContainerRuns> {
     let mut known = run_records::load_all(layout);
     for runs in &mut known {
         if runs.current.is_over() {
             continue;
         }
-        end(&mut runs.current, now);
+        end_run(&mut runs.current, now);
         if let Err(error) = run_records::save(layout, runs) {
             eprintln!("cannot write the record of {}: {error}", runs.id.container);
         }
@@ -27,7 +27,7 @@ pub(super) async fn settle(layout: &NodeLayout, now: Timestamp) -> Vec<Container
     known
 }
 
-fn end(run: &mut ContainerRun, now: Timestamp) {
+fn end_run(run: &mut ContainerRun, now: Timestamp) {
     let mut began = now;
     if let RunState::Running { pid, started_ticks: ticks, started_at } = run.state {
         began = started_at;
@@ -41,10 +41,13 @@ fn end(run: &mut ContainerRun, now: Timestamp) {
 /// Everything that carries the node's brand, or its mark.
 async fn kill_marked(layout: &NodeLayout) {
     let own = i32::try_from(std::process::id()).unwrap_or_default();
-    let mark = format!("{MARK}={}", process_tag::name_of_node(layout.root()));
+    let mark = format!("{NODE_VARIABLE}={}", process_tag::name_of_node(layout.root()));
     let is_ours = |pid: i32| {
-        system::brand_of(pid).is_some_and(|brand| process_tag::is_of_folder(brand, layout.root()))
-            || has_mark(pid, &mark)
+        system::tag_of(pid).is_some_and(|tag| process_tag::is_of_folder(tag, layout.root()))
+            || has_variable(pid, &mark)
     };
-    strays::until_none(|| all().into_iter().filter(|pid| *pid != own && is_ours(*pid)).collect()).await;
+    strays::kill_until_none(|| {
+        all_processes().into_iter().filter(|pid| *pid != own && is_ours(*pid)).collect()
+    })
+    .await;
 }

@@ -46,11 +46,11 @@ impl LogFile {
     /// a moment it is the same.
     fn replace(&self) -> io::Result<File> {
         let (full, fresh) = (self.path.with_extension("log.full"), self.path.with_extension("log.new"));
-        // Of a keeper that was killed just here.
+        // Of a supervisor that was killed just here.
         let _ = fs::remove_file(&full);
         // Without hard links there is a moment without a file; readers try again.
         let full = if fs::hard_link(&self.path, &full).is_ok() { &full } else { &self.path };
-        fs::rename(full, set_aside(&self.path))?;
+        fs::rename(full, rotated_path(&self.path))?;
         let file = open(&fresh)?;
         fs::rename(fresh, &self.path)?;
         Ok(file)
@@ -62,12 +62,12 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Where the older part of a log lies.
-pub(crate) fn set_aside(path: &Path) -> PathBuf {
+pub(crate) fn rotated_path(path: &Path) -> PathBuf {
     path.with_extension("log.1")
 }
 
 /// Copies the pipe to the file until everyone who could write has closed it.
-pub(super) async fn copy(mut pipe: pipe::Receiver, mut log: LogFile, clock: Clock) {
+pub(super) async fn copy_to_log(mut pipe: pipe::Receiver, mut log: LogFile, clock: Clock) {
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut lines = LineSplitter::default();
     loop {
@@ -97,11 +97,11 @@ impl LineSplitter {
         for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
             self.begun.extend_from_slice(piece);
             if self.begun.ends_with(b"\n") {
-                put(&mut out, time, 'F', &self.begun[..self.begun.len() - 1]);
+                write_line(&mut out, time, 'F', &self.begun[..self.begun.len() - 1]);
                 self.begun.clear();
             }
             while self.begun.len() >= LINE_BYTES_MAX {
-                put(&mut out, time, 'P', &self.begun[..LINE_BYTES_MAX]);
+                write_line(&mut out, time, 'P', &self.begun[..LINE_BYTES_MAX]);
                 self.begun.drain(..LINE_BYTES_MAX);
             }
         }
@@ -112,13 +112,13 @@ impl LineSplitter {
     fn rest(&mut self, time: &str) -> Vec<u8> {
         let mut out = Vec::new();
         if !self.begun.is_empty() {
-            put(&mut out, time, 'P', &std::mem::take(&mut self.begun));
+            write_line(&mut out, time, 'P', &std::mem::take(&mut self.begun));
         }
         out
     }
 }
 
-fn put(out: &mut Vec<u8>, time: &str, tag: char, text: &[u8]) {
+fn write_line(out: &mut Vec<u8>, time: &str, tag: char, text: &[u8]) {
     // Writing to a vector does not fail.
     let _ = write!(out, "{time} stdout {tag} ");
     out.extend_from_slice(text);
@@ -180,7 +180,7 @@ mod tests {
             log.write(&chunk).unwrap();
         }
         let size = |path: &Path| fs::metadata(path).unwrap().len();
-        assert_eq!((size(&path), size(&set_aside(&path))), (FILE_BYTES_MAX / 2, FILE_BYTES_MAX));
+        assert_eq!((size(&path), size(&rotated_path(&path))), (FILE_BYTES_MAX / 2, FILE_BYTES_MAX));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 }

@@ -1,11 +1,13 @@
-//! The keeper: the process that is the parent of every container, so that containers, their logs and their exit codes
-//! survive the server, and the server finds them again.
+//! The process supervisor: the parent of every container, so that containers, their logs and their exit codes survive the
+//! server, and the next server finds them again.
 //!
-//! One keeper serves one node folder. It is this program started again with a word of its own as the first argument
-//! ([`act_if_asked`]), and starts each container through a launcher, which is the same program once more and becomes the
-//! command. Its own parent is a `guard`, again the same program. **Invariants:** a container ends with all its processes, and
-//! dies with its keeper; a keeper whose node is gone for longer than it was told to wait ends its containers and itself. So
-//! whoever is killed, nothing runs for ever; only who kills keeper and guard together leaves processes to the next keeper.
+//! One supervisor serves one node folder. It is this program, started again with a special first argument
+//! ([`run_node_helper`]). It starts each container through a launcher, which is the same program again and then becomes the
+//! command. The supervisor's own parent is a `guard`, once more the same program.
+//!
+//! **Invariants:** a container ends with all its processes, and dies with its supervisor. A supervisor whose node stays away
+//! for longer than it may ends its containers and itself. So nothing runs for ever, whichever process is killed; only if
+//! supervisor and guard are killed together are processes left to the next supervisor.
 
 mod child;
 mod container;
@@ -47,18 +49,18 @@ use std::process::ExitCode;
 
 use homeostat_core::Clock;
 
-/// First argument of a guard; then what its keeper gets.
+/// First argument of a guard; then what its supervisor gets.
 pub(crate) const GUARD: &str = "homeostat-node-guard";
 /// First argument of a guard that has closed what it inherited; the rest as before.
 const GUARD_ALONE: &str = "homeostat-node-guard-alone";
-/// First argument of a keeper; then the folder, the milliseconds it outlives its node, and `keep` or `remove`.
-const KEEP: &str = "homeostat-node-keeper";
+/// First argument of a supervisor; then the folder, the milliseconds it outlives its node, and `keep` or `remove`.
+const SUPERVISE: &str = "homeostat-node-supervisor";
 /// First argument of a launcher.
 const LAUNCH: &str = "homeostat-node-launch";
 /// In the environment of every process of a node: a name of the node that does not show where its folder is.
-const MARK: &str = "HOMEOSTAT_NODE";
+const NODE_VARIABLE: &str = "HOMEOSTAT_NODE";
 /// In the environment of every process of a container: which run it belongs to.
-const RUN_MARK: &str = "HOMEOSTAT_RUN";
+const RUN_VARIABLE: &str = "HOMEOSTAT_RUN";
 
 /// What a launcher says when it has a user namespace, and what it is told when that is set up. No words begin like this.
 const NAMESPACE_MADE: u8 = 1;
@@ -69,36 +71,36 @@ pub(crate) fn records(layout: &layout::NodeLayout) -> Vec<protocol::ContainerRun
     run_records::load_all(layout)
 }
 
-/// Ends what runs for a node in this folder although its keeper and guard are gone: somebody killed them together with the
-/// server. False if a keeper is at work there, which sees to it. The folder is left as it is.
-pub async fn end_leftovers(folder: &Path) -> bool {
+/// Ends what runs for a node in this folder although its supervisor and guard are gone: somebody killed them together with the
+/// server. False if a supervisor is at work there, which sees to it. The folder is left as it is.
+pub async fn end_leftover_processes(folder: &Path) -> bool {
     // Processes are told by the folder's real name.
     let Ok(folder) = std::fs::canonicalize(folder) else { return true };
     let layout = layout::NodeLayout::new(folder);
     let Ok(lock) = File::open(layout.lock()) else { return true };
-    let is_free = child::lock(&lock);
+    let is_free = child::try_lock(&lock);
     if is_free {
-        leftovers::settle(&layout, Clock::system().now()).await;
+        leftovers::clean_up(&layout, Clock::system().now()).await;
     }
     is_free
 }
 
-/// Acts as a node's guard, keeper or launcher if this process was started as one. A program that embeds a node calls this first
+/// Acts as a node's guard, supervisor or launcher if this process was started as one. A program that embeds a node calls this first
 /// in its `main` and ends with the code it gets.
-pub fn act_if_asked() -> Option<ExitCode> {
+pub fn run_node_helper() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let word = arguments.next()?;
     match word.to_str()? {
         GUARD => Some(guard::begin(&arguments.collect::<Vec<_>>())),
         GUARD_ALONE => Some(guard::main(&arguments.collect::<Vec<_>>())),
-        KEEP => Some(serve::main(&arguments.collect::<Vec<_>>())),
+        SUPERVISE => Some(serve::main(&arguments.collect::<Vec<_>>())),
         LAUNCH => Some(launcher::main()),
         _ => None,
     }
 }
 
-/// Was this process started as a keeper and did not act as one? Then it must not start another.
-pub(crate) fn is_mistaken() -> bool {
-    let words = [GUARD, GUARD_ALONE, KEEP, LAUNCH];
+/// Was this process started as a supervisor and did not act as one? Then it must not start another.
+pub(crate) fn was_started_as_helper() -> bool {
+    let words = [GUARD, GUARD_ALONE, SUPERVISE, LAUNCH];
     std::env::args_os().nth(1).is_some_and(|first| words.iter().any(|word| first == *word))
 }

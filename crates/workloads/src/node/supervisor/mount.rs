@@ -37,17 +37,20 @@ const PLAIN: Mode = Mode::from_raw_mode(0o644);
 const ALWAYS_MIRRORED: [&str; 2] = ["/dev", "/run"];
 
 /// Makes the mounts, after which this process sees them.
-pub(super) fn all(process: &ProcessSpec) -> io::Result<()> {
+pub(super) fn mount_all(process: &ProcessSpec) -> io::Result<()> {
     let (linked, mounted): (Vec<_>, Vec<_>) =
         process.mounts.iter().partition(|mount| mount.target.as_os_str().is_empty());
     for mount in linked {
         // Made, if it shall be; nothing else is done with it.
-        drop(open_source(mount, process).map_err(said(format!("cannot use {}", mount.source.display())))?);
+        drop(
+            open_source(mount, process)
+                .map_err(with_context(format!("cannot use {}", mount.source.display())))?,
+        );
     }
     if mounted.is_empty() && process.view.hidden.is_empty() {
         return Ok(());
     }
-    enter_namespace().map_err(said("this system gives no mount namespace".to_owned()))?;
+    enter_namespace().map_err(with_context("this system gives no mount namespace".to_owned()))?;
     let mut maker = MountBuilder {
         descriptors: rustix::fs::open("/proc/self/fd", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?,
         mirrors: Vec::new(),
@@ -59,13 +62,17 @@ pub(super) fn all(process: &ProcessSpec) -> io::Result<()> {
     hide(&process.view.hidden)?;
     volumes.extend(MountTree::open_all(foreign, process)?);
     if process.view.is_read_only {
-        maker.close_all().map_err(said("cannot make the machine's files read-only".to_owned()))?;
+        maker
+            .make_machine_read_only()
+            .map_err(with_context("cannot make the machine's files read-only".to_owned()))?;
     }
     // Outer paths first, so that inner ones lie on top.
     volumes.sort_by_key(|volume| volume.mount.target.components().count());
-    maker.put_all(&volumes)?;
+    maker.attach_volumes(&volumes)?;
     if process.view.is_read_only {
-        maker.close_mirrors().map_err(said("cannot make the machine's files read-only".to_owned()))?;
+        maker
+            .make_mirrors_read_only()
+            .map_err(with_context("cannot make the machine's files read-only".to_owned()))?;
     }
     if process.view.has_own_processes_only {
         show_own_processes();
@@ -73,12 +80,12 @@ pub(super) fn all(process: &ProcessSpec) -> io::Result<()> {
     std::env::set_current_dir("/")
 }
 
-fn said(what: String) -> impl FnOnce(io::Error) -> io::Error {
+fn with_context(what: String) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::other(format!("{what}: {error}"))
 }
 
-fn at(mount: &Mount) -> impl FnOnce(io::Error) -> io::Error {
-    said(format!("cannot mount at {}", mount.target.display()))
+fn mount_context(mount: &Mount) -> impl FnOnce(io::Error) -> io::Error {
+    with_context(format!("cannot mount at {}", mount.target.display()))
 }
 
 #[expect(deprecated, reason = "unshare_unsafe is about shared descriptor tables, which we do not ask for")]
@@ -111,14 +118,14 @@ fn hide(hidden: &[PathBuf]) -> io::Result<()> {
     rustix::fs::mkdirat(&empty, c"folder", NOBODYS)?;
     drop(make_file(&empty, c"file", NOBODYS)?);
     for path in hidden {
-        let point = match safe_path::look(path, false) {
+        let point = match safe_path::open_path(path, false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            found => found.map_err(said(format!("cannot hide {}", path.display())))?,
+            found => found.map_err(with_context(format!("cannot hide {}", path.display())))?,
         };
         let is_folder = FileType::from_raw_mode(rustix::fs::fstat(&point)?.st_mode).is_dir();
         let cover =
             rustix::mount::open_tree(&empty, if is_folder { c"folder" } else { c"file" }, tree_flags())?;
-        attach(&cover, &point).map_err(said(format!("cannot hide {}", path.display())))?;
+        attach(&cover, &point).map_err(with_context(format!("cannot hide {}", path.display())))?;
     }
     Ok(())
 }
@@ -133,7 +140,7 @@ fn show_own_processes() {
             | MountAttrFlags::MOUNT_ATTR_NOSUID
             | MountAttrFlags::MOUNT_ATTR_NOEXEC;
         let tree = rustix::mount::fsmount(&system, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-        attach(&tree, &safe_path::look(Path::new("/proc"), true)?)
+        attach(&tree, &safe_path::open_path(Path::new("/proc"), true)?)
     };
     let _ = made();
 }
@@ -145,7 +152,7 @@ fn open_source(mount: &Mount, process: &ProcessSpec) -> io::Result<OwnedFd> {
         // Its path is the node's own.
         MountOrigin::Pod => {
             let ResolvedPath { at, missing } =
-                safe_path::beneath(safe_path::look(&mount.source, false)?, &mount.part)?;
+                safe_path::resolve_beneath(safe_path::open_path(&mount.source, false)?, &mount.part)?;
             if missing.is_empty() { Ok(at) } else { Err(io::ErrorKind::NotFound.into()) }
         }
     }
@@ -160,7 +167,7 @@ struct MountTree<'a> {
 
 impl<'a> MountTree<'a> {
     fn open_all(mounts: Vec<&'a Mount>, process: &ProcessSpec) -> io::Result<Vec<Self>> {
-        mounts.into_iter().map(|mount| Self::open(mount, process).map_err(at(mount))).collect()
+        mounts.into_iter().map(|mount| Self::open(mount, process).map_err(mount_context(mount))).collect()
     }
 
     fn open(mount: &'a Mount, process: &ProcessSpec) -> io::Result<Self> {
@@ -182,7 +189,7 @@ fn attach(tree: &OwnedFd, point: &OwnedFd) -> io::Result<()> {
 }
 
 /// A file system in memory that is nowhere yet, its root like this folder.
-fn memory(like: &OwnedFd) -> io::Result<OwnedFd> {
+fn memory_file_system(like: &OwnedFd) -> io::Result<OwnedFd> {
     /// Without the kind of the file.
     const MODE_BITS: u32 = 0o7777;
     let stat = rustix::fs::fstat(like)?;
@@ -198,7 +205,7 @@ fn memory(like: &OwnedFd) -> io::Result<OwnedFd> {
 }
 
 /// The number of a mount and of a file in it: the same for the same place only.
-fn place(of: &OwnedFd) -> io::Result<(u64, u64)> {
+fn mount_and_inode(of: &OwnedFd) -> io::Result<(u64, u64)> {
     let wanted = StatxFlags::MNT_ID | StatxFlags::INO;
     let told = rustix::fs::statx(of, c"", AtFlags::EMPTY_PATH, wanted)?;
     if told.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
@@ -208,7 +215,7 @@ fn place(of: &OwnedFd) -> io::Result<(u64, u64)> {
 }
 
 fn is_root(place_of_it: (u64, u64)) -> io::Result<bool> {
-    Ok(place(&safe_path::look(Path::new("/"), false)?)? == place_of_it)
+    Ok(mount_and_inode(&safe_path::open_path(Path::new("/"), false)?)? == place_of_it)
 }
 
 struct MountBuilder {
@@ -221,9 +228,9 @@ struct MountBuilder {
 }
 
 impl MountBuilder {
-    fn reach(&self, path: &Path) -> io::Result<ResolvedPath> {
-        safe_path::from_root(path, |folder| {
-            let (mount, _) = place(folder)?;
+    fn resolve(&self, path: &Path) -> io::Result<ResolvedPath> {
+        safe_path::resolve_from_root(path, |folder| {
+            let (mount, _) = mount_and_inode(folder)?;
             if self.volumes.contains(&mount) {
                 return Err(io::Error::other("the path leads through a symbolic link in a volume"));
             }
@@ -231,32 +238,33 @@ impl MountBuilder {
         })
     }
 
-    fn put_all(&mut self, volumes: &[MountTree<'_>]) -> io::Result<()> {
+    fn attach_volumes(&mut self, volumes: &[MountTree<'_>]) -> io::Result<()> {
         for folder in ALWAYS_MIRRORED {
-            self.cover(Path::new(folder)).map_err(said(format!("cannot make a view of {folder}")))?;
+            self.mirror_if_folder(Path::new(folder))
+                .map_err(with_context(format!("cannot make a view of {folder}")))?;
         }
         for volume in volumes {
-            self.put(volume).map_err(at(volume.mount))?;
+            self.attach_volume(volume).map_err(mount_context(volume.mount))?;
         }
         // At the end: paths inside of others may have to be made.
         for volume in volumes.iter().filter(|volume| volume.mount.is_read_only) {
-            self.close(&volume.tree).map_err(at(volume.mount))?;
+            self.make_read_only(&volume.tree).map_err(mount_context(volume.mount))?;
         }
         Ok(())
     }
 
-    fn put(&mut self, volume: &MountTree<'_>) -> io::Result<()> {
-        let ResolvedPath { at, missing } = self.reach(&volume.mount.target)?;
+    fn attach_volume(&mut self, volume: &MountTree<'_>) -> io::Result<()> {
+        let ResolvedPath { at, missing } = self.resolve(&volume.mount.target)?;
         let point = if missing.is_empty() { at } else { self.make_point(at, &missing, volume.is_folder)? };
-        if is_root(place(&point)?)? {
+        if is_root(mount_and_inode(&point)?)? {
             return Err(io::Error::other("the root cannot be covered"));
         }
         attach(&volume.tree, &point)?;
         if volume.mount.origin == MountOrigin::Pod {
-            self.volumes.push(place(&volume.tree)?.0);
+            self.volumes.push(mount_and_inode(&volume.tree)?.0);
         } else if volume.mount.is_read_only {
             // A folder of the host: what lies inside of it is put on a mirror, whose entries are as closed as this.
-            self.close(&volume.tree)?;
+            self.make_read_only(&volume.tree)?;
         }
         Ok(())
     }
@@ -267,22 +275,22 @@ impl MountBuilder {
         missing: &[std::ffi::OsString],
         is_folder: bool,
     ) -> io::Result<OwnedFd> {
-        let (mount, _) = place(&existing)?;
+        let (mount, _) = mount_and_inode(&existing)?;
         let is_ours = self.mirrors.contains(&mount) || self.volumes.contains(&mount);
         let existing = if is_ours { existing } else { self.mirror(&existing)? };
         if is_folder {
-            return safe_path::make_folders(existing, missing, safe_path::open_to_all);
+            return safe_path::make_folders(existing, missing, safe_path::make_passable);
         }
         let (name, folders) = missing.split_last().expect("something is missing");
-        let folder = safe_path::make_folders(existing, folders, safe_path::open_to_all)?;
+        let folder = safe_path::make_folders(existing, folders, safe_path::make_passable)?;
         make_file(&folder, name.as_os_str(), PLAIN)
     }
 
     /// Makes a mirror of a folder, if there is one.
-    fn cover(&mut self, path: &Path) -> io::Result<()> {
-        let ResolvedPath { at, missing } = self.reach(path)?;
+    fn mirror_if_folder(&mut self, path: &Path) -> io::Result<()> {
+        let ResolvedPath { at, missing } = self.resolve(path)?;
         let is_folder = FileType::from_raw_mode(rustix::fs::fstat(&at)?.st_mode).is_dir();
-        if missing.is_empty() && is_folder && !self.mirrors.contains(&place(&at)?.0) {
+        if missing.is_empty() && is_folder && !self.mirrors.contains(&mount_and_inode(&at)?.0) {
             self.mirror(&at)?;
         }
         Ok(())
@@ -290,23 +298,23 @@ impl MountBuilder {
 
     /// Covers the folder by one of our own that shows the same.
     fn mirror(&mut self, folder: &OwnedFd) -> io::Result<OwnedFd> {
-        let is_root = is_root(place(folder)?)?;
+        let is_root = is_root(mount_and_inode(folder)?)?;
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let listed = Dir::new(rustix::fs::openat(folder, c".", flags, Mode::empty())?)?;
         let entries = listed.collect::<Result<Vec<_>, Errno>>()?;
         if entries.len() > ENTRIES_MAX {
             return Err(io::Error::other(format!("its folder has more than {ENTRIES_MAX} entries")));
         }
-        let tree = memory(folder)?;
+        let tree = memory_file_system(folder)?;
         attach(&tree, folder)?;
         for entry in entries.iter().filter(|entry| ![c".", c".."].contains(&entry.file_name())) {
-            match show(folder, (entry.file_name(), entry.file_type()), &tree) {
+            match show_entry(folder, (entry.file_name(), entry.file_type()), &tree) {
                 // It went while we looked: folders like these are busy.
-                Err(_) if kind(folder, entry.file_name()).is_err() => {}
+                Err(_) if file_type(folder, entry.file_name()).is_err() => {}
                 shown => shown?,
             }
         }
-        self.mirrors.push(place(&tree)?.0);
+        self.mirrors.push(mount_and_inode(&tree)?.0);
         if is_root {
             rustix::process::fchdir(&tree)?;
             rustix::process::chroot(".")?;
@@ -315,27 +323,27 @@ impl MountBuilder {
     }
 
     /// Makes everything of the machine read-only that there is so far, but what is no file of it.
-    fn close_all(&self) -> io::Result<()> {
+    fn make_machine_read_only(&self) -> io::Result<()> {
         /// Where the kernel shows itself; devices and processes are used by writing to them.
         const KERNELS: [&str; 3] = ["/proc", "/sys", "/dev"];
         let table = fs::read_to_string("/proc/self/mountinfo")?;
         let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped);
         for point in points.filter(|point| !KERNELS.iter().any(|kernels| point.starts_with(kernels))) {
-            match safe_path::look(&point, false) {
+            match safe_path::open_path(&point, false) {
                 // Covered by another, or closed to this user: nobody writes there.
                 Err(_) => {}
-                Ok(tree) => self.close(&tree)?,
+                Ok(tree) => self.make_read_only(&tree)?,
             }
         }
         Ok(())
     }
 
     /// The same for folders that were covered since, but for devices.
-    fn close_mirrors(&self) -> io::Result<()> {
+    fn make_mirrors_read_only(&self) -> io::Result<()> {
         for folder in ["/", "/run"] {
-            let tree = safe_path::look(Path::new(folder), true)?;
-            if self.mirrors.contains(&place(&tree)?.0) {
-                self.close(&tree)?;
+            let tree = safe_path::open_path(Path::new(folder), true)?;
+            if self.mirrors.contains(&mount_and_inode(&tree)?.0) {
+                self.make_read_only(&tree)?;
             }
         }
         Ok(())
@@ -343,7 +351,7 @@ impl MountBuilder {
 
     /// Makes a mount read-only. What the file system forbids already stays forbidden: without rights it may not be allowed
     /// again.
-    fn close(&self, tree: &OwnedFd) -> io::Result<()> {
+    fn make_read_only(&self, tree: &OwnedFd) -> io::Result<()> {
         let held = rustix::fs::fstatvfs(tree)?.f_flag;
         let mut flags = MountFlags::BIND | MountFlags::RDONLY;
         for (is_held, flag) in [
@@ -377,14 +385,14 @@ fn unescaped(text: &str) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-fn kind(folder: &OwnedFd, name: &CStr) -> io::Result<FileType> {
+fn file_type(folder: &OwnedFd, name: &CStr) -> io::Result<FileType> {
     let stat = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
     Ok(FileType::from_raw_mode(stat.st_mode))
 }
 
 /// Shows an entry of the host in another folder.
-fn show(folder: &OwnedFd, (name, told): (&CStr, FileType), mirror: &OwnedFd) -> io::Result<()> {
-    let kind = if told == FileType::Unknown { kind(folder, name)? } else { told };
+fn show_entry(folder: &OwnedFd, (name, told): (&CStr, FileType), mirror: &OwnedFd) -> io::Result<()> {
+    let kind = if told == FileType::Unknown { file_type(folder, name)? } else { told };
     if kind.is_symlink() {
         let target = rustix::fs::readlinkat(folder, name, Vec::new())?;
         return Ok(rustix::fs::symlinkat(target, mirror, name)?);

@@ -6,7 +6,7 @@ use super::host_path;
 use super::protocol::{MountOrigin, ProcessSpec};
 
 /// Refuses mounts, so that the node falls back on links, and makes what links shall lead to.
-pub(super) fn all(process: &ProcessSpec) -> io::Result<()> {
+pub(super) fn mount_all(process: &ProcessSpec) -> io::Result<()> {
     for mount in &process.mounts {
         match &mount.origin {
             _ if !mount.target.as_os_str().is_empty() => return Err(io::ErrorKind::Unsupported.into()),

@@ -30,7 +30,7 @@ pub(super) fn signal(pid: i32, signal: Signal) {
 }
 
 /// Every process of this machine.
-pub(super) fn all() -> Vec<i32> {
+pub(super) fn all_processes() -> Vec<i32> {
     numbered(Path::new("/proc"))
 }
 
@@ -57,7 +57,7 @@ pub(super) fn session(pid: i32) -> Option<i32> {
 }
 
 /// Does the environment of the process hold this entry?
-pub(super) fn has_mark(pid: i32, mark: &str) -> bool {
+pub(super) fn has_variable(pid: i32, mark: &str) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())
 }

@@ -1,4 +1,4 @@
-//! All runs of a keeper, and what may be done with them.
+//! All runs of a supervisor, and what may be done with them.
 //!
 //! **Invariant:** whatever changes here is on disk and told to the node, in this order and under one lock, so that a node
 //! that connects gets the whole state and then every change after it.
@@ -26,17 +26,17 @@ use super::{run_records, strays};
 use crate::node::remove_folder;
 
 /// Changes waiting for the node. A node further behind is cut off and gets the whole state when it comes back.
-const UNTOLD_MAX: usize = 8192;
+const UNSENT_EVENTS_MAX: usize = 8192;
 
 /// The longest grace: nobody waits for longer, and clocks can reckon with it.
 const GRACE_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// The keeper's state.
+/// The supervisor's state.
 pub(super) struct ProcessSupervisor {
     pub(super) layout: NodeLayout,
     pub(super) clock: Clock,
     pub(super) pid: i32,
-    /// The limit of open files the keeper itself was started with.
+    /// The limit of open files the supervisor itself was started with.
     pub(super) open_files: u64,
     table: Mutex<RunTable>,
     /// Processes that somebody here waits for, and the run each is of.
@@ -75,24 +75,24 @@ impl ProcessSupervisor {
     }
 
     /// From now on changes go to this node; the first thing it gets is all there is.
-    pub(super) fn connect(&self) -> mpsc::Receiver<SupervisorEvent> {
-        let (sender, receiver) = mpsc::channel(UNTOLD_MAX);
+    pub(super) fn connect_node(&self) -> mpsc::Receiver<SupervisorEvent> {
+        let (sender, receiver) = mpsc::channel(UNSENT_EVENTS_MAX);
         let mut table = self.lock();
         let known = table.entries.values().map(|entry| entry.runs.clone()).collect();
         table.node = Some(sender);
-        table.tell(SupervisorEvent::Known(known));
+        table.send_event(SupervisorEvent::Known(known));
         receiver
     }
 
     /// Does what the node asks, except ending.
-    pub(super) fn obey(self: &Arc<Self>, ask: SupervisorRequest) {
-        match ask {
+    pub(super) fn handle_request(self: &Arc<Self>, request: SupervisorRequest) {
+        match request {
             SupervisorRequest::Start(launch) => self.start(*launch),
             SupervisorRequest::Stop { id, grace_ms } => self.stop(&id, Duration::from_millis(grace_ms)),
             SupervisorRequest::Execute { ticket, id, process, limit_ms } => {
                 self.execute(ticket, &id, *process, Duration::from_millis(limit_ms));
             }
-            SupervisorRequest::Forget { pod } => self.forget(&pod),
+            SupervisorRequest::Forget { pod } => self.forget_pod(&pod),
             SupervisorRequest::End { .. } => {}
         }
     }
@@ -118,19 +118,19 @@ impl ProcessSupervisor {
         table.entries.insert(launch.id.clone(), entry);
         match recorded {
             Ok(()) => drop(self.tasks.spawn(container::run(Arc::clone(self), launch, stopped))),
-            Err(error) => self.refuse(&mut table, &launch.id, &error),
+            Err(error) => self.record_refusal(&mut table, &launch.id, &error),
         }
     }
 
     /// Nothing is started that could not be found again.
-    fn refuse(&self, table: &mut RunTable, id: &ContainerKey, error: &io::Error) {
+    fn record_refusal(&self, table: &mut RunTable, id: &ContainerKey, error: &io::Error) {
         let now = self.clock.now();
         let exit = RunExit::NotStarted(format!("cannot write its record: {error}"));
         if let Some(entry) = table.entries.get_mut(id) {
             entry.runs.current.state =
                 RunState::Ended { started_at: now, finished_at: now, exit, message: None };
-            let told = SupervisorEvent::Changed(Box::new(entry.runs.clone()));
-            table.tell(told);
+            let event = SupervisorEvent::Changed(Box::new(entry.runs.clone()));
+            table.send_event(event);
         }
     }
 
@@ -145,17 +145,17 @@ impl ProcessSupervisor {
             // Nothing is left of it, and nothing shall come.
             let words = "the container does not run".to_owned();
             let outcome = CommandOutcome { exit: RunExit::NotStarted(words.clone()), output: words };
-            return self.lock().tell(SupervisorEvent::Executed { ticket, outcome });
+            return self.lock().send_event(SupervisorEvent::Executed { ticket, outcome });
         }
-        let keeper = Arc::clone(self);
+        let supervisor = Arc::clone(self);
         let run = container::run_name(id);
         self.tasks.spawn(async move {
-            let outcome = execute::run(&keeper, process, limit, &run).await;
-            keeper.lock().tell(SupervisorEvent::Executed { ticket, outcome });
+            let outcome = execute::run(&supervisor, process, limit, &run).await;
+            supervisor.lock().send_event(SupervisorEvent::Executed { ticket, outcome });
         });
     }
 
-    fn forget(&self, pod: &str) {
+    fn forget_pod(&self, pod: &str) {
         let mut table = self.lock();
         let mut is_live = false;
         for (_, entry) in table.entries.range_mut(of_pod(pod)).take_while(|(id, _)| id.pod == pod) {
@@ -164,12 +164,12 @@ impl ProcessSupervisor {
             entry.stop_within(Duration::ZERO);
         }
         if !is_live {
-            self.remove(&mut table, pod);
+            self.remove_pod(&mut table, pod);
         }
     }
 
     /// A run is in a new state.
-    pub(super) fn set(&self, id: &ContainerKey, state: RunState) {
+    pub(super) fn set_state(&self, id: &ContainerKey, state: RunState) {
         let mut table = self.lock();
         let Some(entry) = table.entries.get_mut(id) else { return };
         entry.runs.current.state = state;
@@ -179,20 +179,20 @@ impl ProcessSupervisor {
         if entry.is_forgotten {
             return;
         }
-        let told = SupervisorEvent::Changed(Box::new(entry.runs.clone()));
-        table.tell(told);
+        let event = SupervisorEvent::Changed(Box::new(entry.runs.clone()));
+        table.send_event(event);
     }
 
     /// A run is over: if it was the last of a Pod that is gone, the Pod's files go too.
-    pub(super) fn settle(&self, id: &ContainerKey) {
+    pub(super) fn remove_pod_if_over(&self, id: &ContainerKey) {
         let mut table = self.lock();
         let mut rest = table.entries.range(of_pod(&id.pod)).take_while(|(other, _)| other.pod == id.pod);
         if rest.all(|(_, entry)| entry.is_forgotten && entry.runs.current.is_over()) {
-            self.remove(&mut table, &id.pod);
+            self.remove_pod(&mut table, &id.pod);
         }
     }
 
-    fn remove(&self, table: &mut RunTable, pod: &str) {
+    fn remove_pod(&self, table: &mut RunTable, pod: &str) {
         table.entries.retain(|id, _| id.pod != pod);
         if let Err(error) = remove_folder(&self.layout.pod(pod)) {
             eprintln!("the files of the Pod {pod} stay: {error}");
@@ -204,13 +204,13 @@ impl ProcessSupervisor {
         self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Are containers ending because the keeper is?
+    /// Are containers ending because the supervisor is?
     pub(super) fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Relaxed)
     }
 
     /// Ends everything, and waits for it.
-    pub(super) async fn end(&self, grace: Duration) {
+    pub(super) async fn stop_all(&self, grace: Duration) {
         self.is_ending.store(true, Ordering::Relaxed);
         for entry in self.lock().entries.values() {
             entry.stop_within(grace);
@@ -226,9 +226,9 @@ impl ProcessSupervisor {
 }
 
 impl RunTable {
-    fn tell(&mut self, tell: SupervisorEvent) {
+    fn send_event(&mut self, event: SupervisorEvent) {
         if let Some(node) = &self.node
-            && node.try_send(tell).is_err()
+            && node.try_send(event).is_err()
         {
             self.node = None;
         }

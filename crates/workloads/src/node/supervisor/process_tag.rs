@@ -2,7 +2,7 @@
 //!
 //! It is written into a resource limit that has had no effect since Linux 2.4 (`RLIMIT_LOCKS`). Children inherit it, an exec
 //! keeps it, a new session and an empty environment do not touch it, and who is not root cannot raise it again. Its upper
-//! part names the node's folder, the lower one the container; a hash of each, so that every keeper reckons the same.
+//! part names the node's folder, the lower one the container; a hash of each, so that every supervisor reckons the same.
 
 use std::path::Path;
 
@@ -25,8 +25,8 @@ pub(super) fn name_of_node(folder: &Path) -> String {
 }
 
 /// Is this the brand of a process of this folder's node?
-pub(super) fn is_of_folder(brand: u64, folder: &Path) -> bool {
-    brand >> RUN_BITS == folder_part(folder)
+pub(super) fn is_of_folder(tag: u64, folder: &Path) -> bool {
+    tag >> RUN_BITS == folder_part(folder)
 }
 
 fn folder_part(folder: &Path) -> u64 {
@@ -47,11 +47,11 @@ mod tests {
     #[test]
     fn a_brand_tells_folder_and_container() {
         let (here, there) = (Path::new("/a"), Path::new("/b"));
-        let brand = of_run(here, "uid/main");
-        assert_eq!(brand, of_run(here, "uid/main"));
-        assert!(is_of_folder(brand, here) && !is_of_folder(brand, there));
-        assert_ne!(brand, of_run(here, "uid/side"));
-        assert_ne!(brand, of_run(there, "uid/main"));
-        assert!(brand < 1 << BITS);
+        let tag = of_run(here, "uid/main");
+        assert_eq!(tag, of_run(here, "uid/main"));
+        assert!(is_of_folder(tag, here) && !is_of_folder(tag, there));
+        assert_ne!(tag, of_run(here, "uid/side"));
+        assert_ne!(tag, of_run(there, "uid/main"));
+        assert!(tag < 1 << BITS);
     }
 }

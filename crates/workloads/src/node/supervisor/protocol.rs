@@ -1,4 +1,4 @@
-//! What a node and its keeper say to each other: one JSON value per line over a socket in the node's folder.
+//! What a node and its supervisor say to each other: one JSON value per line over a socket in the node's folder.
 //!
 //! **Invariant:** every request may be repeated. A start names its attempt and an attempt is started once; so a node that
 //! lost its connection, or its life, asks again and gets the state it asked for, never a second process.
@@ -144,7 +144,7 @@ pub(crate) enum LifecycleHook {
     Get(Box<ContainerRequest>),
 }
 
-/// What a node asks of its keeper.
+/// What a node asks of its supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SupervisorRequest {
     /// Start an attempt, unless it was started.
@@ -159,7 +159,7 @@ pub(crate) enum SupervisorRequest {
     End { grace_ms: u64 },
 }
 
-/// What a keeper tells its node.
+/// What a supervisor tells its node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SupervisorEvent {
     /// All there is; the first line on every connection.
@@ -233,7 +233,7 @@ pub(crate) enum RunExit {
     HookFailed(String),
     /// It ended because the node was stopped.
     NodeStopped,
-    /// The keeper was killed with it; nobody knows how it would have ended.
+    /// The supervisor was killed with it; nobody knows how it would have ended.
     Lost,
 }
 

@@ -1,7 +1,7 @@
 //! Walking a path one name at a time, so that no symbolic link leads where it should not.
 //!
 //! Volumes and homes belong to containers, which may put links in them, and the node may be root. **Invariant:** no link is
-//! followed out of a folder that is walked [`beneath`], and nothing is made through a link. Every name is looked up from a
+//! followed out of a folder that is walked [`resolve_beneath`], and nothing is made through a link. Every name is looked up from a
 //! descriptor, so that what is replaced meanwhile changes nothing. Who may do what is left to the kernel.
 
 use std::ffi::{OsStr, OsString};
@@ -21,7 +21,7 @@ const LINKS_MAX: usize = 40;
 /// Folders that are made for somebody to pass through.
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
 /// How a folder is opened that must be one itself.
-const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const OPEN_FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// How anything is opened that is only named.
 const LOOK: OFlags = system::LOOK.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -32,22 +32,22 @@ pub(crate) struct ResolvedPath {
 }
 
 /// Walks down from a folder. Links are followed as long as they stay below it.
-pub(crate) fn beneath(base: impl AsFd, path: &Path) -> io::Result<ResolvedPath> {
+pub(crate) fn resolve_beneath(base: impl AsFd, path: &Path) -> io::Result<ResolvedPath> {
     if path.components().any(|part| part == Component::ParentDir) {
         return Err(leads_out(path));
     }
     let base = base.as_fd().try_clone_to_owned()?;
-    PathResolver { passed: vec![base], left: names(path), is_bound: true }.walk(path, |_| Ok(()))
+    PathResolver { passed: vec![base], left: names(path), is_bound: true }.resolve(path, |_| Ok(()))
 }
 
 /// Walks down from the root as this process sees it. `may_follow` is asked about the folder of every link.
 #[cfg(target_os = "linux")]
-pub(super) fn from_root(
+pub(super) fn resolve_from_root(
     path: &Path,
     may_follow: impl Fn(&OwnedFd) -> io::Result<()>,
 ) -> io::Result<ResolvedPath> {
     let root = rustix::fs::open("/", LOOK, Mode::empty())?;
-    PathResolver { passed: vec![root], left: names(path), is_bound: false }.walk(path, may_follow)
+    PathResolver { passed: vec![root], left: names(path), is_bound: false }.resolve(path, may_follow)
 }
 
 /// Makes the folders, each in the one before; `finish` gets every one that was made.
@@ -62,7 +62,7 @@ pub(crate) fn make_folders(
             Err(Errno::EXIST) => false,
             made => made.map(|()| true)?,
         };
-        at = rustix::fs::openat(&at, name.as_os_str(), FOLDER, Mode::empty())?;
+        at = rustix::fs::openat(&at, name.as_os_str(), OPEN_FOLDER, Mode::empty())?;
         if is_made {
             finish(&at)?;
         }
@@ -71,35 +71,35 @@ pub(crate) fn make_folders(
 }
 
 /// For everybody to pass through, whatever this process' mask.
-pub(crate) fn open_to_all(folder: &OwnedFd) -> io::Result<()> {
+pub(crate) fn make_passable(folder: &OwnedFd) -> io::Result<()> {
     Ok(rustix::fs::fchmod(folder, FOLDER_MODE)?)
 }
 
 /// The folder of a path below another, made if need be, and the last name.
-pub(crate) fn make_parent(base: impl AsFd, path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
+pub(crate) fn make_parent_folder(base: impl AsFd, path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let name = path.file_name().ok_or_else(|| leads_out(path))?;
-    let reached = beneath(base, path.parent().unwrap_or(Path::new("")))?;
-    Ok((make_folders(reached.at, &reached.missing, open_to_all)?, name))
+    let reached = resolve_beneath(base, path.parent().unwrap_or(Path::new("")))?;
+    Ok((make_folders(reached.at, &reached.missing, make_passable)?, name))
 }
 
 /// The folder itself, made if it is not there. What stands in its place goes: a link is not followed.
-pub(crate) fn own_folder(path: &Path) -> io::Result<OwnedFd> {
-    match rustix::fs::open(path, FOLDER, Mode::empty()) {
+pub(crate) fn open_or_make_folder(path: &Path) -> io::Result<OwnedFd> {
+    match rustix::fs::open(path, OPEN_FOLDER, Mode::empty()) {
         Err(Errno::NOENT) => {}
         Err(Errno::NOTDIR | Errno::LOOP) => fs::remove_file(path)?,
         found => return Ok(found?),
     }
     fs::create_dir_all(path)?;
-    Ok(rustix::fs::open(path, FOLDER, Mode::empty())?)
+    Ok(rustix::fs::open(path, OPEN_FOLDER, Mode::empty())?)
 }
 
 /// Something by its path; a link in its place is an error unless it is followed.
-pub(crate) fn look(path: &Path, follows: bool) -> io::Result<OwnedFd> {
+pub(crate) fn open_path(path: &Path, follows: bool) -> io::Result<OwnedFd> {
     let flags = if follows { LOOK.difference(OFlags::NOFOLLOW) } else { LOOK };
-    no_link(rustix::fs::open(path, flags, Mode::empty())?, path)
+    refuse_link(rustix::fs::open(path, flags, Mode::empty())?, path)
 }
 
-fn no_link(found: OwnedFd, path: &Path) -> io::Result<OwnedFd> {
+fn refuse_link(found: OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     if FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode).is_symlink() {
         return Err(io::Error::other(format!("{} is a symbolic link", path.display())));
     }
@@ -127,7 +127,7 @@ struct PathResolver {
 }
 
 impl PathResolver {
-    fn walk(
+    fn resolve(
         mut self,
         path: &Path,
         may_follow: impl Fn(&OwnedFd) -> io::Result<()>,
@@ -147,7 +147,7 @@ impl PathResolver {
                 }
                 Err(Errno::INVAL) => {
                     let found = rustix::fs::openat(here, name.as_os_str(), LOOK, Mode::empty())?;
-                    self.passed.push(no_link(found, path)?);
+                    self.passed.push(refuse_link(found, path)?);
                 }
                 Err(Errno::NOENT) => {
                     self.left.push(name);
@@ -209,9 +209,9 @@ mod tests {
             symlink(target, base.join(link)).unwrap();
         }
         symlink("round", base.join("round")).unwrap();
-        let opened = look(&base, true).unwrap();
+        let opened = open_path(&base, true).unwrap();
         let check = |path: &str, expected: Result<usize, &str>| {
-            let reached = beneath(&opened, Path::new(path)).map(|reached| reached.missing.len());
+            let reached = resolve_beneath(&opened, Path::new(path)).map(|reached| reached.missing.len());
             match (reached, expected) {
                 (Ok(missing), Ok(expected)) => assert_eq!(missing, expected, "{path}"),
                 (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{path}: {error}"),
@@ -226,7 +226,7 @@ mod tests {
             check(path, Err("leads out of the volume"));
         }
         check("round", Err("symbolic links"));
-        assert!(make_parent(&opened, Path::new("away/x/y")).is_err());
+        assert!(make_parent_folder(&opened, Path::new("away/x/y")).is_err());
         assert!(!Path::new("/tmp/x/y").exists());
     }
 
@@ -236,7 +236,7 @@ mod tests {
         let (there, own) = (folder.path().join("there"), folder.path().join("own"));
         fs::create_dir(&there).unwrap();
         symlink(&there, &own).unwrap();
-        own_folder(&own).unwrap();
+        open_or_make_folder(&own).unwrap();
         assert!(fs::symlink_metadata(&own).unwrap().is_dir());
         assert!(there.is_dir());
     }

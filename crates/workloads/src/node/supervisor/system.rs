@@ -21,16 +21,15 @@ pub(super) fn adopt_orphans() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
-/// Marks this process and all its descendants (see `brand`).
-pub(super) fn set_brand(brand: u64) {
+/// Marks this process and all its descendants (see `tag`).
+pub(super) fn set_tag(tag: u64) {
     // A brand that cannot be had leaves the other signs: inside a container of another node, without rights, the limit may
     // be lower already.
-    let _ =
-        rustix::process::setrlimit(Resource::Locks, Rlimit { current: Some(brand), maximum: Some(brand) });
+    let _ = rustix::process::setrlimit(Resource::Locks, Rlimit { current: Some(tag), maximum: Some(tag) });
 }
 
 /// The brand of a process, if it has one.
-pub(super) fn brand_of(pid: i32) -> Option<u64> {
+pub(super) fn tag_of(pid: i32) -> Option<u64> {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max file locks"))?;
     // Of the soft and the hard limit the second: the first may have been lowered.

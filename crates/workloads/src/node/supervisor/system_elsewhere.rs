@@ -1,4 +1,4 @@
-//! What stands in for Linux' own means on other systems: less. A keeper that is killed leaves its processes to the next one,
+//! What stands in for Linux' own means on other systems: less. A supervisor that is killed leaves its processes to the next one,
 //! which knows them by their records; daemons are not found.
 
 use std::fs::File;
@@ -22,9 +22,9 @@ pub(super) fn adopt_orphans() -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn set_brand(_: u64) {}
+pub(super) fn set_tag(_: u64) {}
 
-pub(super) fn brand_of(_: i32) -> Option<u64> {
+pub(super) fn tag_of(_: i32) -> Option<u64> {
     None
 }
 

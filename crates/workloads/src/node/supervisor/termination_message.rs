@@ -41,7 +41,7 @@ pub(super) fn clear(layout: &NodeLayout, id: &ContainerKey) {
 /// What the run said at its end, if anything.
 pub(super) fn read(layout: &NodeLayout, source: &MessageSource, exit: &RunExit) -> Option<String> {
     let written = tail(&layout.message(&source.id), BYTES_MAX as u64).ok().map(|(_, bytes)| bytes);
-    let written = written.map(|bytes| text(&bytes, BYTES_MAX)).filter(|text| !text.is_empty());
+    let written = written.map(|bytes| bounded_text(&bytes, BYTES_MAX)).filter(|text| !text.is_empty());
     if written.is_some() || !source.falls_back_to_log || exit.is_success() {
         return written;
     }
@@ -81,11 +81,11 @@ fn end_of_log(log: &[u8], is_cut: bool) -> String {
     }
     let ends = said.iter().enumerate().rev().filter(|(at, byte)| **byte == b'\n' && at + 1 < said.len());
     let from = ends.map(|(at, _)| at + 1).nth(LOG_LINES_MAX - 1).unwrap_or_default();
-    text(&said[from..], LOG_BYTES_MAX)
+    bounded_text(&said[from..], LOG_BYTES_MAX)
 }
 
 /// As text, and no longer than this: what is not UTF-8 grows when it is shown.
-fn text(bytes: &[u8], bytes_max: usize) -> String {
+fn bounded_text(bytes: &[u8], bytes_max: usize) -> String {
     let bytes = &bytes[bytes.len().saturating_sub(bytes_max)..];
     let mut text = String::from_utf8_lossy(bytes).into_owned();
     if text.len() > bytes_max {

@@ -65,9 +65,9 @@ impl Lab {
         let clock = Clock::virtual_from(Timestamp::from_second(START).unwrap());
         let store: SharedStore = Arc::new(Memory::with(clock, Limits::default()));
         let builder = ApiServer::builder(store).clock(clock).entropy(Entropy::seeded(7));
-        let (server, keeper) = builder.build().await.unwrap();
+        let (server, background) = builder.build().await.unwrap();
         let mut tasks = JoinSet::new();
-        tasks.spawn(keeper.run(CancellationToken::new()));
+        tasks.spawn(background.run(CancellationToken::new()));
         let client = Client::new(server, "default");
         let mut lab = Self { client, clock, stop: CancellationToken::new(), tasks };
         lab.run_controllers(8);

@@ -49,12 +49,12 @@ impl Lab {
     }
 
     pub(crate) async fn with(change: impl FnOnce(NodeOptions) -> NodeOptions) -> Self {
-        let (server, keeper) = ApiServer::builder(Arc::new(Memory::new())).build().await.unwrap();
-        let keeper = tokio::spawn(keeper.run(CancellationToken::new()));
+        let (server, background) = ApiServer::builder(Arc::new(Memory::new())).build().await.unwrap();
+        let background = tokio::spawn(background.run(CancellationToken::new()));
         let client = Client::new(server, "default");
         let (folder, shared) = (folder_for_all(0o711), folder_for_all(0o777));
         let (logs, stop, node) = start(&client, folder.path(), change).await;
-        Self { client, logs, folder, shared, stop, node, others: vec![keeper] }
+        Self { client, logs, folder, shared, stop, node, others: vec![background] }
     }
 
     /// With a socket that processes can reach, and rights that are minded there.
@@ -70,7 +70,7 @@ impl Lab {
         })
         .unwrap();
         let authenticator = Arc::new(socket.authenticator(Arc::clone(&store)).unwrap());
-        let (server, keeper) = ApiServer::builder(store)
+        let (server, background) = ApiServer::builder(store)
             .authenticator(Arc::clone(&authenticator))
             .root_ca(&*socket.credentials().ca_pem)
             .address(socket.local_addr())
@@ -81,7 +81,7 @@ impl Lab {
         let address = socket.reached_at();
         let serving = socket.run(server, authenticator, CancellationToken::new());
         let others = vec![
-            tokio::spawn(keeper.run(CancellationToken::new())),
+            tokio::spawn(background.run(CancellationToken::new())),
             tokio::spawn(async { serving.await.unwrap() }),
         ];
         let (logs, stop, node) =
@@ -89,7 +89,7 @@ impl Lab {
         Self { client, logs, folder, shared, stop, node, others }
     }
 
-    /// The node is gone as if killed, its keeper is not; then another node comes.
+    /// The node is gone as if killed, its supervisor is not; then another node comes.
     pub(crate) async fn replace_node(&mut self, change: impl FnOnce(NodeOptions) -> NodeOptions) {
         self.abort_node().await;
         (self.logs, self.stop, self.node) = start(&self.client, self.folder.path(), change).await;
@@ -278,7 +278,7 @@ async fn start(
 ) -> (Logs, CancellationToken, JoinHandle<()>) {
     let options = NodeOptions::new()
         .folder(folder.join("node"))
-        .keeper(env!("CARGO_BIN_EXE_homeostat-node-supervisor"))
+        .supervisor(env!("CARGO_BIN_EXE_homeostat-node-supervisor"))
         .outlives_server(Duration::from_millis(500))
         .backoff(BACKOFF);
     let node = Node::connect(client.clone(), change(options), Clock::system()).await.unwrap();

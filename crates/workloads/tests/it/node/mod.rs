@@ -1,4 +1,4 @@
-//! The node with real processes: a server in this process, a keeper of its own for each test, real time.
+//! The node with real processes: a server in this process, a supervisor of its own for each test, real time.
 //!
 //! Waits are for conditions, with a limit; nothing here counts on how long a thing takes.
 

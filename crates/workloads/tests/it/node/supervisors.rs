@@ -1,4 +1,4 @@
-//! Nodes and keepers that come and go: processes are found again, or ended; nothing runs for ever.
+//! Nodes and supervisors that come and go: processes are found again, or ended; nothing runs for ever.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ async fn processes_of_a_node_that_stays_away_end() {
 }
 
 #[tokio::test]
-async fn a_killed_keeper_takes_its_processes_along_and_they_are_started_again() {
+async fn a_killed_supervisor_takes_its_processes_along_and_they_are_started_again() {
     let lab = Lab::new().await;
     lab.shell("again", "exec sleep 1000", "Always").await;
     let before = pid(&lab.until_ready("again").await);
@@ -80,7 +80,7 @@ fn is_taken_up(pod: &Pod) -> bool {
     })
 }
 
-/// A Pod of three processes, two of which hide: their keeper, and the time they sleep, by which they are found.
+/// A Pod of three processes, two of which hide: their supervisor, and the time they sleep, by which they are found.
 async fn family(lab: &Lab, number: u32) -> (i32, String) {
     let time = format!("{}.{number}", 100_000 + std::process::id());
     let command = format!("setsid env -i sleep {time} & env -i sleep {time} & sleep {time}");
@@ -88,27 +88,27 @@ async fn family(lab: &Lab, number: u32) -> (i32, String) {
     (parent(pid(&lab.until_ready("family").await)), time)
 }
 
-/// Children of the command do not die with the keeper by themselves: the guard sees to it, with no node in sight.
+/// Children of the command do not die with the supervisor by themselves: the guard sees to it, with no node in sight.
 #[tokio::test]
-async fn a_killed_keeper_and_server_leave_no_children() {
+async fn a_killed_supervisor_and_server_leave_no_children() {
     let mut lab = Lab::with(|options| options.outlives_server(Duration::from_secs(60))).await;
-    let (keeper, time) = family(&lab, 11).await;
+    let (supervisor, time) = family(&lab, 11).await;
     until_count(&time, 3).await;
     lab.abort_node().await;
-    kill(keeper);
+    kill(supervisor);
     until_count(&time, 0).await;
 }
 
-/// Who kills the guard too leaves processes to the next keeper, which ends them before it starts any.
+/// Who kills the guard too leaves processes to the next supervisor, which ends them before it starts any.
 #[tokio::test]
-async fn the_next_keeper_ends_what_nobody_could() {
+async fn the_next_supervisor_ends_what_nobody_could() {
     let mut lab = Lab::with(|options| options.outlives_server(Duration::from_secs(60))).await;
-    let (keeper, time) = family(&lab, 12).await;
+    let (supervisor, time) = family(&lab, 12).await;
     let before = until_count(&time, 3).await;
     lab.abort_node().await;
-    kill(parent(keeper));
-    kill(keeper);
-    until_dead(keeper).await;
+    kill(parent(supervisor));
+    kill(supervisor);
+    until_dead(supervisor).await;
     lab.start_node(|options| options).await;
     lab.until("family", "restarted", is_taken_up).await;
     let after = until_count(&time, 3).await;
@@ -117,16 +117,17 @@ async fn the_next_keeper_ends_what_nobody_could() {
     assert!(with_word(&time).is_empty());
 }
 
-/// A container that makes orphans all the time: the keeper lets them go as they end.
+/// A container that makes orphans all the time: the supervisor lets them go as they end.
 #[tokio::test]
 async fn ended_orphans_do_not_pile_up() {
     let lab = Lab::new().await;
     let script = "for i in $(seq 300); do (true &); done; echo made; exec sleep 1000";
     let pod = lab.shell("busy", script, "Always").await;
-    let keeper = parent(pid(&lab.until_ready("busy").await));
+    let supervisor = parent(pid(&lab.until_ready("busy").await));
     lab.until_said(&pod, "made").await;
     let zombies = || {
-        let children = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap();
+        let children =
+            std::fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
         let children = children.split_whitespace().map(|pid| pid.parse::<i32>().unwrap());
         children.filter(|pid| field(*pid, "State").starts_with('Z')).count()
     };
@@ -174,7 +175,7 @@ async fn what_runs_once_is_disrupted_by_a_stop() {
     }
 }
 
-/// What whoever started the server left open is neither the keeper's nor a container's.
+/// What whoever started the server left open is neither the supervisor's nor a container's.
 #[tokio::test]
 async fn open_files_are_not_inherited() {
     let file = tempfile::NamedTempFile::new().unwrap();
