@@ -26,7 +26,7 @@ use crate::kind::{KindInfo, Target};
 use crate::panics::message_of;
 use crate::predicate::ChangeTest;
 use crate::queue::{Config, Urgency};
-use crate::relations::{Relation, Wire, main};
+use crate::relations::{Options, Relation, Wire, main};
 use crate::rule::{MainWrites, Rule};
 use crate::takeover::Takeover;
 use crate::watch::Scope;
@@ -46,6 +46,8 @@ pub(crate) struct Description {
     pub(crate) labels: Option<String>,
     pub(crate) predicate: Option<ChangeTest>,
     pub(crate) relations: Vec<Relation>,
+    /// How the kinds of its relations are followed.
+    pub(crate) options: Options,
     pub(crate) streams: Vec<Outside>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) writes: MainWrites,
@@ -76,6 +78,7 @@ impl Description {
             labels: None,
             predicate: None,
             relations: Vec::new(),
+            options: Options::default(),
             streams: Vec::new(),
             rules: Vec::new(),
             writes: MainWrites { status: info.is_custom, ..MainWrites::default() },
@@ -131,6 +134,12 @@ pub struct Control(pub(crate) Box<dyn Part>);
 
 /// A complete controller without its type.
 pub(crate) trait Part: Send {
+    /// The controller's name.
+    fn name(&self) -> &str;
+    /// Refuses a controller that was put together wrongly, and says what to do.
+    fn verify(&self) -> Result<(), String> {
+        Ok(())
+    }
     fn rules(&self) -> &[Rule];
     /// Custom kinds it brings along.
     fn definitions(&self) -> &[Value] {
@@ -168,6 +177,14 @@ struct Complete {
 }
 
 impl Part for Complete {
+    fn name(&self) -> &str {
+        &self.controller.name
+    }
+
+    fn verify(&self) -> Result<(), String> {
+        self.controller.options.verify(self.controller.info, &self.controller.relations)
+    }
+
     fn rules(&self) -> &[Rule] {
         &self.rules
     }
@@ -190,7 +207,10 @@ impl Part for Complete {
         let memo = Arc::<Memo>::default();
         let wire =
             Wire { caches: &ground.caches, scope: &ground.scope, main: &cache, inbox: &inbox, memo: &memo };
-        freshness.extend(controller.relations.into_iter().map(|relation| relation(&wire)));
+        let options = controller.options;
+        freshness.extend(controller.relations.into_iter().map(|Relation { other, connect }| {
+            connect(&wire, options.followed(other.map_or(info, |other| other.info)))
+        }));
         let home = ground.home_namespace();
         let listen = |outside| listen(info, outside, inbox.clone(), home.clone());
         let streams = controller.streams.into_iter().map(listen).collect();

@@ -58,45 +58,41 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Objects of kind `T` that our object owns: their changes trigger it, old and new owner alike.
-    pub fn owns<T: Kind>(self) -> Self {
-        self.owning().relate(owns::owns(info::<T>(), None)).allow(Rule::on::<T>("", WRITE))
+    /// Lets only these changes of related objects of kind `T` trigger a reconcile, in whichever relation `T` stands:
+    /// [`owns`](Self::owns), [`watches`](Self::watches), [`references`](Self::references) or [`selects`](Self::selects).
+    /// An object that appears, goes, or begins or ceases to concern one of ours always triggers it. Several filters of one kind
+    /// must all pass.
+    ///
+    /// It may stand before or after the relation. Without a relation to `T`, the operator refuses to start.
+    pub fn filter<T: Kind>(mut self, predicate: Predicate<T>) -> Self {
+        self.description.options.filter(info::<T>(), predicate.erased());
+        self
     }
 
-    /// Like [`owns`](Self::owns), but only these changes of a child matter; that it comes, goes or changes owners always does.
-    pub fn owns_when<T: Kind>(self, predicate: Predicate<T>) -> Self {
-        self.owning()
-            .relate(owns::owns(info::<T>(), Some(predicate.erased())))
-            .allow(Rule::on::<T>("", WRITE))
-    }
-
-    /// Like [`owns`](Self::owns), keeping only metadata in memory: for kinds the reconciler writes but never reads.
-    pub fn owns_metadata<T: Kind>(self) -> Self
+    /// Keeps only the metadata of objects of kind `T` in memory: for kinds that the reconciler writes but never reads.
+    /// What is kept can be read as [`Metadata<T>`](Metadata).
+    ///
+    /// It may stand before or after the relation. Without a relation to `T`, or where the function of a relation
+    /// takes a whole `&T`, the operator refuses to start.
+    pub fn metadata_only<T: Kind>(mut self) -> Self
     where
         Metadata<T>: Kind,
     {
-        self.owning().relate(owns::owns(info::<Metadata<T>>(), None)).allow(Rule::on::<T>("", WRITE))
+        self.description.options.keep_only_metadata(info::<T>(), info::<Metadata<T>>());
+        self
     }
 
-    /// Objects of kind `T` that `map` relates to ours; it is asked about the old and the new state of each.
+    /// Follows objects of kind `T` that our object owns: a change triggers the owners before and after it.
+    pub fn owns<T: Kind>(self) -> Self {
+        self.owning().relate(owns::owns(info::<T>())).allow(Rule::on::<T>("", WRITE))
+    }
+
+    /// Follows objects of kind `T`; `map` names those of ours that one concerns, and is asked about its old and its new state.
     pub fn watches<T: Kind, I>(self, map: impl Fn(&T) -> I + Send + Sync + 'static) -> Self
     where
         I: IntoIterator<Item: Into<Target>>,
     {
-        self.relate(watches::watches(info::<T>(), None, targets(map))).allow(Rule::on::<T>("", READ))
-    }
-
-    /// Like [`watches`](Self::watches), but only these changes matter; that one comes or goes always does.
-    pub fn watches_when<T: Kind, I>(
-        self,
-        predicate: Predicate<T>,
-        map: impl Fn(&T) -> I + Send + Sync + 'static,
-    ) -> Self
-    where
-        I: IntoIterator<Item: Into<Target>>,
-    {
-        self.relate(watches::watches(info::<T>(), Some(predicate.erased()), targets(map)))
-            .allow(Rule::on::<T>("", READ))
+        self.relate(watches::watches(info::<T>(), targets(map))).allow(Rule::on::<T>("", READ))
     }
 
     /// Objects of kind `T` that ours names: when one appears, changes or goes, ours is reconciled.

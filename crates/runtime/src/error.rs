@@ -36,6 +36,17 @@ pub enum Error {
         /// `group/resource`.
         resource: String,
     },
+    /// A kind is read of which only metadata is kept.
+    #[error(
+        "only the metadata of {resource} is kept: read it as Metadata<{kind}>, or remove metadata_only::<{kind}>() from \
+         the controller"
+    )]
+    MetadataOnly {
+        /// `group/resource`.
+        resource: String,
+        /// The kind.
+        kind: String,
+    },
     /// A kind is read whose watch has not yet seen the whole state.
     #[error("the cache of {resource} is not complete: {reason}")]
     NotSynced {

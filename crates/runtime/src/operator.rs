@@ -1,5 +1,6 @@
 //! The operator: a set of controllers that run together, described. `run` has the order in which they start and stop.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
@@ -272,6 +273,23 @@ impl Operator {
             election: self.election,
             admin: self.admin.as_ref().and_then(Admin::address),
         }))
+    }
+
+    /// Refuses an operator whose controllers were put together wrongly. Needs no server, so it comes before everything else.
+    pub(crate) fn verify(&self) -> Result<(), Error> {
+        let mut names = BTreeSet::new();
+        for control in &self.controls {
+            let name = control.0.name();
+            // Names are part of finalizers and records: two controllers of one name would undo each other's.
+            if !names.insert(name) {
+                return Err(Error::Invalid(format!(
+                    "two controllers are named {name}: give one another name with Controller::named"
+                )));
+            }
+            let refuse = |problem| Error::Invalid(format!("the controller {name} cannot start: {problem}"));
+            control.0.verify().map_err(refuse)?;
+        }
+        Ok(())
     }
 
     /// What the controllers do, without the status of kinds that are known to have none.

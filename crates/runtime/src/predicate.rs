@@ -11,8 +11,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::object::Object;
 
+type Compare = dyn Fn(&Object, &Object) -> bool + Send + Sync;
+
 /// A test of old and new state, without the type of the object.
-pub(crate) type ChangeTest = Arc<dyn Fn(&Object, &Object) -> bool + Send + Sync>;
+#[derive(Clone)]
+pub(crate) struct ChangeTest {
+    compare: Arc<Compare>,
+    /// Whether it reads more than metadata, and so needs objects of the type it was written for.
+    pub(crate) reads_whole: bool,
+}
 
 /// A test of old and new state.
 pub struct Predicate<K> {
@@ -29,7 +36,8 @@ impl<K> Clone for Predicate<K> {
 impl<K: 'static> Predicate<K> {
     /// Any test of your own: old state, new state.
     pub fn new(test: impl Fn(&K, &K) -> bool + Send + Sync + 'static) -> Self {
-        Self::of(Arc::new(move |old, new| test(old.as_type(), new.as_type())))
+        let compare = Arc::new(move |old: &Object, new: &Object| test(old.as_type(), new.as_type()));
+        Self::of(ChangeTest { compare, reads_whole: true })
     }
 }
 
@@ -43,11 +51,31 @@ impl<K> Predicate<K> {
     }
 }
 
-/// Does the change from `old` to `new` matter?
-pub(crate) fn admits(test: &ChangeTest, old: Option<&Object>, new: Option<&Object>) -> bool {
-    match (old, new) {
-        (Some(old), Some(new)) => is_deletion(old.meta(), new.meta()) || test(old, new),
-        _ => true,
+impl ChangeTest {
+    /// Returns whether the change from `old` to `new` matters.
+    pub(crate) fn admits(&self, old: Option<&Object>, new: Option<&Object>) -> bool {
+        match (old, new) {
+            (Some(old), Some(new)) => is_deletion(old.meta(), new.meta()) || (self.compare)(old, new),
+            _ => true,
+        }
+    }
+
+    /// Returns a test that passes when both pass.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let reads_whole = self.reads_whole || other.reads_whole;
+        let (one, other) = (self.compare, other.compare);
+        Self { compare: Arc::new(move |old, new| one(old, new) && other(old, new)), reads_whole }
+    }
+
+    fn or(self, other: Self) -> Self {
+        let reads_whole = self.reads_whole || other.reads_whole;
+        let (one, other) = (self.compare, other.compare);
+        Self { compare: Arc::new(move |old, new| one(old, new) || other(old, new)), reads_whole }
+    }
+
+    fn not(self) -> Self {
+        let (test, reads_whole) = (self.compare, self.reads_whole);
+        Self { compare: Arc::new(move |old, new| !test(old, new)), reads_whole }
     }
 }
 
@@ -58,38 +86,27 @@ fn is_deletion(old: &ObjectMeta, new: &ObjectMeta) -> bool {
 impl<K> BitOr for Predicate<K> {
     type Output = Self;
     fn bitor(self, other: Self) -> Self {
-        Self::of(either(self.test, other.test))
+        Self::of(self.test.or(other.test))
     }
 }
 
 impl<K> BitAnd for Predicate<K> {
     type Output = Self;
     fn bitand(self, other: Self) -> Self {
-        Self::of(both(self.test, other.test))
+        Self::of(self.test.and(other.test))
     }
 }
 
 impl<K> Not for Predicate<K> {
     type Output = Self;
     fn not(self) -> Self {
-        Self::of(opposite(self.test))
+        Self::of(self.test.not())
     }
 }
 
-fn either(one: ChangeTest, other: ChangeTest) -> ChangeTest {
-    Arc::new(move |old, new| one(old, new) || other(old, new))
-}
-
-fn both(one: ChangeTest, other: ChangeTest) -> ChangeTest {
-    Arc::new(move |old, new| one(old, new) && other(old, new))
-}
-
-fn opposite(test: ChangeTest) -> ChangeTest {
-    Arc::new(move |old, new| !test(old, new))
-}
-
 fn of_metadata(test: impl Fn(&ObjectMeta, &ObjectMeta) -> bool + Send + Sync + 'static) -> ChangeTest {
-    Arc::new(move |old, new| test(old.meta(), new.meta()))
+    let compare = Arc::new(move |old: &Object, new: &Object| test(old.meta(), new.meta()));
+    ChangeTest { compare, reads_whole: false }
 }
 
 /// Ready-made predicates: `changed::generation() | changed::annotation("demo.dev/force")`.
@@ -167,7 +184,7 @@ mod tests {
 
     #[track_caller]
     fn check(predicate: &Predicate<ConfigMap>, new: &ConfigMap, expected: bool) {
-        assert_eq!(admits(&predicate.clone().erased(), Some(&map(1, "a", "a")), Some(new)), expected);
+        assert_eq!(predicate.clone().erased().admits(Some(&map(1, "a", "a")), Some(new)), expected);
     }
 
     #[test]
@@ -185,7 +202,7 @@ mod tests {
     fn births_and_deletions_always_matter() {
         let never = Predicate::new(|_: &ConfigMap, _: &ConfigMap| false);
         let object = map(1, "a", "a");
-        let admits = |old: Option<&Object>, new: Option<&Object>| admits(&never.clone().erased(), old, new);
+        let admits = |old: Option<&Object>, new: Option<&Object>| never.clone().erased().admits(old, new);
         assert!(admits(None, Some(&object)) && admits(Some(&object), None));
         let mut dying = object.clone();
         let moment = jiff::Timestamp::UNIX_EPOCH;

@@ -2,7 +2,6 @@
 //! (each when its caches can be trusted). Stopping is one token: watches and streams end where they wait, controllers take no more
 //! keys and let running ones end within the grace, then their events are sent and the lease is given back.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +38,7 @@ const FLUSH_MIN: Duration = Duration::from_secs(2);
 const RIGHTS_AGAIN: Backoff = Backoff::exponential(Duration::from_secs(5), Duration::from_secs(300));
 
 pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationToken) -> Result<(), Error> {
+    operator.verify()?;
     let rules = [operator.rules(), vec![Rule::events()]].concat();
     let lease_rules: Vec<Rule> = Rule::leases(operator.election).into_iter().collect();
     let (recorder, notes) = Recorder::new();
@@ -78,7 +78,6 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     let Some(installed) = installed else { return Ok(()) };
     let parts: Vec<Assembled> =
         operator.controls.into_iter().map(|control| control.0.assemble(&ground, operator.grace)).collect();
-    check_names(&parts)?;
     board.set_running(&parts);
     tasks.spawn("rights", report_rights(ground.clone(), rules, lease_rules, board));
     for kept in installed {
@@ -122,18 +121,6 @@ fn warn_of_missing_conditions(definitions: &[Value], rules: &[Rule]) {
             "the status of this kind has no `conditions`: the server drops those that are set, also what the runtime \
              says about failing objects; flatten StatusBase into the status"
         );
-    }
-}
-
-/// Names are part of finalizers and records: two controllers of one name would undo each other's.
-fn check_names(parts: &[Assembled]) -> Result<(), Error> {
-    let mut names = BTreeSet::new();
-    match parts.iter().find(|part| !names.insert(&part.name)) {
-        Some(part) => Err(Error::Invalid(format!(
-            "two controllers are named {}: give one another name with Controller::named",
-            part.name
-        ))),
-        None => Ok(()),
     }
 }
 

@@ -74,7 +74,13 @@ impl Run {
 
     pub(super) fn cache(&self, info: &KindInfo) -> Result<ObjectCache, Error> {
         let found = self.engine.ground.caches.find(info.type_id, &self.engine.scope);
-        found.ok_or_else(|| Error::NotDeclared { resource: info.resource.clone() })
+        found.ok_or_else(|| {
+            let resource = info.resource.clone();
+            match self.metadata_cache(info) {
+                Some(_) => Error::MetadataOnly { resource, kind: info.kind.clone() },
+                None => Error::NotDeclared { resource },
+            }
+        })
     }
 
     /// The cache of only the metadata of this kind.

@@ -24,7 +24,7 @@ use crate::cache::ObjectDelta;
 use crate::context::Run;
 use crate::fault::Result;
 use crate::object::Object;
-use crate::relations::Relation;
+use crate::relations::{ConnectRelation, Relation};
 
 /// Handlers called in one go. Handlers that edit their own object would otherwise keep a worker for ever.
 const STEPS_MAX: usize = 100;
@@ -85,14 +85,15 @@ impl Desk {
     /// Follows the main kind: which objects were there before us, and which are gone.
     pub(super) fn attend(self: &Arc<Self>) -> Relation {
         let desk = self.clone();
-        Box::new(move |wire| {
+        let connect: ConnectRelation = Box::new(move |wire, _| {
             desk.nursery.report_to(wire.inbox.clone());
             if !desk.plan.listeners.is_empty() {
                 wire.main.add_reader(desk.mailbox.clone());
             }
             wire.main.subscribe(move |delta| desk.observe(delta));
             wire.main.watch_freshness()
-        })
+        });
+        Relation { other: None, connect }
     }
 
     fn observe(&self, delta: &ObjectDelta) {

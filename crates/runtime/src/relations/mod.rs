@@ -8,6 +8,7 @@
 //! Mappings and predicates are the user's code: one that panics over a state is told of and keeps nobody else from
 //! hearing of the change.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use homeostat_core::Key;
@@ -15,11 +16,13 @@ use homeostat_core::journal::{Change, Entry};
 use tokio::sync::watch;
 
 pub(crate) mod main;
+mod options;
 pub(crate) mod owns;
 pub(crate) mod references;
 pub(crate) mod selects;
 pub(crate) mod watches;
 
+pub(crate) use options::{Followed, Options};
 pub use selects::Selector;
 
 use crate::cache::{Cache, Freshness, ObjectCache, ObjectDelta};
@@ -29,7 +32,7 @@ use crate::inbox::Inbox;
 use crate::kind::{Kind, KindInfo, Target, info};
 use crate::object::Object;
 use crate::panics::contain;
-use crate::predicate::{self, ChangeTest};
+use crate::predicate::ChangeTest;
 use crate::queue::Urgency;
 use crate::watch::Scope;
 
@@ -50,8 +53,34 @@ impl Wire<'_> {
     }
 }
 
+/// A relation of a controller to another kind, as declared.
+pub(crate) struct Relation {
+    /// The other kind, and what the relation does with it; none for what follows only the main kind.
+    pub(crate) other: Option<Other>,
+    pub(crate) connect: ConnectRelation,
+}
+
 /// Connects another kind to a controller; returns how fresh the other kind's cache is.
-pub(crate) type Relation = Box<dyn FnOnce(&Wire<'_>) -> watch::Receiver<Freshness> + Send>;
+pub(crate) type ConnectRelation = Box<dyn FnOnce(&Wire<'_>, Followed) -> watch::Receiver<Freshness> + Send>;
+
+/// The other kind of a relation, and what the relation does with its objects.
+#[derive(Clone, Copy)]
+pub(crate) struct Other {
+    pub(crate) info: &'static KindInfo,
+    /// The builder's method, for people.
+    pub(crate) method: &'static str,
+    /// Code of the user's reads whole objects, so their metadata is not enough.
+    pub(crate) reads_whole: bool,
+    /// Its changes trigger reconciles.
+    pub(crate) triggers: bool,
+}
+
+impl Relation {
+    /// A relation whose triggers need only the metadata of the other kind.
+    fn by_metadata(info: &'static KindInfo, method: &'static str, connect: ConnectRelation) -> Self {
+        Self { other: Some(Other { info, method, reads_whole: false, triggers: true }), connect }
+    }
+}
 
 /// The objects that one names, or that a change of it concerns.
 pub(crate) type Targets = Box<dyn Fn(&Object) -> Vec<Target> + Send + Sync>;
@@ -62,6 +91,16 @@ where
     I: IntoIterator<Item: Into<Target>>,
 {
     Box::new(move |object| names(object.as_type()).into_iter().map(Into::into).collect())
+}
+
+/// The objects of ours that a change triggers. What begins or ends to concern one of them is never held back; any other
+/// change is, unless it is admitted.
+fn triggered<'a>(
+    old: &'a BTreeSet<Key>,
+    new: &'a BTreeSet<Key>,
+    is_admitted: bool,
+) -> impl Iterator<Item = &'a Key> {
+    old.union(new).filter(move |key| is_admitted || old.contains(*key) != new.contains(*key))
 }
 
 /// How pressing a change of another object is to ours.
@@ -76,7 +115,7 @@ fn urgency(delta: &ObjectDelta, inbox: &Inbox, ours: &Key) -> Urgency {
 /// Does the change matter? One over which the predicate panics does: a run too many repairs more than one too few.
 fn admits(test: Option<&ChangeTest>, delta: &ObjectDelta, inbox: &Inbox) -> bool {
     let Some(test) = test else { return true };
-    let test = || predicate::admits(test, delta.old.as_deref(), delta.new.as_deref());
+    let test = || test.admits(delta.old.as_deref(), delta.new.as_deref());
     guarded("a predicate", &delta.key, inbox, test).unwrap_or(true)
 }
 
@@ -97,14 +136,18 @@ where
     V: std::hash::Hash + Eq + Send + Sync + 'static,
     I: IntoIterator<Item = V>,
 {
-    Box::new(move |wire| {
+    let connect: ConnectRelation = Box::new(move |wire, _| {
         let cache = Cache::<T>::of(wire.declare(info::<T>()));
         wire.caches.keep_index(wire.scope, cache.index(values));
         cache.watch_freshness()
-    })
+    });
+    let other = Other { info: info::<T>(), method: "index", reads_whole: true, triggers: false };
+    Relation { other: Some(other), connect }
 }
 
 /// The kind is only read: nothing is triggered by it.
 pub(crate) fn reads(info: &'static KindInfo) -> Relation {
-    Box::new(move |wire| wire.declare(info).watch_freshness())
+    let connect: ConnectRelation = Box::new(|wire, followed| wire.declare(followed.info).watch_freshness());
+    let other = Other { info, method: "reads", reads_whole: false, triggers: false };
+    Relation { other: Some(other), connect }
 }

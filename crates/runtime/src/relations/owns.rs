@@ -1,4 +1,4 @@
-//! Owned objects: a change of a child triggers its owners, those before the change and those after. A predicate may
+//! Owned objects: a change of a child triggers its owners, those before the change and those after. A filter may
 //! hold changes back, but never a child that comes, goes or changes its owners.
 
 use std::collections::BTreeSet;
@@ -6,30 +6,28 @@ use std::collections::BTreeSet;
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 
-use super::{Relation, admits, urgency};
+use super::{Followed, Relation, Wire, admits, triggered, urgency};
 use crate::kind::KindInfo;
 use crate::object::Object;
-use crate::predicate::ChangeTest;
 
-pub(crate) fn owns(child: &'static KindInfo, predicate: Option<ChangeTest>) -> Relation {
-    Box::new(move |wire| {
-        let (cache, owner) = (wire.declare(child), wire.main.info());
+pub(crate) fn owns(child: &'static KindInfo) -> Relation {
+    let connect = move |wire: &Wire<'_>, followed: Followed| {
+        let (cache, owner) = (wire.declare(followed.info), wire.main.info());
         let (inbox, memo) = (wire.inbox.clone(), wire.memo.clone());
         cache.subscribe(move |delta| {
             if delta.new.is_none() {
                 memo.forget(&delta.key);
             }
             let [old, new] = [&delta.old, &delta.new].map(|state| owners_in(owner, state.as_deref()));
-            if old == new && !admits(predicate.as_ref(), delta, &inbox) {
-                return;
-            }
-            for owner in old.union(&new) {
+            let is_admitted = admits(followed.filter.as_ref(), delta, &inbox);
+            for owner in triggered(&old, &new, is_admitted) {
                 let cause = Cause::Owned { child: delta.key.clone(), change: delta.change };
                 inbox.add(owner, cause, urgency(delta, &inbox, owner));
             }
         });
         cache.watch_freshness()
-    })
+    };
+    Relation::by_metadata(child, "owns", Box::new(connect))
 }
 
 fn owners_in(owner: &KindInfo, child: Option<&Object>) -> BTreeSet<Key> {

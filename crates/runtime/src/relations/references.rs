@@ -4,25 +4,29 @@
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 
-use super::{Relation, Targets, urgency};
+use super::{Followed, Relation, Targets, Wire, admits, urgency};
 use crate::cache::ObjectIndex;
 use crate::kind::KindInfo;
 use crate::object::Object;
 
 pub(crate) fn references(other: &'static KindInfo, names: Targets) -> Relation {
-    Box::new(move |wire| {
+    let connect = move |wire: &Wire<'_>, followed: Followed| {
         let keys = move |object: &Object| -> Vec<Key> {
             let namespace = object.meta().namespace.as_deref().unwrap_or_default();
             names(object).iter().map(|target| other.target_key(target, namespace)).collect()
         };
         let referrers = ObjectIndex::new(wire.main, Box::new(keys));
-        let (cache, inbox) = (wire.declare(other), wire.inbox.clone());
+        let (cache, inbox) = (wire.declare(followed.info), wire.inbox.clone());
         cache.subscribe(move |delta| {
+            if !admits(followed.filter.as_ref(), delta, &inbox) {
+                return;
+            }
             for ours in referrers.keys(&delta.key) {
                 let cause = Cause::Referenced { other: delta.key.clone(), change: delta.change };
                 inbox.add(&ours, cause, urgency(delta, &inbox, &ours));
             }
         });
         cache.watch_freshness()
-    })
+    };
+    Relation::by_metadata(other, "references", Box::new(connect))
 }

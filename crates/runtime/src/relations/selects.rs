@@ -12,7 +12,7 @@ use homeostat_core::selector::LabelSelector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, ObjectMeta};
 use serde_json::json;
 
-use super::{Relation, guarded, urgency};
+use super::{Followed, Relation, Wire, admits, guarded, triggered, urgency};
 use crate::cache::{ObjectCache, ObjectIndex};
 use crate::kind::KindInfo;
 use crate::object::Object;
@@ -42,7 +42,7 @@ type Anchor = (String, Option<(String, String)>);
 pub(crate) type SelectorOf = Arc<dyn Fn(&Object) -> Option<LabelSelector> + Send + Sync>;
 
 pub(crate) fn selects(other: &'static KindInfo, selector: SelectorOf) -> Relation {
-    Box::new(move |wire| {
+    let connect = move |wire: &Wire<'_>, followed: Followed| {
         let anchoring = selector.clone();
         let has_place = wire.main.info().is_namespaced && other.is_namespaced;
         let anchor_of = move |object: &Object| -> Vec<Anchor> {
@@ -50,22 +50,25 @@ pub(crate) fn selects(other: &'static KindInfo, selector: SelectorOf) -> Relatio
             selector.map(|selector| anchor(place(has_place, object.meta()), &selector)).into_iter().collect()
         };
         let anchors = ObjectIndex::new(wire.main, Box::new(anchor_of));
-        let cache = wire.declare(other);
+        let cache = wire.declare(followed.info);
         let (main, inbox) = (wire.main.clone(), wire.inbox.clone());
         cache.subscribe(move |delta| {
-            let mut concerned = BTreeSet::new();
-            for state in [&delta.old, &delta.new].into_iter().flatten() {
+            let matching = |state: &Object| -> BTreeSet<Key> {
                 let place = place(has_place, state.meta());
                 let found = || selectors_of(&main, &anchors, &selector, (place, state.meta()));
-                concerned.extend(guarded("a selector", &delta.key, &inbox, found).unwrap_or_default());
-            }
-            for ours in concerned {
+                guarded("a selector", &delta.key, &inbox, found).unwrap_or_default()
+            };
+            let is_admitted = admits(followed.filter.as_ref(), delta, &inbox);
+            let [old, new] =
+                [&delta.old, &delta.new].map(|state| state.as_deref().map(matching).unwrap_or_default());
+            for ours in triggered(&old, &new, is_admitted) {
                 let cause = Cause::Related { other: delta.key.clone(), change: delta.change };
-                inbox.add(&ours, cause, urgency(delta, &inbox, &ours));
+                inbox.add(ours, cause, urgency(delta, &inbox, ours));
             }
         });
         cache.watch_freshness()
-    })
+    };
+    Relation::by_metadata(other, "selects", Box::new(connect))
 }
 
 /// The namespace both must be in; none if it does not matter.
@@ -87,7 +90,7 @@ fn selectors_of(
     anchors: &ObjectIndex<Anchor>,
     selector: &SelectorOf,
     (namespace, meta): (String, &ObjectMeta),
-) -> Vec<Key> {
+) -> BTreeSet<Key> {
     let labels = meta.labels.as_ref();
     let demands = labels.into_iter().flatten().map(|(key, value)| Some((key.clone(), value.clone())));
     let candidates = demands.chain([None]).flat_map(|demand| anchors.keys(&(namespace.clone(), demand)));

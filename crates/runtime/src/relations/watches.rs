@@ -1,34 +1,36 @@
-//! Related objects: the user's mapping says which of ours a change concerns. It sees the old and the new state.
+//! Related objects: the user's mapping says which of ours a change concerns. It sees the old and the new state. A filter
+//! may hold changes back, but never one after which the mapping names other objects.
 
 use std::collections::BTreeSet;
 
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 
-use super::{Relation, Targets, admits, guarded, urgency};
+use super::{Followed, Other, Relation, Targets, Wire, admits, guarded, triggered, urgency};
 use crate::kind::KindInfo;
-use crate::predicate::ChangeTest;
+use crate::object::Object;
 
-pub(crate) fn watches(other: &'static KindInfo, predicate: Option<ChangeTest>, map: Targets) -> Relation {
-    Box::new(move |wire| {
-        let (cache, main, inbox) = (wire.declare(other), wire.main.info(), wire.inbox.clone());
+pub(crate) fn watches(other: &'static KindInfo, map: Targets) -> Relation {
+    let connect = move |wire: &Wire<'_>, followed: Followed| {
+        let (cache, main, inbox) = (wire.declare(followed.info), wire.main.info(), wire.inbox.clone());
         cache.subscribe(move |delta| {
-            if !admits(predicate.as_ref(), delta, &inbox) {
-                return;
-            }
-            let mut concerned = BTreeSet::new();
-            for state in [&delta.old, &delta.new].into_iter().flatten() {
-                let keys = || -> Vec<Key> {
-                    let targets = map(&**state);
+            let concerned = |state: &Object| -> BTreeSet<Key> {
+                let keys = || {
+                    let targets = map(state);
                     targets.iter().map(|target| main.target_key(target, delta.key.namespace())).collect()
                 };
-                concerned.extend(guarded("a mapping", &delta.key, &inbox, keys).unwrap_or_default());
-            }
-            for ours in concerned {
+                guarded("a mapping", &delta.key, &inbox, keys).unwrap_or_default()
+            };
+            let is_admitted = admits(followed.filter.as_ref(), delta, &inbox);
+            let [old, new] =
+                [&delta.old, &delta.new].map(|state| state.as_deref().map(concerned).unwrap_or_default());
+            for ours in triggered(&old, &new, is_admitted) {
                 let cause = Cause::Related { other: delta.key.clone(), change: delta.change };
-                inbox.add(&ours, cause, urgency(delta, &inbox, &ours));
+                inbox.add(ours, cause, urgency(delta, &inbox, ours));
             }
         });
         cache.watch_freshness()
-    })
+    };
+    let other = Other { info: other, method: "watches", reads_whole: true, triggers: true };
+    Relation { other: Some(other), connect: Box::new(connect) }
 }

@@ -122,6 +122,10 @@ struct Complete<W: World> {
 }
 
 impl<W: World> Part for Complete<W> {
+    fn name(&self) -> &str {
+        &self.outside.name
+    }
+
     fn rules(&self) -> &[Rule] {
         &self.rules
     }

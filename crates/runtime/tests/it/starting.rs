@@ -3,9 +3,14 @@
 use std::time::Duration;
 
 use homeostat_core::journal::Entry;
-use homeostat_runtime::{Action, Controller};
+use homeostat_runtime::{
+    Action, CancellationToken, Control, Controller, Error, Metadata, Operator, Predicate, Result, changed,
+};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
-use crate::lab::{Breakage, Lab, Running, Widget, entries};
+use serde_json::json;
+
+use crate::lab::{Breakage, Lab, Running, Widget, config, entries};
 
 async fn first_line(running: &Running, path: &str) -> (String, String) {
     let page = running.page(path).await;
@@ -91,4 +96,102 @@ async fn a_missing_state_ends_the_operator_and_is_no_fault_of_the_object() {
         running.has_ended(),
         "a process that ends is started again and noticed; one that fails quietly is not"
     );
+}
+
+/// What an operator with this controller says when it starts; none if it runs until it is stopped.
+async fn refusal(describe: impl FnOnce(Controller<Widget>) -> Controller<Widget>) -> Option<String> {
+    let lab = Lab::new().await;
+    let control: Control = describe(Controller::new()).reconcile(|_, _| async { Ok(Action::await_change()) });
+    let operator = Operator::new("test.dev").control(control);
+    let stop = CancellationToken::new();
+    stop.cancel();
+    match operator.run_on(lab.client.clone(), stop).await {
+        Ok(()) => None,
+        Err(Error::Invalid(problem)) => Some(problem),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_that_no_relation_can_honour_are_refused_at_the_start() {
+    let data = || Predicate::new(|old: &ConfigMap, new: &ConfigMap| old.data != new.data);
+    let nobody = |_: &ConfigMap| Option::<String>::None;
+    assert_eq!(refusal(|it| it.owns::<ConfigMap>().filter(data())).await, None);
+    assert_eq!(
+        refusal(|it| it.metadata_only::<Secret>().filter::<Secret>(changed::labels()).owns::<Secret>()).await,
+        None
+    );
+    let cases: [(Option<String>, &str); 7] = [
+        (
+            refusal(|it| it.filter(data())).await,
+            "filter::<ConfigMap>(..) names a kind to which the controller has no relation that triggers it: declare the kind, \
+             as in .owns::<ConfigMap>(), or remove the call",
+        ),
+        (
+            refusal(|it| it.reads::<ConfigMap>().filter(data())).await,
+            "filter::<ConfigMap>(..) names a kind to which the controller has no relation that triggers it: declare the kind, \
+             as in .owns::<ConfigMap>(), or remove the call",
+        ),
+        (
+            refusal(|it| it.filter::<Widget>(changed::labels())).await,
+            "filter::<Widget>(..) names a kind to which the controller has no relation that triggers it: use .when(..) for \
+             changes of the object itself",
+        ),
+        (
+            refusal(|it| it.metadata_only::<Secret>()).await,
+            "metadata_only::<Secret>() names a kind to which the controller has no relation: declare the kind, as in \
+             .owns::<Secret>(), or remove the call",
+        ),
+        (
+            refusal(|it| it.metadata_only::<Widget>()).await,
+            "metadata_only::<Widget>() names a kind to which the controller has no relation: objects of its own kind are \
+             always kept whole; remove the call",
+        ),
+        (
+            refusal(|it| it.watches::<ConfigMap, _>(nobody).metadata_only::<ConfigMap>()).await,
+            "metadata_only::<ConfigMap>() keeps only metadata, and the function given to watches reads whole objects: let it \
+             take a &Metadata<ConfigMap>, or remove the call of metadata_only",
+        ),
+        (
+            refusal(|it| it.owns::<ConfigMap>().metadata_only::<ConfigMap>().filter(data())).await,
+            "filter::<ConfigMap>(..) compares whole objects, and only their metadata is kept: use predicates of `changed`, \
+             compare a Metadata<ConfigMap>, or remove metadata_only::<ConfigMap>()",
+        ),
+    ];
+    for (said, problem) in cases {
+        assert_eq!(said, Some(format!("the controller widget cannot start: {problem}")));
+    }
+}
+
+/// The cures that the messages name work.
+#[tokio::test(start_paused = true)]
+async fn metadata_can_be_mapped_compared_and_read() {
+    let mut lab = Lab::new().await;
+    let log = lab.log.clone();
+    let control = Controller::<Widget>::new()
+        .watches::<Metadata<ConfigMap>, _>(|map| map.metadata.name.clone())
+        .metadata_only::<ConfigMap>()
+        .filter(Predicate::new(|old: &Metadata<ConfigMap>, new: &Metadata<ConfigMap>| {
+            old.metadata.labels != new.metadata.labels
+        }))
+        .reconcile(move |_, cx| {
+            let log = log.clone();
+            async move {
+                let found = cx.get::<Metadata<ConfigMap>>(cx.key().name())?.is_some();
+                let refused: Result<_, Error> = cx.get::<ConfigMap>(cx.key().name());
+                log.say(format!("{found}: {}", refused.unwrap_err()));
+                Ok(Action::await_change())
+            }
+        });
+    lab.run(|operator| operator.control(control));
+    let said = "only the metadata of configmaps is kept: read it as Metadata<ConfigMap>, or remove \
+                metadata_only::<ConfigMap>() from the controller";
+    lab.widget("w").await;
+    assert_eq!(lab.log.take(), [format!("false: {said}")]);
+    lab.create(&config("w", &[])).await;
+    assert_eq!(lab.log.take(), [format!("true: {said}")]);
+    lab.patch::<ConfigMap>("w", json!({"data": {"a": "b"}})).await;
+    assert!(lab.log.take().is_empty());
+    lab.patch::<ConfigMap>("w", json!({"metadata": {"labels": {"a": "b"}}})).await;
+    assert_eq!(lab.log.take(), [format!("true: {said}")]);
 }

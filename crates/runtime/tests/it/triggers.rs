@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::stream;
 use homeostat_core::journal::{Cause, Change, Entry};
+use homeostat_core::selector::LabelSelector;
 use homeostat_runtime::{Action, Controller, Predicate, changed, retry_after};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
@@ -53,9 +54,13 @@ async fn predicates_hold_back_changes_of_children_and_related_ones() {
     let mut lab = Lab::new().await;
     let data = || Predicate::new(|old: &ConfigMap, new: &ConfigMap| old.data != new.data);
     lab.run_logging(|controller| {
-        controller.owns_when(data()).watches_when(changed::labels(), |secret: &Secret| {
-            secret.metadata.annotations.as_ref().and_then(|notes| notes.get("widget").cloned())
-        })
+        controller
+            .filter(data())
+            .owns::<ConfigMap>()
+            .watches::<Secret, _>(|secret| {
+                secret.metadata.annotations.as_ref().and_then(|notes| notes.get("widget").cloned())
+            })
+            .filter::<Secret>(changed::labels())
     })
     .await;
     let (one, two) = (lab.widget("one").await, lab.widget("two").await);
@@ -74,6 +79,53 @@ async fn predicates_hold_back_changes_of_children_and_related_ones() {
     let mut called = lab.log.take();
     called.sort();
     assert_eq!(called, ["one", "two"], "a change of owners is never held back");
+    lab.patch::<Secret>("s", json!({"metadata": {"annotations": {"widget": "one"}}})).await;
+    let mut called = lab.log.take();
+    called.sort();
+    assert_eq!(called, ["one", "two"], "neither is a change of whom the mapping names");
+}
+
+/// A filter holds in every relation in which its kind stands, and several of one kind must all pass.
+#[tokio::test(start_paused = true)]
+async fn a_filter_holds_in_every_relation_to_its_kind() {
+    let mut lab = Lab::new().await;
+    let labelled = |label: &'static str| {
+        let value =
+            move |map: &ConfigMap| map.metadata.labels.as_ref().and_then(|all| all.get(label).cloned());
+        Predicate::new(move |old: &ConfigMap, new: &ConfigMap| value(old) != value(new))
+    };
+    lab.run_logging(|controller| {
+        controller
+            .references::<ConfigMap, _>(|widget| widget.spec.config.clone())
+            .filter(labelled("a"))
+            .filter(labelled("b"))
+            .selects::<ConfigMap, _>(|widget| {
+                let selector = format!("of={}", widget.metadata.name.as_deref().unwrap_or_default());
+                LabelSelector::parse(&selector).ok()
+            })
+    })
+    .await;
+    lab.create(&Widget::new("names", WidgetSpec { size: 1, config: Some("map".into()) })).await;
+    lab.widget("chooses").await;
+    lab.create(&config("map", &[])).await;
+    lab.log.take();
+    lab.patch::<ConfigMap>("map", json!({"metadata": {"labels": {"of": "chooses"}}})).await;
+    assert_eq!(
+        lab.log.take(),
+        ["chooses"],
+        "that it matches now is never held back; the other one's filter does not pass"
+    );
+    lab.patch::<ConfigMap>("map", json!({"data": {"x": "y"}})).await;
+    lab.patch::<ConfigMap>("map", json!({"metadata": {"labels": {"a": "1"}}})).await;
+    assert!(lab.log.take().is_empty(), "both filters must pass");
+    lab.patch::<ConfigMap>("map", json!({"metadata": {"labels": {"a": "2", "b": "2"}}})).await;
+    let mut called = lab.log.take();
+    called.sort();
+    assert_eq!(called, ["chooses", "names"]);
+    lab.delete::<ConfigMap>("map").await;
+    let mut called = lab.log.take();
+    called.sort();
+    assert_eq!(called, ["chooses", "names"], "that it is gone always passes");
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,7 +148,7 @@ async fn an_owned_object_triggers_its_owner() {
 #[tokio::test(start_paused = true)]
 async fn metadata_is_enough_to_trigger_an_owner() {
     let mut lab = Lab::new().await;
-    lab.run_logging(|controller| controller.owns_metadata::<ConfigMap>()).await;
+    lab.run_logging(|controller| controller.metadata_only::<ConfigMap>().owns::<ConfigMap>()).await;
     let owner = lab.widget("owner").await;
     lab.log.take();
     lab.create(&config("child", &[&owner])).await;
