@@ -27,7 +27,7 @@ pub mod prelude {
     pub use std::sync::Arc;
     pub use std::time::Duration;
 
-    pub use homeostat_runtime::handlers::{Diff, Field, Is, RawEvent, Turn, permanent, temporary};
+    pub use homeostat_runtime::handlers::{Diff, Field, Is, RawEvent, Turn};
     pub use homeostat_runtime::{
         Action, Backoff, Context, Control, Controller, Error, Fault, Handlers, Metadata, Operator, Predicate,
         Result, Severity, StatusBase, Target, changed, condition, retry_after, terminal,

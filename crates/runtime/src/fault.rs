@@ -7,9 +7,9 @@
 //!
 //! fn classify(error: std::io::Error) -> Fault {
 //!     match error.kind() {
-//!         std::io::ErrorKind::TimedOut => retry_after(Duration::from_secs(10), error), // transient
-//!         std::io::ErrorKind::InvalidInput => terminal(error),                         // permanent
-//!         _ => error.into(),                                                           // unknown: backoff
+//!         std::io::ErrorKind::TimedOut => retry_after(Duration::from_secs(10), error), // it says when
+//!         std::io::ErrorKind::InvalidInput => terminal(error),                         // only an edit cures it
+//!         _ => error.into(),                                                           // back-off
 //!     }
 //! }
 //! # classify(std::io::Error::other("x"));

@@ -108,7 +108,7 @@ fn labels(claim: &EphemeralVolumeClaim) -> BTreeMap<String, String> {
 /// The volume of a claim. Step 4 is in here: `apply` makes the claim its owner, so it goes with the claim.
 fn volume(claim: &EphemeralVolumeClaim) -> Result<PersistentVolumeClaim> {
     if claim.spec.size.is_empty() {
-        return Err(permanent("spec.size must be set"));
+        return Err(terminal("spec.size must be set"));
     }
     Ok(serde_json::from_value(json!({
         "metadata": {"name": claim.name_any()},

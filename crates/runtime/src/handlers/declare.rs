@@ -142,8 +142,8 @@ impl<K: Kind, L> Handlers<K, L> {
     }
 
     /// A task for each object while it is there and the filters match, told to stop by [`Turn::stop`]: for what blocks,
-    /// such as a long poll. One that ends well has done its work; one that fails is started again; one that fails for
-    /// good ([`permanent`](super::permanent)) is started again when the object is edited.
+    /// such as a long poll. One that ends well has done its work; one that fails is started again; one that fails
+    /// for good ([`terminal`](crate::terminal)) is started again when the object is edited.
     pub fn daemon<F, Fut>(mut self, id: impl Into<String>, daemon: F) -> Handlers<K, last::Daemon>
     where
         F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,

@@ -34,5 +34,4 @@ pub use declare::Handlers;
 pub use diff::{Diff, Field, FieldChange};
 pub use filter::Is;
 pub use listen::RawEvent;
-pub use policy::{permanent, temporary};
 pub use turn::Turn;

@@ -1,6 +1,6 @@
 //! What follows a failed attempt of a handler: another one, when, or none. Sans I/O.
 //!
-//! Attempts are counted per state of the object: an edit begins anew. A handler gives up on a permanent error, after
+//! Attempts are counted per state of the object: an edit begins anew. A handler gives up on a terminal error, after
 //! its last attempt, and when its time is over; then only an edit makes it run again.
 
 use std::time::Duration;
@@ -11,18 +11,8 @@ use jiff::Timestamp;
 use super::essence::Fingerprint;
 use super::record::Trial;
 use super::verdict::brief;
-use crate::fault::{BoxError, Fault, retry_after, terminal};
+use crate::fault::Fault;
 use crate::queue::{Backoff, Outcome};
-
-/// An error that passes: the handler is called again after `delay`.
-pub fn temporary(error: impl Into<BoxError>, delay: Duration) -> Fault {
-    retry_after(delay, error)
-}
-
-/// An error that only an edit of the object can cure: the handler is not called again until then.
-pub fn permanent(error: impl Into<BoxError>) -> Fault {
-    terminal(error)
-}
 
 /// How long and how often a handler is tried.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,6 +72,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::fault::{retry_after, terminal};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -108,7 +99,7 @@ mod tests {
         assert_eq!(fail(few, || "no".into(), &[0, 10, 20]), [Some(1), Some(2), None]);
         let short = Policy { timeout: Some(Duration::from_secs(12)), ..policy };
         assert_eq!(fail(short, || "no".into(), &[0, 5, 9]), [Some(1), Some(2), None]);
-        assert_eq!(fail(policy, || temporary("busy", Duration::from_secs(7)), &[0, 9]), [Some(7), Some(7)]);
-        assert_eq!(fail(policy, || permanent("never"), &[0]), [None]);
+        assert_eq!(fail(policy, || retry_after(Duration::from_secs(7), "busy"), &[0, 9]), [Some(7), Some(7)]);
+        assert_eq!(fail(policy, || terminal("never"), &[0]), [None]);
     }
 }

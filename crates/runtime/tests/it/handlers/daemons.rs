@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use homeostat_runtime::handlers::last::Daemon;
-use homeostat_runtime::handlers::permanent;
-use homeostat_runtime::{Backoff, Handlers};
+use homeostat_runtime::{Backoff, Handlers, terminal};
 use serde_json::json;
 
 use super::{Gadget, gadget, get, lab, run, says};
@@ -92,7 +91,7 @@ async fn a_failed_one_is_started_again() {
             said.say(format!("life {} with size {}", cx.attempt(), cx.live().unwrap().spec.size));
             async move {
                 match cx.live().unwrap().spec.size {
-                    0 => Err(permanent("no size")),
+                    0 => Err(terminal("no size")),
                     1 => panic!("a daemon may panic"),
                     2 => Err("broken")?,
                     _ => Ok(()),

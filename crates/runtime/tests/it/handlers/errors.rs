@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::journal::{Entry, HandlerOutcome};
+use homeostat_runtime::handlers::Turn;
 use homeostat_runtime::handlers::last::Handler;
-use homeostat_runtime::handlers::{Turn, permanent, temporary};
-use homeostat_runtime::{Backoff, Handlers, Result};
+use homeostat_runtime::{Backoff, Handlers, Result, retry_after, terminal};
 use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
 use serde_json::json;
@@ -23,8 +23,8 @@ pub(super) fn failing(log: &Log) -> Handlers<Gadget, Handler> {
             log.say(format!("{} #{}", gadget.spec.size, cx.attempt()));
             async move {
                 match gadget.spec.size {
-                    1 => Err(temporary("busy", Duration::from_secs(20))),
-                    2 => Err(permanent("never")),
+                    1 => Err(retry_after(Duration::from_secs(20), "busy")),
+                    2 => Err(terminal("never")),
                     3 => Err("broken")?,
                     4 => std::future::pending().await,
                     5 => panic!("boom"),
@@ -137,7 +137,7 @@ async fn a_deletion_that_gave_up_lets_the_object_go() {
         Handlers::<Gadget>::new().on_delete("delete", move |gadget: Arc<Gadget>, _: Turn<Gadget>| {
             said.say("delete");
             async move {
-                if gadget.spec.size == 0 { Err(permanent("no")) } else { Result::<()>::Err("not yet".into()) }
+                if gadget.spec.size == 0 { Err(terminal("no")) } else { Result::<()>::Err("not yet".into()) }
             }
         });
     run(&mut lab, handlers.retries(3)).await;

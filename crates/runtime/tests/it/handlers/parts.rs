@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_runtime::handlers::last::Handler;
-use homeostat_runtime::handlers::{Diff, Turn, permanent, temporary};
-use homeostat_runtime::{Handlers, Result};
+use homeostat_runtime::handlers::{Diff, Turn};
+use homeostat_runtime::{Handlers, Result, retry_after, terminal};
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -22,8 +22,8 @@ fn users(log: &Log) -> Handlers<Gadget, Handler> {
             cx.sub(user.clone(), move |cx: Turn<Gadget>| async move {
                 log.say(format!("{} {}", cx.id(), cx.attempt()));
                 match user.as_str() {
-                    "bob" if !is_ready => Err(temporary("busy", Duration::from_secs(10))),
-                    "eve" if !is_ready => Err(permanent("impossible")),
+                    "bob" if !is_ready => Err(retry_after(Duration::from_secs(10), "busy")),
+                    "eve" if !is_ready => Err(terminal("impossible")),
                     _ => Ok(()),
                 }
             });

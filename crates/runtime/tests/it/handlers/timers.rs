@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use homeostat_runtime::handlers::last::Timer;
-use homeostat_runtime::handlers::{permanent, temporary};
-use homeostat_runtime::{Controller, Handlers};
+
+use homeostat_runtime::{Controller, Handlers, retry_after, terminal};
 use serde_json::json;
 
 use super::{Gadget, gadget, get, kill, lab, run};
@@ -121,8 +121,8 @@ async fn a_failed_tick_is_retried_and_a_hopeless_timer_ends() {
         said.say(format!("{}", cx.attempt()));
         async move {
             match (gadget.spec.size, cx.attempt()) {
-                (0, _) => Err(permanent("no size")),
-                (_, 1) => Err(temporary("busy", Duration::from_secs(7))),
+                (0, _) => Err(terminal("no size")),
+                (_, 1) => Err(retry_after(Duration::from_secs(7), "busy")),
                 _ => Ok(()),
             }
         }

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use homeostat_core::journal::{Entry, Verb, WriteOutcome};
-use homeostat_runtime::handlers::permanent;
-use homeostat_runtime::{Backoff, Handlers};
+use homeostat_runtime::{Backoff, Handlers, terminal};
 use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
 use serde_json::json;
@@ -209,10 +208,10 @@ async fn so_are_daemons_timers_and_listeners() {
     let mut lab = lab().await;
     let handlers = Handlers::<Gadget>::new()
         .daemon("watch", |gadget, _| async move {
-            if gadget.spec.size == 0 { Err(permanent("no size")) } else { Err("broken")? }
+            if gadget.spec.size == 0 { Err(terminal("no size")) } else { Err("broken")? }
         })
         .restart(Backoff::exponential(Duration::from_secs(100), Duration::from_secs(600)).jitter(0.0))
-        .every("poll", Duration::from_secs(3600), |_, _| async { Err(permanent("no answer")) })
+        .every("poll", Duration::from_secs(3600), |_, _| async { Err(terminal("no answer")) })
         .on_event("count", |_, _| async { Err("cannot count")? });
     run(&mut lab, handlers).await;
     gadget(&lab, "g", 1).await;
