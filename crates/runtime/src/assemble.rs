@@ -28,6 +28,7 @@ use crate::predicate::ChangeTest;
 use crate::queue::{Config, Urgency};
 use crate::relations::{Options, Relation, Wire, main};
 use crate::rule::{MainWrites, Rule};
+use crate::states::StateType;
 use crate::takeover::Takeover;
 use crate::watch::Scope;
 use crate::worker::Pump;
@@ -51,6 +52,8 @@ pub(crate) struct Description {
     pub(crate) streams: Vec<Outside>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) writes: MainWrites,
+    /// The types of state that its code asks for.
+    pub(crate) needed_states: Vec<StateType>,
     pub(crate) config: Config,
     pub(crate) concurrency: usize,
     pub(crate) cleanup: Option<Cleanup>,
@@ -81,6 +84,7 @@ impl Description {
             options: Options::default(),
             streams: Vec::new(),
             rules: Vec::new(),
+            needed_states: Vec::new(),
             writes: MainWrites { status: info.is_custom, ..MainWrites::default() },
             config: Config { resync: Some(RESYNC), ..Config::default() },
             concurrency: CONCURRENCY,
@@ -141,6 +145,10 @@ pub(crate) trait Part: Send {
         Ok(())
     }
     fn rules(&self) -> &[Rule];
+    /// The types of state that its code asks for.
+    fn needed_states(&self) -> &[StateType] {
+        &[]
+    }
     /// Custom kinds it brings along.
     fn definitions(&self) -> &[Value] {
         &[]
@@ -183,6 +191,10 @@ impl Part for Complete {
 
     fn verify(&self) -> Result<(), String> {
         self.controller.options.verify(self.controller.info, &self.controller.relations)
+    }
+
+    fn needed_states(&self) -> &[StateType] {
+        &self.controller.needed_states
     }
 
     fn rules(&self) -> &[Rule] {

@@ -22,6 +22,7 @@ use crate::predicate::Predicate;
 use crate::queue::Backoff;
 use crate::relations::{Relation, Selector, indexes, owns, reads, references, selects, targets, watches};
 use crate::rule::{GET, PATCH, READ, Rule, WRITE, WRITE_ONLY};
+use crate::states::StateType;
 
 /// A controller of `K` in the making. [`reconcile`](Self::reconcile) completes it.
 #[must_use = "a controller does nothing until it is completed with reconcile and given to an operator"]
@@ -140,6 +141,17 @@ impl<K: Kind> Controller<K> {
     /// which takes the right to patch them.
     pub fn releases_finalizer(self) -> Self {
         self.writing_metadata()
+    }
+
+    /// Declares that the reconciler calls [`cx.state::<S>()`](Context::state), once for each type: then an operator to
+    /// which nobody gave such a state refuses to start.
+    ///
+    /// Without it, the first run that asks for the state is the one that finds it missing, and ends the operator. Which
+    /// types a function asks for is known only in its body, so they have to be named here; a use of a state that nobody
+    /// declared is warned of in the log.
+    pub fn needs_state<S: Send + Sync + 'static>(mut self) -> Self {
+        self.description.needed_states.push(StateType::new::<S>());
+        self
     }
 
     /// An index of the objects of kind `T` by the values found in each, read with

@@ -46,6 +46,7 @@ mod relations;
 mod rights;
 mod rule;
 mod run;
+mod states;
 mod takeover;
 mod talk;
 mod tasks;

@@ -19,13 +19,13 @@ use crate::definitions;
 use crate::election::{Election, TERM};
 use crate::error::Error;
 use crate::fault::{self, BoxError};
-use crate::ground::States;
 use crate::handlers::{Activities, Activity, Occasion};
 use crate::journal::Journal;
 use crate::launch::{Launch, Line, help, parse};
 use crate::manifests::{Description, HOME_NAMESPACE, as_yaml, manifests};
 use crate::rule::{Rule, reconciled};
 use crate::run;
+use crate::states::States;
 use crate::watch::Scope;
 
 /// Gives the client where no cluster is configured.
@@ -102,7 +102,7 @@ impl Operator {
         self
     }
 
-    /// A value for the reconcilers: [`Context::state`](crate::Context::state) gives it out by its type.
+    /// Gives the reconcilers a value, which [`Context::state`](crate::Context::state) returns by its type.
     pub fn state<S: Send + Sync + 'static>(mut self, state: S) -> Self {
         self.states.insert(state);
         self
@@ -287,7 +287,11 @@ impl Operator {
                 )));
             }
             let refuse = |problem| Error::Invalid(format!("the controller {name} cannot start: {problem}"));
-            control.0.verify().map_err(refuse)?;
+            control
+                .0
+                .verify()
+                .and_then(|()| self.states.declare(control.0.needed_states()))
+                .map_err(refuse)?;
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ pub fn operator(settings: Settings) -> Operator {
         .owns::<Secret>()
         .owns::<Pod>()
         .selects::<Pod, _>(pods_of)
+        .needs_state::<Settings>()
         .cleanup_if(|database| database.spec.deletion_policy == DeletionPolicy::Delete, cleanup)
         .reconcile(reconcile);
     Operator::new("database.example.com").crd::<Database>().state(settings).control(databases)

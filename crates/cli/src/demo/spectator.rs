@@ -12,16 +12,26 @@ use super::board::Board;
 pub(super) fn operator(board: &Board) -> Operator {
     Operator::new("spectator.homeostat.dev")
         .state(board.clone())
-        .control(Controller::<At>::new().reconcile(|at, cx| async move { Ok(look(&cx, at_words(&at))) }))
+        .control(
+            Controller::<At>::new()
+                .needs_state::<Board>()
+                .reconcile(|at, cx| async move { Ok(look(&cx, at_words(&at))) }),
+        )
         .control(
             Controller::<Database>::new()
+                .needs_state::<Board>()
                 .reconcile(|database, cx| async move { Ok(look(&cx, database_words(&database))) }),
         )
         .control(
             Controller::<Shape>::new()
+                .needs_state::<Board>()
                 .reconcile(|shape, cx| async move { Ok(look(&cx, shape_words(&shape))) }),
         )
-        .control(Controller::<Pod>::new().reconcile(|pod, cx| async move { Ok(look(&cx, pod_words(&pod))) }))
+        .control(
+            Controller::<Pod>::new()
+                .needs_state::<Board>()
+                .reconcile(|pod, cx| async move { Ok(look(&cx, pod_words(&pod))) }),
+        )
 }
 
 /// Says how the object is, if there is something to say.

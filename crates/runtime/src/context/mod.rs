@@ -179,12 +179,14 @@ impl<K: Kind> Context<K> {
         self.run.now()
     }
 
-    /// The value given to [`Operator::state`](crate::Operator::state).
+    /// Returns the value of this type that was given to [`Operator::state`](crate::Operator::state). Declare it with
+    /// [`Controller::needs_state`](crate::Controller::needs_state), so that a missing one is found when the operator starts.
     ///
     /// # Panics
     /// When the operator has no state of this type, which is a bug in its `main`: then the operator ends with an error that
     /// names the type.
     pub fn state<S: Send + Sync + 'static>(&self) -> Arc<S> {
-        self.run.engine.ground.states.expect()
+        let engine = &self.run.engine;
+        engine.ground.states.expect_declared(&engine.source)
     }
 }

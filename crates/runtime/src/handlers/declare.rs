@@ -32,6 +32,7 @@ use crate::object::{Object, typed};
 use crate::queue::Backoff;
 use crate::relations::{Relation, indexes};
 use crate::rule::{READ, Rule};
+use crate::states::StateType;
 
 /// The handlers of a kind. Each has an id, which names its progress in the objects: change the id, and it is a new
 /// handler, which runs once for every object there is.
@@ -42,6 +43,7 @@ pub struct Handlers<K: Kind, L = Nothing> {
     pub(super) plan: Plan,
     /// What the controller must watch for them.
     wires: Vec<(Relation, Rule)>,
+    needed_states: Vec<StateType>,
     last: PhantomData<fn() -> (K, L)>,
 }
 
@@ -52,7 +54,7 @@ impl<K: Kind> Handlers<K> {
         reason = "handlers that nothing was asked of are not a useful default"
     )]
     pub fn new() -> Self {
-        Self { plan: Plan::new(), wires: Vec::new(), last: PhantomData }
+        Self { plan: Plan::new(), wires: Vec::new(), needed_states: Vec::new(), last: PhantomData }
     }
 }
 
@@ -190,6 +192,14 @@ impl<K: Kind, L> Handlers<K, L> {
         self
     }
 
+    /// Declares that a handler calls [`cx.state::<S>()`](crate::Context::state), once for each type: then an operator to
+    /// which nobody gave such a state refuses to start, as with
+    /// [`Controller::needs_state`](crate::Controller::needs_state).
+    pub fn needs_state<S: Send + Sync + 'static>(mut self) -> Self {
+        self.needed_states.push(StateType::new::<S>());
+        self
+    }
+
     fn handler(
         mut self,
         id: impl Into<String>,
@@ -204,12 +214,15 @@ impl<K: Kind, L> Handlers<K, L> {
 
     /// The same handlers, another one declared last.
     fn now<M>(self) -> Handlers<K, M> {
-        Handlers { plan: self.plan, wires: self.wires, last: PhantomData }
+        let Self { plan, wires, needed_states, .. } = self;
+        Handlers { plan, wires, needed_states, last: PhantomData }
     }
 
     /// The controller that runs them.
     pub(crate) fn complete(self, controller: Controller<K>) -> Control {
-        complete(self.plan, self.wires, controller.describe())
+        let mut controller = controller.describe();
+        controller.needed_states.extend(self.needed_states);
+        complete(self.plan, self.wires, controller)
     }
 }
 

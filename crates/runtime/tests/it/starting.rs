@@ -1,10 +1,11 @@
 //! The admin pages while the operator starts: a kubelet that gets no answer kills the process.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use homeostat_core::journal::Entry;
 use homeostat_runtime::{
-    Action, CancellationToken, Control, Controller, Error, Metadata, Operator, Predicate, Result, changed,
+    Action, CancellationToken, Controller, Error, Handlers, Metadata, Operator, Predicate, Result, changed,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
@@ -91,18 +92,64 @@ async fn a_missing_state_ends_the_operator_and_is_no_fault_of_the_object() {
     let failures = entries(&running, "w", |entry| matches!(entry, Entry::Failed { .. }).then_some(()));
     let runs = entries(&running, "w", |entry| matches!(entry, Entry::Started { .. }).then_some(()));
     assert_eq!((runs.len(), failures.len()), (1, 0));
-    assert!(lab.has_logged("give it one with Operator::state"));
+    assert!(lab.has_logged("give it one with Operator::state, and declare it with .needs_state::<Pool>()"));
     assert!(
         running.has_ended(),
         "a process that ends is started again and noticed; one that fails quietly is not"
     );
 }
 
+/// What a controller declares to need is looked for before any object is, and before any request is made.
+#[tokio::test(start_paused = true)]
+async fn a_declared_state_that_is_missing_is_found_at_the_start() {
+    struct Pool;
+    let control = || {
+        Controller::<Widget>::new().needs_state::<Pool>().reconcile(|_, cx| async move {
+            let _pool = cx.state::<Pool>();
+            Ok(Action::await_change())
+        })
+    };
+    let handlers = || Handlers::<Widget>::new().needs_state::<Pool>();
+    for operator in
+        [Operator::new("test.dev").control(control()), Operator::new("test.dev").control(handlers())]
+    {
+        let said = start(operator).await.unwrap();
+        assert!(
+            said.starts_with("the controller widget cannot start: it needs a state of type ")
+                && said.ends_with("::Pool: give the operator one with Operator::state"),
+            "{said}"
+        );
+    }
+    assert_eq!(start(Operator::new("test.dev").state(Pool).control(control())).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_that_nobody_declared_is_warned_of() {
+    let warning = "add .needs_state::<AtomicU32>()";
+    for is_declared in [true, false] {
+        let mut lab = Lab::new().await;
+        let controller = Controller::<Widget>::new();
+        let controller = if is_declared { controller.needs_state::<AtomicU32>() } else { controller };
+        let control = controller.reconcile(|_, cx| async move {
+            cx.state::<AtomicU32>().fetch_add(1, Ordering::Relaxed);
+            Ok(Action::await_change())
+        });
+        let running = lab.run(|operator| operator.state(AtomicU32::new(0)).control(control));
+        lab.widget("w").await;
+        assert_eq!(lab.has_logged(warning), !is_declared);
+        assert!(!running.has_ended(), "it is there all the same");
+    }
+}
+
 /// What an operator with this controller says when it starts; none if it runs until it is stopped.
 async fn refusal(describe: impl FnOnce(Controller<Widget>) -> Controller<Widget>) -> Option<String> {
+    let control = describe(Controller::new()).reconcile(|_, _| async { Ok(Action::await_change()) });
+    start(Operator::new("test.dev").control(control)).await
+}
+
+/// What the operator says when it starts; none if it runs until it is stopped.
+async fn start(operator: Operator) -> Option<String> {
     let lab = Lab::new().await;
-    let control: Control = describe(Controller::new()).reconcile(|_, _| async { Ok(Action::await_change()) });
-    let operator = Operator::new("test.dev").control(control);
     let stop = CancellationToken::new();
     stop.cancel();
     match operator.run_on(lab.client.clone(), stop).await {

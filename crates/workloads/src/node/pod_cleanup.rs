@@ -17,6 +17,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 pub(super) fn control(options: &NodeOptions) -> Control {
     let options = options.clone();
     Controller::<Node>::new()
+        .needs_state::<NodeShared>()
         .named("node-sweep")
         .watches::<Pod, _>(move |pod| may_go(pod, &options).then(|| Target::from(options.name.as_str())))
         .reconcile(clean_up)

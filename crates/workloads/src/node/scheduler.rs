@@ -26,6 +26,7 @@ pub(super) fn control(nodes: Vec<String>) -> Control {
         if is_for_us { nodes.clone() } else { Vec::new() }
     };
     Controller::<Pod>::new()
+        .needs_state::<NodeShared>()
         .named("scheduler")
         .references::<Node, _>(may_come)
         .references::<PersistentVolumeClaim, _>(storage::claim_names)

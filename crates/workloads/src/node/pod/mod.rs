@@ -62,6 +62,7 @@ const REFUSED_AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) fn control(triggers: impl Stream<Item = Target> + Send + 'static) -> Control {
     Controller::<Pod>::new()
+        .needs_state::<NodeShared>()
         .named("node")
         .to_the_end()
         .references::<ConfigMap, _>(sources::config_maps)

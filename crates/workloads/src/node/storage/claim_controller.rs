@@ -23,6 +23,7 @@ const AGAIN: Duration = Duration::from_secs(15);
 
 pub(super) fn control() -> Control {
     Controller::<PersistentVolumeClaim>::new()
+        .needs_state::<NodeShared>()
         .named("volume-claims")
         .watches::<PersistentVolume, _>(claim_of)
         .reads::<StorageClass>()

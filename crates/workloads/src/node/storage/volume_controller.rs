@@ -19,6 +19,7 @@ const AGAIN: Duration = Duration::from_secs(15);
 
 pub(super) fn control() -> Control {
     Controller::<PersistentVolume>::new()
+        .needs_state::<NodeShared>()
         .named("volumes")
         .watches::<PersistentVolumeClaim, _>(volume_of)
         .writes::<PersistentVolume>()
