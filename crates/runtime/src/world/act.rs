@@ -17,7 +17,7 @@ use super::failure::Failure;
 use super::gate::Stopped;
 use super::inventory::Intent;
 use super::policy::Ownership;
-use super::reconcile::{Hand, Outcome, synced_of};
+use super::reconcile::{Hand, Outcome};
 use super::tally::{CONTESTED, NOT_TAKEN, State};
 use crate::events::Severity;
 
@@ -50,6 +50,7 @@ impl<W: World> Hand<W> {
             Step::Leave => {
                 self.desk.ledger.took(&self.key, Some(thing.name));
                 self.desk.confirm(&self.object, thing.name).await?;
+                self.desk.clear_lasting(&self.object, thing.name).await?;
                 Ok(State::Seen)
             }
             Step::Create { is_drift } => self.create(thing, is_drift).await,
@@ -65,7 +66,7 @@ impl<W: World> Hand<W> {
             }
             Step::Wait(after) => Ok(State::Waiting(after)),
             Step::Conflict(whom) => Ok(State::Conflict(whom)),
-            Step::Endure { is_contested, left } => Ok(self.endure(thing, is_contested, left)),
+            Step::Endure { is_contested, left } => self.endure(thing, is_contested, left).await,
         }
     }
 
@@ -104,7 +105,7 @@ impl<W: World> Hand<W> {
         let tried = self.send_update(thing).await?;
         self.desk.confirm(&self.object, thing.name).await?;
         if tried.count > 1 {
-            return Ok(self.tried_again(thing, tried));
+            return self.tried_again(thing, tried).await;
         }
         if !is_drift {
             let message = format!("{} was changed: {}", thing.name, words(thing.differences));
@@ -120,7 +121,7 @@ impl<W: World> Hand<W> {
         if self.desk.policy.ownership != Ownership::Records || !thing.differences.is_empty() {
             let tried = self.send_update(thing).await?;
             if tried.count > 1 {
-                return Ok(self.tried_again(thing, tried));
+                return self.tried_again(thing, tried).await;
             }
         }
         self.desk.confirm(&self.object, thing.name).await?;
@@ -129,30 +130,30 @@ impl<W: World> Hand<W> {
     }
 
     /// An update that was sent before, and did not show: that it was accepted again says little.
-    fn tried_again(&self, thing: &Thing<'_, W>, tried: Tried) -> State {
+    async fn tried_again(&self, thing: &Thing<'_, W>, tried: Tried) -> Outcome {
         let shown = tried.settle;
-        if tried.is_hopeless() { self.endure(thing, tried.has_taken, shown) } else { State::Waiting(shown) }
+        if tried.is_hopeless() {
+            self.endure(thing, tried.has_taken, shown).await
+        } else {
+            Ok(State::Waiting(shown))
+        }
     }
 
-    /// Leaves a thing for a while that does not become as wanted, and tells so, once.
-    fn endure(&self, thing: &Thing<'_, W>, is_contested: bool, after: Duration) -> State {
+    /// Leaves a thing for a while that does not become as wanted, writes that down, and reports it, once.
+    async fn endure(&self, thing: &Thing<'_, W>, is_contested: bool, after: Duration) -> Outcome {
+        self.desk.note_lasting(&self.object, thing.name, thing.print, is_contested).await?;
         let (reason, how) = endured(thing.differences, is_contested);
         if self.desk.ledger.tell(&self.key, &format!("{reason} {}: {how}", thing.name)) {
             self.cx.event(Severity::Warning, reason, format!("{}: {how}", thing.name));
         }
         // Somebody may cure it outside meanwhile, and the object should say so soon.
-        State::Endured { reason, how, after: after.min(self.desk.policy.poll) }
+        Ok(State::Endured { reason, how, after: after.min(self.desk.policy.poll) })
     }
 
-    /// What a former process said about this very difference, if this one knows nothing of it yet.
+    /// Returns what a former process wrote down about this very difference, if this one knows nothing of it yet.
     pub(super) fn resume(&self, thing: &Thing<'_, W>) -> Option<Tried> {
         thing.want.and(thing.have)?;
-        let condition = synced_of(&*self.object)?;
-        let said = |is_contested| {
-            let (reason, how) = endured(thing.differences, is_contested);
-            condition.reason == reason && condition.message.contains(&format!("{}: {how}", thing.name))
-        };
-        let is_contested = [false, true].into_iter().find(|is_contested| said(*is_contested))?;
+        let is_contested = self.desk.lasting(&self.object, thing.name, thing.print)?;
         self.desk.ledger.resume(&self.key, thing.name, thing.print, is_contested)
     }
 
@@ -189,6 +190,9 @@ impl<W: World> Hand<W> {
         // The annotation goes with the object; records do not.
         if !self.is_cleanup || self.desk.records.is_some() {
             self.desk.forget(&self.object, name).await?;
+        }
+        if !self.is_cleanup {
+            self.desk.clear_lasting(&self.object, name).await?;
         }
         Ok(State::Gone)
     }

@@ -3,14 +3,15 @@
 //! difference comes again, and writing at every pass for ever would help nobody.
 //!
 //! **Invariant:** a new wish is carried out at once. So is a difference that was not there before, unless what we put right was
-//! undone again and again, whatever it was changed to. Counts do not outlive the process, but what the object says of
-//! them does: the next process takes its word for it, and begins with the shortest of the long pauses.
+//! undone again and again, whatever it was changed to. Counts do not outlive the process, but `lasting` writes down which
+//! differences there is little hope for: the next process begins with the shortest of the long pauses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use homeostat_core::Key;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::difference::Difference;
@@ -52,11 +53,12 @@ struct Attempt {
 }
 
 /// What is to be put right.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Print {
-    /// Which wish: another one has nothing to do with what became of the last.
+    /// Which wish, by the generation of its object: another one has nothing to do with what became of the last.
+    #[serde(rename = "generation")]
     wish: i64,
-    /// What differs from it, as a number.
+    /// A hash of what differs from it. Not the same in every version of the program; then the attempts begin anew.
     difference: u64,
 }
 
@@ -94,8 +96,8 @@ impl Attempts {
         tried
     }
 
-    /// A former process said of this very difference that it does not go away, or `is_contested`, that it comes again.
-    /// What this process has seen itself counts more; then nothing.
+    /// Takes over from a former process that this very difference does not go away, or `is_contested`, that it comes
+    /// again. Returns none when this process has seen the thing itself, which counts more.
     pub(super) fn resume(
         &mut self,
         key: &Key,
@@ -191,6 +193,11 @@ impl Tried {
 }
 
 impl Print {
+    /// Is it of the wish of this generation?
+    pub(super) fn is_of(&self, generation: i64) -> bool {
+        self.wish == generation
+    }
+
     /// Of a wish (the generation of its object), what differs from it, field by field, and whose the thing is. The words of
     /// a difference may be short ("9 bytes"), so they alone do not tell one wish from another.
     pub(super) fn new(wish: i64, differences: &[Difference], is_marked: bool) -> Self {

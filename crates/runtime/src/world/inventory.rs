@@ -36,7 +36,7 @@ impl<W: World> Desk<W> {
     /// The things this object has or may have, and how long ago each was last intended.
     pub(super) fn inventory(&self, object: &W::Kind) -> BTreeMap<String, Duration> {
         let intents: Vec<(String, String)> = match &self.records {
-            None => self.annotation(object).into_iter().collect(),
+            None => self.intents(object).into_iter().collect(),
             Some(records) => {
                 let ours = records.owned_by(object.meta().uid.as_deref().unwrap_or_default());
                 let intent = |record: &Arc<OutsideRecord>| {
@@ -70,9 +70,9 @@ impl<W: World> Desk<W> {
         let now = self.ground.clock.now().to_string();
         match &self.records {
             None => {
-                let mut names = self.annotation(object);
+                let mut names = self.intents(object);
                 let known = names.insert(name.to_owned(), now);
-                self.annotate(object, &names).await?;
+                self.write_intents(object, &names).await?;
                 Ok(if known.is_some() { Intent::Known } else { Intent::New })
             }
             Some(records) => {
@@ -104,9 +104,9 @@ impl<W: World> Desk<W> {
         if self.records.is_some() {
             return self.forget_record(&Owner::of(object), name).await;
         }
-        let mut names = self.annotation(object);
+        let mut names = self.intents(object);
         if names.remove(name).is_some() {
-            self.annotate(object, &names).await?;
+            self.write_intents(object, &names).await?;
         }
         Ok(())
     }
@@ -193,33 +193,49 @@ impl<W: World> Desk<W> {
         call(&self.ground.client, Attempt { verb: "write", target: key.as_str() }, request).await
     }
 
-    fn annotation_name(&self) -> String {
+    fn inventory_annotation(&self) -> String {
         format!("{}/{}", self.ground.name, self.source)
     }
 
     /// The inventory as the annotation has it. One that makes no sense counts as empty: the marks are still there.
-    fn annotation(&self, object: &W::Kind) -> BTreeMap<String, String> {
+    fn intents(&self, object: &W::Kind) -> BTreeMap<String, String> {
+        let text = self.annotation(object, &self.inventory_annotation());
+        text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+    }
+
+    async fn write_intents(&self, object: &W::Kind, names: &BTreeMap<String, String>) -> Result<(), Error> {
+        let value = if names.is_empty() { Value::Null } else { json!(json!(names).to_string()) };
+        self.annotate(object, "write the inventory of", json!({self.inventory_annotation(): value})).await
+    }
+
+    /// Returns what an annotation of the object says now.
+    pub(super) fn annotation(&self, object: &W::Kind, name: &str) -> Option<String> {
         // Our own write of a moment ago is in the cache, not in the object this run began with.
         let newest = self.cache.get(&key_of(object));
         let meta = newest.as_deref().unwrap_or(object).meta();
-        let text = meta.annotations.as_ref().and_then(|all| all.get(&self.annotation_name()));
-        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+        meta.annotations.as_ref()?.get(name).cloned()
     }
 
-    async fn annotate(&self, object: &W::Kind, names: &BTreeMap<String, String>) -> Result<(), Error> {
+    /// Sets annotations of the object, or removes those that are null; `verb` says what for. Refused if the object has
+    /// changed since we read it.
+    pub(super) async fn annotate(
+        &self,
+        object: &W::Kind,
+        verb: &'static str,
+        annotations: Value,
+    ) -> Result<(), Error> {
         let key = key_of(object);
         self.admit(&key, Verb::Patch, &key)?;
         let newest = self.cache.get(&key);
         let meta = newest.as_deref().unwrap_or(object).meta();
-        let value = if names.is_empty() { Value::Null } else { json!(json!(names).to_string()) };
         let patch = json!({"metadata": {
-            "annotations": {self.annotation_name(): value},
+            "annotations": annotations,
             "resourceVersion": meta.resource_version,
             "uid": meta.uid,
         }});
         let url = Path::new(W::Kind::url_path(&(), meta.namespace.as_deref()));
         let request = url.patch(key.name(), &self.patching(), &Patch::Merge(patch));
-        let attempt = Attempt { verb: "write the inventory of", target: key.as_str() };
+        let attempt = Attempt { verb, target: key.as_str() };
         let info = info::<W::Kind>();
         let written = call_object(&self.ground.client, attempt, info, request).await?;
         self.wrote(&key, Verb::Patch, key.clone(), Some(written.revision()));

@@ -176,7 +176,7 @@ impl Ledger {
         self.books().attempts.tried(key, name, print)
     }
 
-    /// A former process said of this difference that it does not go away, or comes again.
+    /// Takes over from a former process that this difference does not go away, or comes again.
     pub(super) fn resume(&self, key: &Key, name: &str, print: Print, is_contested: bool) -> Option<Tried> {
         self.books().attempts.resume(key, name, print, is_contested)
     }

@@ -23,6 +23,7 @@ mod difference;
 mod failure;
 mod gate;
 mod inventory;
+mod lasting;
 mod leaks;
 mod ledger;
 mod mark;

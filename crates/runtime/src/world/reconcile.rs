@@ -80,6 +80,7 @@ impl<W: World> Hand<W> {
         let inventory = self.desk.inventory(&self.object);
         let is_tidy = inventory.keys().all(|name| wanted.contains_key(name));
         if is_tidy && self.desk.ledger.is_certain(&self.key, print) {
+            self.desk.clear_all_lasting(&self.object).await?;
             self.cx.condition(in_sync());
             return Ok(Action::await_change());
         }
@@ -240,7 +241,7 @@ fn says_synced(object: &Object) -> bool {
 }
 
 /// What the status says about this generation.
-pub(super) fn synced_of(object: &Object) -> Option<Condition> {
+fn synced_of(object: &Object) -> Option<Condition> {
     let generation = object.meta().generation?;
     let mut object = object.to_json().ok()?;
     let conditions: Vec<Condition> = serde_json::from_value(object["status"]["conditions"].take()).ok()?;

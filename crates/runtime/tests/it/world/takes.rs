@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::yard::{Yard, drifts, events, named, ownerships, run, synced};
@@ -206,4 +207,30 @@ async fn a_restart_does_not_forget_a_fight() {
     yard.alter("w", |thing| thing.size = 9);
     lab.rest().await;
     assert_eq!((word(&lab).await.as_str(), yard.writes().len()), ("False Contested", 0), "it goes on");
+}
+
+/// The condition is for people: what it says, in which words, and whether it is there at all changes nothing.
+#[tokio::test(start_paused = true)]
+async fn a_restart_does_not_read_the_words_of_the_condition() {
+    for ownership in ownerships() {
+        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
+        lab.widget("w").await;
+        yard.switch(|switches| switches.ignores_updates = true);
+        lab.patch::<Widget>("w", json!({"spec": {"size": 5}})).await;
+        lab.pass(600).await;
+        assert_eq!(word(&lab).await, "False NotTaken");
+        running.kill();
+        let status = Patch::Merge(json!({"status": {"conditions": []}}));
+        lab.api::<Widget>().patch_status("w", &PatchParams::default(), &status).await.unwrap();
+        yard.writes();
+        run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
+        lab.pass(60).await;
+        assert_eq!((word(&lab).await.as_str(), yard.writes().len()), ("False NotTaken", 0), "{ownership:?}");
+        yard.switch(|switches| switches.ignores_updates = false);
+        lab.pass(3600).await;
+        assert_eq!(word(&lab).await, "True InSync");
+        let left = lab.api::<Widget>().get("w").await.unwrap().metadata.annotations.unwrap_or_default();
+        assert!(left.keys().all(|name| !name.ends_with(".lasting")), "it is cleared: {left:?}");
+    }
 }

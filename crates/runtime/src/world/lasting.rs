@@ -1,0 +1,90 @@
+//! Differences that outlast our updates, written down: the API accepts an update and does not change the thing, or
+//! somebody changes it back each time. They are an annotation of the object, `OPERATOR/CONTROLLER.lasting`, so that the next
+//! process does not begin its attempts anew. The condition says the same to people and is never read for it.
+//!
+//! **Invariant:** an entry counts only for the generation and the very difference it was written for. Losing the annotation costs a
+//! few updates and nothing else.
+
+use std::collections::BTreeMap;
+
+use kube::Resource;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::attempts::Print;
+use super::contract::World;
+use super::desk::Desk;
+use crate::error::Error;
+
+/// A difference of one thing that our updates do not remove.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LastingDifference {
+    #[serde(flatten)]
+    print: Print,
+    /// The thing became as wanted each time and was changed back; otherwise it never did.
+    is_contested: bool,
+}
+
+type LastingDifferences = BTreeMap<String, LastingDifference>;
+
+impl<W: World> Desk<W> {
+    /// Returns what is written down about this difference of a thing: whether it is contested; none if nothing is.
+    pub(super) fn lasting(&self, object: &W::Kind, thing: &str, print: Print) -> Option<bool> {
+        let known = self.lasting_differences(object).remove(thing)?;
+        (known.print == print).then_some(known.is_contested)
+    }
+
+    /// Writes down that a difference of a thing outlasts our updates.
+    pub(super) async fn note_lasting(
+        &self,
+        object: &W::Kind,
+        thing: &str,
+        print: Print,
+        is_contested: bool,
+    ) -> Result<(), Error> {
+        let mut all = self.lasting_differences(object);
+        let difference = LastingDifference { print, is_contested };
+        if all.get(thing) == Some(&difference) {
+            return Ok(());
+        }
+        all.insert(thing.to_owned(), difference);
+        self.write_lasting(object, all).await
+    }
+
+    /// Removes what is written down about a thing that is as wanted, or gone.
+    pub(super) async fn clear_lasting(&self, object: &W::Kind, thing: &str) -> Result<(), Error> {
+        let mut all = self.lasting_differences(object);
+        if all.remove(thing).is_none() {
+            return Ok(());
+        }
+        self.write_lasting(object, all).await
+    }
+
+    /// Removes what is written down about an object all of whose things are as wanted.
+    pub(super) async fn clear_all_lasting(&self, object: &W::Kind) -> Result<(), Error> {
+        match self.annotation(object, &self.lasting_annotation()) {
+            Some(_) => self.write_lasting(object, LastingDifferences::new()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// An annotation that makes no sense counts as empty.
+    fn lasting_differences(&self, object: &W::Kind) -> LastingDifferences {
+        let text = self.annotation(object, &self.lasting_annotation());
+        text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+    }
+
+    async fn write_lasting(&self, object: &W::Kind, mut all: LastingDifferences) -> Result<(), Error> {
+        // What was written for another wish is of no use, and the annotation must not grow with every edit.
+        let generation = object.meta().generation.unwrap_or_default();
+        all.retain(|_, difference| difference.print.is_of(generation));
+        let value = if all.is_empty() { Value::Null } else { json!(json!(all).to_string()) };
+        self.annotate(object, "note the lasting differences of", json!({self.lasting_annotation(): value}))
+            .await
+    }
+
+    fn lasting_annotation(&self) -> String {
+        format!("{}/{}.lasting", self.ground.name, self.source)
+    }
+}
