@@ -5,6 +5,8 @@
 //! **Invariant:** no I/O and no tasks here. Time and chance enter the system only through [`clock`] and
 //! [`entropy`], so the simulator owns both.
 
+#![deny(clippy::exit)]
+
 pub mod clock;
 pub mod entropy;
 pub mod hash;

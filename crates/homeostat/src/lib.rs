@@ -6,6 +6,8 @@
 //!
 //! Everything is in the [`prelude`]; the parts are explained in [`runtime`].
 
+#![deny(clippy::exit)]
+
 #[cfg(feature = "embedded")]
 pub mod embedded;
 #[cfg(feature = "embedded")]

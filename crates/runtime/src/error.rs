@@ -101,6 +101,9 @@ pub enum Error {
     /// An object to be written is incomplete.
     #[error("{0}")]
     Invalid(String),
+    /// The operator does not understand an argument on its command line.
+    #[error("{0}")]
+    Usage(String),
     /// No cluster is configured.
     #[error("no cluster: {0}")]
     NoCluster(String),

@@ -5,11 +5,21 @@
 
 use std::net::SocketAddr;
 
+use crate::error::Error;
+
 /// Letters of a namespace's name: a DNS label.
 const NAMESPACE_LETTERS_MAX: usize = 63;
 
-/// How a program ends whose command line is not understood, as shells and other programs have it.
-pub(crate) const USAGE: i32 = 2;
+/// Where an operator takes its arguments from.
+#[derive(Debug)]
+pub(crate) enum Arguments {
+    /// All arguments of the process are the operator's.
+    OfProcess,
+    /// The operator's begin after `--`.
+    AfterDashes,
+    /// The program has read its command line and gives these.
+    Given(Vec<String>),
+}
 
 /// The arguments of a program, without its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,26 +31,26 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// That of this process; `has_own` says that the operator's part begins after `--`.
-    pub(crate) fn of_process(has_own: bool) -> Self {
-        Self::split(std::env::args().skip(1).collect(), has_own)
+    /// Returns the command line as the operator was told to read it.
+    pub(crate) fn read(arguments: Arguments) -> Self {
+        match arguments {
+            Arguments::OfProcess => Self { own: Vec::new(), rest: std::env::args().skip(1).collect() },
+            Arguments::AfterDashes => Self::split(std::env::args().skip(1).collect()),
+            Arguments::Given(rest) => Self { own: Vec::new(), rest },
+        }
     }
 
-    fn split(mut all: Vec<String>, has_own: bool) -> Self {
-        if !has_own {
-            return Self { own: Vec::new(), rest: all };
-        }
+    fn split(mut all: Vec<String>) -> Self {
         let end = all.iter().position(|argument| argument == "--").unwrap_or(all.len());
         let rest = all.split_off(end).into_iter().skip(1).collect();
         all.push("--".to_owned());
         Self { own: all, rest }
     }
 
-    /// Prints what is wrong and ends the process.
-    pub(crate) fn refuse(&self, problem: &str) -> ! {
+    /// Reads the operator's part, or says what is wrong with it and where the help is.
+    pub(crate) fn parse(&self) -> Result<Launch, Error> {
         let hint = if self.own.is_empty() { "--help" } else { "-- --help" };
-        eprintln!("Error: {problem}; try {hint}");
-        std::process::exit(USAGE)
+        parse(&self.rest).map_err(|problem| Error::Usage(format!("{problem}; try {hint}")))
     }
 }
 
@@ -69,7 +79,7 @@ pub(crate) enum Cluster {
 }
 
 /// Reads the operator's arguments, or says what is wrong with them.
-pub(crate) fn parse(arguments: &[String]) -> Result<Launch, String> {
+fn parse(arguments: &[String]) -> Result<Launch, String> {
     let mut arguments = arguments.iter();
     let mut launch = Launch::Run { cluster: Cluster::Any, serve: None };
     while let Some(argument) = arguments.next() {
@@ -173,14 +183,15 @@ mod tests {
 
     #[test]
     fn a_program_may_have_arguments_of_its_own() {
-        let check = |all: &[&str], has_own: bool, own: &[&str], rest: &[&str]| {
+        let check = |all: &[&str], own: &[&str], rest: &[&str]| {
             let expected = Line { own: words(own), rest: words(rest) };
-            assert_eq!(Line::split(words(all), has_own), expected);
+            assert_eq!(Line::split(words(all)), expected);
         };
-        check(&["manifests"], false, &[], &["manifests"]);
-        check(&["operator", "--poll", "5"], true, &["operator", "--poll", "5", "--"], &[]);
-        check(&["operator", "--", "manifests"], true, &["operator", "--"], &["manifests"]);
-        check(&["--", "--image", "--"], true, &["--"], &["--image", "--"]);
+        check(&["operator", "--poll", "5"], &["operator", "--poll", "5", "--"], &[]);
+        check(&["operator", "--", "manifests"], &["operator", "--"], &["manifests"]);
+        check(&["--", "--image", "--"], &["--"], &["--image", "--"]);
+        let given = Line::read(Arguments::Given(words(&["manifests"])));
+        assert_eq!(given, Line { own: vec![], rest: words(&["manifests"]) });
     }
 
     #[test]

@@ -8,6 +8,8 @@
 //! Reading order for users: [`Operator`], [`Controller`], [`Context`], [`Action`] and [`Fault`]. For maintainers:
 //! `queue`, `watch::machine`, `cache`, `relations`, `engine`, `worker`, `operator`.
 
+#![deny(clippy::exit)]
+
 mod action;
 mod admin;
 mod assemble;

@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::fault::{self, BoxError};
 use crate::handlers::{Activities, Activity, Occasion};
 use crate::journal::Journal;
-use crate::launch::{Launch, Line, help, parse};
+use crate::launch::{Arguments, Launch, Line, help};
 use crate::manifests::{Description, HOME_NAMESPACE, as_yaml, manifests};
 use crate::rule::{Rule, reconciled};
 use crate::run;
@@ -50,7 +50,7 @@ pub struct Operator {
     pub(crate) election: Election,
     pub(crate) term: Duration,
     pub(crate) activities: Activities,
-    has_own_arguments: bool,
+    arguments: Arguments,
 }
 
 impl Operator {
@@ -72,7 +72,7 @@ impl Operator {
             election: Election::None,
             term: TERM,
             activities: Activities::default(),
-            has_own_arguments: false,
+            arguments: Arguments::OfProcess,
         }
     }
 
@@ -185,15 +185,27 @@ impl Operator {
         self.journal.clone()
     }
 
-    /// For a program with a command line of its own: the operator reads only what stands after `--`, and the Deployment
-    /// of the manifests repeats what stands before it.
+    /// Reads only the arguments after `--`, for a program with a command line of its own. The Deployment of the manifests
+    /// repeats those before it.
     pub fn after_dashes(self) -> Self {
-        Self { has_own_arguments: true, ..self }
+        Self { arguments: Arguments::AfterDashes, ..self }
+    }
+
+    /// Reads these arguments instead of those of the process, for a program that has parsed its command line itself. With
+    /// none, [`run`](Self::run) just runs.
+    pub fn arguments(self, arguments: impl IntoIterator<Item: Into<String>>) -> Self {
+        let arguments = arguments.into_iter().map(Into::into).collect();
+        Self { arguments: Arguments::Given(arguments), ..self }
     }
 
     /// Does what the command line says: runs until SIGTERM or ctrl-c against the cluster of `--kubeconfig`,
-    /// `KUBECONFIG` or the Pod's account; or prints manifests, or help. What it does not understand ends the process
-    /// with 2.
+    /// `KUBECONFIG` or the Pod's account; or prints manifests, help or the version, and returns.
+    ///
+    /// It never ends the process: when it returns, the rest of `main` runs.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when it does not understand an argument; a `main` that returns it prints it and ends with 1.
+    /// Otherwise what kept the operator from running.
     pub fn run(self) -> BoxFuture<'static, Result<(), Error>> {
         let nowhere =
             || Error::NoCluster("give --kubeconfig FILE, set KUBECONFIG, or run in a Pod".to_owned());
@@ -206,9 +218,9 @@ impl Operator {
         Box::pin(self.launch(otherwise))
     }
 
-    async fn launch(self, otherwise: Connect) -> Result<(), Error> {
-        let line = Line::of_process(self.has_own_arguments);
-        match parse(&line.rest).unwrap_or_else(|problem| line.refuse(&problem)) {
+    async fn launch(mut self, otherwise: Connect) -> Result<(), Error> {
+        let line = Line::read(std::mem::replace(&mut self.arguments, Arguments::OfProcess));
+        match line.parse()? {
             Launch::Help => {
                 print!("{}", help(self.name.as_str(), &line.own));
                 Ok(())
@@ -224,6 +236,7 @@ impl Operator {
                 Ok(())
             }
             Launch::Run { cluster, serve } => {
+                self.verify()?;
                 let operator = match serve {
                     Some(address) => self.serve(address),
                     None => self,

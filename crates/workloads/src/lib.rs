@@ -9,5 +9,7 @@
 //! `supervisor` (the process that runs the containers), `supervisor_client` (how the node talks to it), and finally `probe`,
 //! `storage` and [`node::logs`].
 
+#![deny(clippy::exit)]
+
 pub mod controllers;
 pub mod node;

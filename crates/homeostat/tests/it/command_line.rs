@@ -28,11 +28,11 @@ fn printed(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// It ends with 2, prints nothing and says this on stderr.
+/// It ends with 1, as every error of `main`, prints nothing and says this on stderr.
 #[track_caller]
 fn refused(arguments: &[&str], expected: &str) {
     let (output, _folder) = run(arguments);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{arguments:?}");
     assert_eq!(String::from_utf8_lossy(&output.stderr), expected, "{arguments:?}");
 }

@@ -242,3 +242,21 @@ async fn metadata_can_be_mapped_compared_and_read() {
     lab.patch::<ConfigMap>("w", json!({"metadata": {"labels": {"a": "b"}}})).await;
     assert_eq!(lab.log.take(), [format!("true: {said}")]);
 }
+
+/// A program with a command line of its own goes on after the operator, whatever the operator makes of its part.
+#[tokio::test]
+async fn a_command_line_never_ends_the_process() {
+    let operator = |arguments: &[&str]| Operator::new("test.dev").arguments(arguments.iter().copied()).run();
+    for arguments in [&["--help"][..], &["--version"], &["manifests"]] {
+        operator(arguments).await.unwrap();
+    }
+    for (arguments, problem) in [
+        (&["--fly"][..], "--fly is not understood; try --help"),
+        (&["--kubeconfig"], "--kubeconfig needs a value; try --help"),
+    ] {
+        match operator(arguments).await {
+            Err(Error::Usage(said)) => assert_eq!(said, problem),
+            other => panic!("{other:?}"),
+        }
+    }
+}
