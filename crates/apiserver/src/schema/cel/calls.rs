@@ -88,6 +88,7 @@ impl<'a> Evaluation<'a> {
         for value in &all {
             self.copying(value)?;
         }
+        self.make_text(function, &all)?;
         let outcome = library(function, receiver, arguments).map_err(Failure::Error)?;
         self.copying(&outcome)?;
         Ok(outcome)

@@ -63,6 +63,8 @@ pub(super) struct Evaluation<'a> {
     pub(super) cost: u64,
     /// How much work is left.
     pub(super) work: u64,
+    /// How many bytes of text its calls have made.
+    pub(super) text_made: u64,
     /// The sets and maps among the lists.
     pub(super) lists: Lists,
 }
@@ -76,7 +78,7 @@ impl<'a> Evaluation<'a> {
     ) -> Self {
         let old = old.map(|old| ("oldSelf", old));
         let scope = std::iter::once(("self", this)).chain(old).collect();
-        Self { program, scope, cost: 0, work, lists }
+        Self { program, scope, cost: 0, work, text_made: 0, lists }
     }
 
     pub(super) fn run(&mut self) -> Outcome {

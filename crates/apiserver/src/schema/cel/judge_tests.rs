@@ -160,6 +160,28 @@ fn an_evaluation_ends_at_its_limit() {
     holds("self.map(x, x).size() == 3000 && self.filter(x, x != 'a').size() == 3000", &many);
 }
 
+#[test]
+fn text_is_not_made_beyond_its_limit() {
+    let letters = "a".repeat(3_000);
+    let texts = vec![""; 3_000];
+    let this = json!({"text": letters, "list": texts});
+    let thousand = vec!["self.text"; 1_500].join(",");
+    let format = "%s".repeat(1_500);
+    for rule in [
+        "self.text.replace('a', self.text).size() > 0".to_owned(),
+        "self.text.replace('', self.text).size() > 0".to_owned(),
+        "self.text.replace('a', 'aaaa').replace('a', 'aaaa').replace('a', self.text).size() > 0".to_owned(),
+        "self.list.join(self.text).size() > 0".to_owned(),
+        format!("'{format}'.format([{thousand}]).size() > 0"),
+    ] {
+        assert!(matches!(value_of(&rule, &this), Err(Failure::Limit)), "{}", &rule[..60]);
+    }
+    holds("self.text.replace('a', 'bb').size() == 6000 && self.list.join(',').size() == 2999", &this);
+    holds("self.text.replace('a', self.text, 2).size() == 8998", &this);
+    holds("'%.3f of %s'.format([1.0, 'two']) == '1.000 of two'", &this);
+    fails("'%.1000000000f'.format([1.0]) == ''", &this, "precision must not be greater than 1100");
+}
+
 #[track_caller]
 fn says(schema: &Value, new: &Value, old: Option<&Value>, expected: &[&str]) {
     let cel = Cel::compile(schema).expect("the schema has rules");

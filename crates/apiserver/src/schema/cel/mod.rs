@@ -14,6 +14,7 @@ mod expand;
 mod faults;
 mod judge;
 mod lists;
+mod made;
 mod overloads;
 mod program;
 mod rule;
