@@ -277,6 +277,9 @@ impl Pod<'_> {
             for (at, port) in items(&container, "ports").iter().enumerate() {
                 let place = format!("{place}.ports[{at}]");
                 for (other_place, other) in ports.iter().take(PORTS_COMPARED_MAX) {
+                    if self.told.is_full() {
+                        return;
+                    }
                     if let Some(how) = overlap(port, other) {
                         let other = self.absolute(other_place);
                         self.tell(&place, &format!("{how} port definition with {other}"));
@@ -331,15 +334,19 @@ fn old_node_label(key: &str) -> Option<&'static str> {
     OLD_NODE_LABELS.iter().find(|(label, _)| *label == key).map(|(_, why)| *why)
 }
 
+fn protocol(port: &Value) -> &str {
+    match text(port, "protocol") {
+        "" => "TCP",
+        protocol => protocol,
+    }
+}
+
 /// How two ports of a Pod get in each other's way.
 fn overlap(port: &Value, other: &Value) -> Option<&'static str> {
     let number = |port: &Value, name: &str| port[name].as_i64().unwrap_or_default();
-    let protocol = |port: &Value| match text(port, "protocol") {
-        "" => "TCP".to_owned(),
-        protocol => protocol.to_owned(),
-    };
+    let (protocol, other_protocol) = (protocol(port), protocol(other));
     let is_same =
-        number(port, "containerPort") == number(other, "containerPort") && protocol(port) == protocol(other);
+        number(port, "containerPort") == number(other, "containerPort") && protocol == other_protocol;
     let (host_port, other_host_port) = (number(port, "hostPort"), number(other, "hostPort"));
     let (ip, other_ip) = (text(port, "hostIP"), text(other, "hostIP"));
     match () {
