@@ -90,12 +90,13 @@ impl Trust {
     }
 }
 
-/// The common name is the user, every organization a group; none without a common name.
+/// The common name is the user, the last one if there are several, as in Go; every organization is a group. Without a
+/// common name it names nobody.
 fn named(certificate: &X509Certificate<'_>) -> Option<Peer> {
     let text =
         |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| attribute.as_str().map(str::to_owned).ok();
     let subject = certificate.subject();
-    let name = subject.iter_common_name().next().and_then(text).filter(|name| !name.is_empty())?;
+    let name = subject.iter_common_name().last().and_then(text).filter(|name| !name.is_empty())?;
     let mut groups = subject.iter_organization().filter_map(text).collect::<Vec<_>>();
     groups.push(AUTHENTICATED.into());
     let until = certificate.validity().not_after.timestamp();
