@@ -262,9 +262,19 @@ impl ApiServer {
             let answer = async { asked.answer(&call, &reviewer, &body) };
             return Ok(self.shared.heavy.run(weight, user, answer).await?.into_response());
         }
+        let is_write = parts.method != Method::GET;
         let deprecation = call.resource.deprecation_warning().map(ToOwned::to_owned);
+        let heavy = &self.shared.heavy;
+        let weight = if is_write { heavy.weigh_write(weight, user, &call.resource) } else { weight };
         let call = Call { is_heavy: weight.is_heavy(), ..call };
-        let mut response = match self.shared.heavy.run(weight, user, call.run(&parts.method, body)).await {
+        let resource = Arc::clone(&call.resource);
+        let work = Box::pin(call.run(&parts.method, body));
+        let done = if is_write {
+            heavy.run_write(weight, user, &resource, work).await
+        } else {
+            heavy.run(weight, user, work).await
+        };
+        let mut response = match done {
             Ok(answer) => answer.into_response(),
             Err(status) => failure(&status, refusal_representation(parts)),
         };

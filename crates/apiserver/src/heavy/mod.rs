@@ -8,13 +8,17 @@
 //! together stays below [`MEMORY_AT_ONCE_MAX`]. One more turn is the administrators' alone. Others wait without holding a
 //! thread; who asks for much waits behind themselves.
 
+mod allowance;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
+use self::allowance::{Allowances, measured};
 use crate::auth::{Identity, MASTERS};
+use crate::resource::Resource;
 
 /// Bytes from which on a request is heavy: some ten times a large Deployment, or a millisecond of work.
 pub(crate) const HEAVY_BYTES: usize = 64 * 1024;
@@ -46,7 +50,10 @@ impl Weight {
 
 /// Where heavy requests wait for their turn.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heavy(Arc<Mutex<Lanes>>);
+pub(crate) struct Heavy {
+    lanes: Arc<Mutex<Lanes>>,
+    allowances: Arc<Allowances>,
+}
 
 #[derive(Debug, Default)]
 struct Lanes {
@@ -110,6 +117,32 @@ impl Heavy {
         }
     }
 
+    /// The weight of a write, with what this user's writes of the resource have cost lately.
+    pub(crate) fn weigh_write(&self, weight: Weight, who: &Identity, resource: &Resource) -> Weight {
+        let is_costly = || self.allowances.is_used_up(self.allowances.account(who, resource));
+        if weight.is_heavy() || who.is_in(MASTERS) || !is_costly() {
+            return weight;
+        }
+        Weight { bytes: HEAVY_BYTES, ..weight }
+    }
+
+    /// Runs a write of this weight, as [`run`](Self::run) does, and remembers what it cost. Administrators are trusted.
+    pub(crate) async fn run_write<F: Future>(
+        &self,
+        weight: Weight,
+        who: &Identity,
+        resource: &Resource,
+        work: F,
+    ) -> F::Output {
+        if who.is_in(MASTERS) {
+            return self.run(weight, who, work).await;
+        }
+        let account = self.allowances.account(who, resource);
+        let (output, spent) = self.run(weight, who, measured(work)).await;
+        self.allowances.charge(account, spent);
+        output
+    }
+
     /// Where this user's heavy work waits.
     pub(crate) fn lane(&self, who: &Identity) -> Lane {
         Lane { heavy: self.clone(), user: (*who.name).into(), is_administrator: who.is_in(MASTERS) }
@@ -132,7 +165,7 @@ impl Heavy {
     }
 
     fn lanes(&self) -> MutexGuard<'_, Lanes> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -286,6 +319,40 @@ mod tests {
         assert_eq!(all.len(), 3, "those who went away hold nothing");
         let lanes = heavy.lanes();
         assert!(lanes.users.count == 0 && lanes.users.by_user.is_empty() && lanes.users.memory == 0);
+    }
+
+    #[tokio::test]
+    async fn writes_that_cost_more_than_their_size_tells_leave_the_serving_threads() {
+        let heavy = Heavy::new();
+        let pods = &Resource::built_in()
+            .into_iter()
+            .find(|resource| &*resource.plural == "pods")
+            .expect("it is built in");
+        let small = Weight { bytes: 100, memory: 100 };
+        let (jane, joe, admin) = (user("jane"), user("joe"), Identity::admin());
+        let busy = || async { while measured_so_far() < Duration::from_millis(80) {} };
+        for who in [&jane, &admin] {
+            assert!(!heavy.weigh_write(small, who, pods).is_heavy());
+            STARTED.set(None);
+            heavy.run_write(small, who, pods, busy()).await;
+        }
+        assert!(heavy.weigh_write(small, &jane, pods).is_heavy());
+        assert!(
+            !heavy.weigh_write(small, &joe, pods).is_heavy()
+                && !heavy.weigh_write(small, &admin, pods).is_heavy()
+        );
+    }
+
+    thread_local! {
+        static STARTED: std::cell::Cell<Option<Duration>> = const { std::cell::Cell::new(None) };
+    }
+
+    /// The processor time since this was first asked.
+    fn measured_so_far() -> Duration {
+        let now = allowance::processor_time();
+        let started = STARTED.get().unwrap_or(now);
+        STARTED.set(Some(started));
+        now.saturating_sub(started)
     }
 
     #[tokio::test]
