@@ -1,6 +1,7 @@
 //! The vocabulary every other crate speaks: what an object is called ([`Key`]), when it changed ([`Revision`]),
 //! which one it is ([`Uid`]), which ones are meant ([`selector`]), what time it is ([`clock`]), what chance gives
-//! ([`entropy`]), what is computed alike for ever ([`hash`]), what happened ([`journal`]) and which log is meant ([`log`]).
+//! ([`entropy`]), what is computed alike for ever ([`hash`]), what happened ([`journal`]) and which log is meant ([`log`]). Two notations of
+//! Kubernetes are parsed here for everyone: amounts with units ([`quantity`]) and schedules ([`cron`]).
 //!
 //! **Invariant:** no I/O and no tasks here. Time and chance enter the system only through [`clock`] and
 //! [`entropy`], so the simulator owns both.
@@ -8,11 +9,13 @@
 #![deny(clippy::exit)]
 
 pub mod clock;
+pub mod cron;
 pub mod entropy;
 pub mod hash;
 pub mod journal;
 pub mod key;
 pub mod log;
+pub mod quantity;
 pub mod revision;
 pub mod selector;
 pub mod uid;

@@ -30,7 +30,6 @@ mod pem;
 pub(crate) mod policy;
 pub mod prepare;
 pub(crate) mod printing;
-mod quantity;
 pub(crate) mod rbac;
 pub(crate) mod resource;
 pub(crate) mod scheduling;

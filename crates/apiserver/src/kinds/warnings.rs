@@ -5,10 +5,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use homeostat_core::quantity::Quantity;
 use serde_json::Value;
 
 use super::fill::{at, items, text};
-use super::{names, quantity};
+use super::names;
 use crate::field::Texts;
 use crate::resource::Resource;
 
@@ -244,7 +245,7 @@ impl Pod<'_> {
         for name in ["memory", "ephemeral-storage"] {
             for list in ["limits", "requests"] {
                 let value = text(&resources[list], name);
-                if !value.is_empty() && quantity::is_fractional(value) {
+                if !value.is_empty() && value.parse::<Quantity>().is_ok_and(Quantity::is_fractional) {
                     let why = format!("fractional byte value {value:?} is invalid, must be an integer");
                     self.tell(&format!("{place}.resources.{list}[{name}]"), &why);
                 }

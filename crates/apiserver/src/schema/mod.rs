@@ -17,7 +17,6 @@ mod formats;
 mod list_type;
 mod node;
 mod pattern;
-mod quantity;
 mod roots;
 mod rules;
 mod time;

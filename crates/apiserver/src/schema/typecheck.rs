@@ -5,10 +5,11 @@
 //! **Invariant:** decoding twice changes nothing. Unknown fields are not seen here: pruning comes first. What those
 //! types add when they write is [`super::complete`].
 
+use homeostat_core::quantity::{Quantity, QuantityError};
 use serde_json::{Map, Value};
 
 use super::time::{self, Precision};
-use super::{Integer, Kind, Object, Presence, Property, Ref, Schema, quantity};
+use super::{Integer, Kind, Object, Presence, Property, Ref, Schema};
 use crate::decode::type_name;
 use crate::field::Path;
 use crate::status::Status;
@@ -100,7 +101,7 @@ impl Place<'_> {
             }
             (Kind::String(format), Value::String(text)) => formatted(format, text),
             (Kind::String(format), Value::Number(number)) if &**format == "quantity" => {
-                *value = quantity::canonical(&number.to_string())?.into();
+                *value = canonical_quantity(&number.to_string())?.into();
                 Ok(())
             }
             (Kind::Integer(width), Value::Number(number)) if fits(*width, number) => Ok(()),
@@ -202,11 +203,16 @@ fn cannot_restore(schema: &Schema, found: &Value, wanted: &str) -> String {
     }
 }
 
+/// The canonical text of a quantity.
+fn canonical_quantity(text: &str) -> Result<String, &'static str> {
+    text.parse().map(|quantity: Quantity| quantity.to_string()).map_err(QuantityError::message)
+}
+
 fn formatted(format: &str, text: &mut String) -> Result<(), String> {
     let changed = match format {
         "date-time" => time::normal(text, Precision::Seconds)?,
         "micro-time" => time::normal(text, Precision::Micros)?,
-        "quantity" => Some(quantity::canonical(text.trim())?),
+        "quantity" => Some(canonical_quantity(text.trim())?),
         "byte" => return base64(text),
         _ => None,
     };

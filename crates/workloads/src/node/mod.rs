@@ -21,7 +21,6 @@ mod options;
 mod pod;
 mod pod_cleanup;
 mod probe;
-mod quantity;
 mod registration;
 mod remove;
 mod scheduler;

@@ -1,6 +1,7 @@
 //! PersistentVolume: a piece of storage.
 
 use homeostat_core::Clock;
+use homeostat_core::quantity::parse_nanos;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -11,7 +12,7 @@ use crate::kinds::networking::ingress_class::annotation;
 use crate::kinds::printing::{Column, age, read};
 use crate::kinds::strategy::{PLAIN, SPEC};
 use crate::kinds::validate::at::{At, Errors};
-use crate::kinds::{names, prepare, quantity};
+use crate::kinds::{names, prepare};
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
@@ -78,7 +79,7 @@ pub(in crate::kinds) fn access_modes(spec: &At<'_>, errors: &mut Errors) {
 pub(in crate::kinds) fn must_be_more_than_nothing(amount: &At<'_>, errors: &mut Errors) {
     if !amount.is_set() {
         amount.required("", errors);
-    } else if quantity::parse(amount.text()).is_some_and(|nanos| nanos <= 0) {
+    } else if parse_nanos(amount.text()).is_some_and(|nanos| nanos <= 0) {
         amount.invalid("must be greater than zero", errors);
     }
 }

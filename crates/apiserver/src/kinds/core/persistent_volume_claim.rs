@@ -1,5 +1,6 @@
 //! PersistentVolumeClaim: a request for storage.
 
+use homeostat_core::quantity::parse_nanos;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -10,7 +11,7 @@ use crate::kinds::printing::{Column, age, read};
 use crate::kinds::strategy::{PLAIN, SPEC};
 use crate::kinds::validate::at::{At, Errors};
 use crate::kinds::validate::selector;
-use crate::kinds::{names, prepare, quantity};
+use crate::kinds::{names, prepare};
 
 const CLAIM_TEXT: &str = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
 
@@ -81,7 +82,7 @@ fn validate_update(new: &At<'_>, old: &Value, errors: &mut Errors) {
         return;
     }
     let amount =
-        |spec: &Value| quantity::parse(spec["resources"]["requests"]["storage"].as_str().unwrap_or_default());
+        |spec: &Value| parse_nanos(spec["resources"]["requests"]["storage"].as_str().unwrap_or_default());
     if amount(spec.value) < amount(old_spec) && old["status"]["capacity"].is_object() {
         let resources = spec.field("resources");
         let requests = resources.field("requests");

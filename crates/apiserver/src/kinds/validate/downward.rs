@@ -3,11 +3,12 @@
 //! **Invariant:** the places of complaints about files leave out which file, as the real server's do. Whether the paths
 //! of files stay inside their volume is deliberately not judged.
 
+use homeostat_core::quantity::parse_nanos;
 use serde_json::json;
 
 use super::at::{At, Errors};
 use crate::field::Error;
-use crate::kinds::{names, quantity};
+use crate::kinds::names;
 
 const VARIABLE_FIELDS: [&str; 9] = [
     "metadata.name",
@@ -110,7 +111,7 @@ fn check_resource(reference: &At<'_>, errors: &mut Errors) {
         resource.must_be_one_of(&RESOURCES, errors);
     }
     let divisor = reference.field("divisor");
-    if divisor.is_zero() || quantity::parse(divisor.text()) == Some(0) {
+    if divisor.is_zero() || parse_nanos(divisor.text()) == Some(0) {
         return;
     }
     let (supported, what) = match name.split_once('.') {

@@ -3,11 +3,12 @@
 //! **Invariant:** a resource somebody else defines (`example.com/card`) is counted in whole pieces and given to one
 //! container only, so that its request is its limit. Whether huge pages fit their size is deliberately not judged.
 
+use homeostat_core::quantity::parse_nanos;
 use serde_json::{Value, json};
 
 use super::at::{At, Errors};
 use crate::field::Error;
-use crate::kinds::{names, quantity};
+use crate::kinds::names;
 
 const NANOS_PER_MILLI: i128 = 1_000_000;
 const MILLIS_PER_ONE: i128 = 1_000;
@@ -73,8 +74,8 @@ pub(in crate::kinds) fn of_container(resources: &At<'_>, errors: &mut Errors) {
 /// The amount in billionths; `None`: not an amount.
 pub(in crate::kinds) fn nanos(amount: &Value) -> Option<i128> {
     match amount {
-        Value::String(text) => quantity::parse(text),
-        Value::Number(number) => quantity::parse(&number.to_string()),
+        Value::String(text) => parse_nanos(text),
+        Value::Number(number) => parse_nanos(&number.to_string()),
         _ => None,
     }
 }

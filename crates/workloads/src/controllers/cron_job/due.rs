@@ -4,10 +4,9 @@
 
 use std::time::Duration;
 
+use homeostat_core::cron::Schedule;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-
-use super::schedule::Schedule;
 
 /// So many missed runs look like a clock gone wrong, and are told.
 const MISSED_MANY: i64 = 100;
@@ -72,7 +71,7 @@ mod tests {
 
     #[track_caller]
     fn check(schedule: &str, since: &str, now: &str, deadline: Option<u64>, due: Option<&str>, next_in: u64) {
-        let schedule = Schedule::parse(schedule).expect("a schedule");
+        let schedule: Schedule = schedule.parse().expect("a schedule");
         let time = |text: &str| text.parse::<Timestamp>().expect("a time");
         let plan =
             ScheduleWindow { schedule: &schedule, zone: &TimeZone::UTC, since: time(since), now: time(now) };
@@ -121,7 +120,7 @@ mod tests {
 
     #[test]
     fn many_missed_runs_are_told() {
-        let schedule = Schedule::parse("* * * * *").expect("a schedule");
+        let schedule: Schedule = "* * * * *".parse().expect("a schedule");
         let since = Timestamp::UNIX_EPOCH;
         let now = since.checked_add(Duration::from_secs(7200)).expect("a time");
         let plan = ScheduleWindow { schedule: &schedule, zone: &TimeZone::UTC, since, now };

@@ -4,12 +4,12 @@
 //! started twice. Without a `timeZone` the schedule is in UTC.
 
 mod due;
-mod schedule;
 mod zone;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use homeostat_core::cron::Schedule;
 use homeostat_runtime::{Action, Context, Control, Controller, Error, Result, Severity};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -18,7 +18,6 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use self::due::{DueRun, ScheduleWindow};
-use self::schedule::Schedule;
 use self::zone::load_zone;
 use super::number::as_usize;
 use super::ownership::is_controlled_by;
@@ -124,7 +123,7 @@ impl CronJobSync<'_> {
                 return Ok(None);
             }
         };
-        let schedule = match Schedule::parse(&self.spec.schedule) {
+        let schedule = match self.spec.schedule.parse::<Schedule>() {
             Ok(schedule) => schedule,
             Err(why) => {
                 let message = format!("unparseable schedule: \"{}\" : {why}", self.spec.schedule);

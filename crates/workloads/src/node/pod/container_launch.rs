@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use homeostat_core::quantity::Quantity;
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 
 use super::environment::{Environment, config_error, container_environment};
@@ -15,11 +16,11 @@ use super::service_account;
 use super::sources::ValueSources;
 use super::status::StartRefusal;
 use super::{rights, service_variables, termination_log, volumes};
+use crate::node::NodeShared;
 use crate::node::http::ContainerRequest;
 use crate::node::supervisor::protocol::{
     ContainerKey, ContainerLaunch, LifecycleHook, MachineView, PodName, ProcessSpec,
 };
-use crate::node::{NodeShared, quantity};
 
 /// What an image gives cannot be had here; what stands in its place must be named.
 const NO_COMMAND: &str = "ErrImageNeverPull";
@@ -120,7 +121,7 @@ pub(crate) fn container_process(
         group: identity.group,
         groups: identity.groups,
         ranges: identity.ranges,
-        memory_bytes: memory.and_then(|quantity| quantity::bytes(&quantity.0)),
+        memory_bytes: memory.and_then(|quantity| quantity.0.parse::<Quantity>().ok()?.positive_wholes()),
         mounts,
         view: if shared.has_namespaces {
             machine_view(shared, pod, container)

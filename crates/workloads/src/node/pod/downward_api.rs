@@ -1,9 +1,9 @@
 //! What a Pod may know of itself: `fieldRef` and `resourceFieldRef`.
 
+use homeostat_core::quantity::Quantity;
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceFieldSelector};
 
 use super::status::HOST;
-use crate::node::quantity;
 
 /// The value of a field of the Pod; none for a path that is not offered.
 pub(crate) fn pod_field(pod: &Pod, path: &str) -> Option<String> {
@@ -40,26 +40,25 @@ fn lines(map: Option<&std::collections::BTreeMap<String, String>>) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A limit or request in units of its divisor, rounded up. What is not limited has the machine's size.
+/// Returns a limit or request in units of its divisor, rounded up. A resource without a limit has the machine's size.
 pub(crate) fn resource_field(container: &Container, selector: &ResourceFieldSelector) -> Option<String> {
     let (kind, name) = selector.resource.split_once('.')?;
     let resources = container.resources.as_ref();
     let limits = resources.and_then(|resources| resources.limits.as_ref());
     let requests = resources.and_then(|resources| resources.requests.as_ref());
     let given = if kind == "limits" { limits } else { requests };
-    let given = given.and_then(|map| map.get(name)).and_then(|quantity| quantity::parse(&quantity.0));
-    let amount = given.unwrap_or_else(|| if kind == "limits" { of_machine(name) } else { 0.0 });
-    let divisor = selector.divisor.as_ref().and_then(|divisor| quantity::parse(&divisor.0));
-    let divisor = divisor.filter(|divisor| *divisor > 0.0).unwrap_or(1.0);
-    Some(format!("{:.0}", (amount / divisor).ceil()))
+    let given = given.and_then(|map| map.get(name)).and_then(|quantity| quantity.0.parse().ok());
+    let amount = given.unwrap_or_else(|| Quantity::from(if kind == "limits" { of_machine(name) } else { 0 }));
+    let divisor = selector.divisor.as_ref().and_then(|divisor| divisor.0.parse().ok());
+    let in_divisors = divisor.and_then(|divisor| amount.in_units_of(divisor));
+    Some(in_divisors.unwrap_or_else(|| amount.wholes()).to_string())
 }
 
-#[expect(clippy::cast_precision_loss, reason = "sizes of machines are far below 2^53")]
-fn of_machine(name: &str) -> f64 {
+fn of_machine(name: &str) -> u64 {
     match name {
-        "cpu" => std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64,
-        "memory" => crate::node::registration::memory_bytes() as f64,
-        _ => 0.0,
+        "cpu" => std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
+        "memory" => crate::node::registration::memory_bytes(),
+        _ => 0,
     }
 }
 
@@ -86,5 +85,25 @@ mod tests {
         check("status.podIP", Some("127.1.2.3"));
         check("status.hostIP", Some("127.0.0.1"));
         check("spec.containers", None);
+    }
+
+    #[test]
+    fn resources_are_counted_in_divisors() {
+        let container: Container = serde_json::from_value(serde_json::json!({"name": "main",
+            "resources": {"limits": {"memory": "64Mi", "cpu": "250m"}, "requests": {"memory": "1.5Ki"}}}))
+        .unwrap();
+        let check = |resource: &str, divisor: Option<&str>, expected: &str| {
+            let selector = serde_json::json!({"resource": resource, "divisor": divisor});
+            let value = resource_field(&container, &serde_json::from_value(selector).unwrap());
+            assert_eq!(value.as_deref(), Some(expected), "{resource} {divisor:?}");
+        };
+        check("limits.memory", Some("1Mi"), "64");
+        check("limits.memory", None, "67108864");
+        check("limits.memory", Some("0"), "67108864");
+        check("limits.cpu", None, "1");
+        check("limits.cpu", Some("1m"), "250");
+        check("requests.memory", Some("1Ki"), "2");
+        check("requests.cpu", None, "0");
+        check("limits.ephemeral-storage", None, "0");
     }
 }

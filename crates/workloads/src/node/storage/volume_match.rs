@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use homeostat_core::quantity;
 use homeostat_runtime::Selector as _;
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-
-use crate::node::quantity;
 
 /// The volume that wastes least.
 pub(super) fn best_volume<'a>(
@@ -67,7 +66,9 @@ fn requested(claim: &PersistentVolumeClaim) -> u64 {
 }
 
 fn bytes(quantity: Option<&Quantity>) -> u64 {
-    quantity.and_then(|quantity| quantity::bytes(&quantity.0)).unwrap_or_default()
+    quantity
+        .and_then(|quantity| quantity.0.parse::<quantity::Quantity>().ok()?.positive_wholes())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

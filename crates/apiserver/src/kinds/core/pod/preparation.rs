@@ -4,11 +4,11 @@
 //! here does so without changing the Pod. Only a Pod that asks for a token itself gets the account the token is of.
 
 use homeostat_core::Clock;
+use homeostat_core::quantity::parse_nanos;
 use serde_json::{Value, json};
 
 use crate::kinds::fill::{Fields, at, each, fill, fill_zero, is_zero, items, made, text};
 use crate::kinds::prepare::Prepare;
-use crate::kinds::quantity;
 use crate::resource::Resource;
 use crate::status::Status;
 
@@ -132,7 +132,7 @@ pub(in crate::kinds) fn quality_of_service(spec: &Value) -> &'static str {
     let amount = |resources: &Value, list: &str, name: &str| {
         let value = at(resources, &[list, name]);
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        quantity::parse(&text).filter(|nanos| *nanos > 0)
+        parse_nanos(&text).filter(|nanos| *nanos > 0)
     };
     let is_set = |resources: &&Value| {
         COMPUTE
