@@ -13,13 +13,13 @@ pub(crate) struct Figure {
     pub(crate) unit: &'static str,
     /// What must be reached, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) target: Option<Target>,
+    pub(crate) target: Option<FigureTarget>,
 }
 
 /// A bound.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Target {
+pub(crate) enum FigureTarget {
     /// At least this much.
     AtLeast(f64),
     /// At most this much.
@@ -33,15 +33,15 @@ impl Figure {
     }
 
     /// Adds the target.
-    pub(crate) fn target(mut self, target: Target) -> Self {
+    pub(crate) fn target(mut self, target: FigureTarget) -> Self {
         self.target = Some(target);
         self
     }
 
     fn is_reached(&self) -> Option<bool> {
         Some(match self.target? {
-            Target::AtLeast(bound) => self.value >= bound,
-            Target::AtMost(bound) => self.value <= bound,
+            FigureTarget::AtLeast(bound) => self.value >= bound,
+            FigureTarget::AtMost(bound) => self.value <= bound,
         })
     }
 }
@@ -54,8 +54,8 @@ pub(crate) fn print(figures: &[Figure], as_json: bool) -> Result<(), serde_json:
     }
     for figure in figures {
         let verdict = match (figure.target, figure.is_reached()) {
-            (Some(Target::AtLeast(bound)), Some(ok)) => format!("≥ {} {}", short(bound), mark(ok)),
-            (Some(Target::AtMost(bound)), Some(ok)) => format!("≤ {} {}", short(bound), mark(ok)),
+            (Some(FigureTarget::AtLeast(bound)), Some(ok)) => format!("≥ {} {}", short(bound), mark(ok)),
+            (Some(FigureTarget::AtMost(bound)), Some(ok)) => format!("≤ {} {}", short(bound), mark(ok)),
             _ => String::new(),
         };
         println!("{:<44} {:>10} {:<10} {verdict}", figure.name, short(figure.value), figure.unit);

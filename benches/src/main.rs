@@ -17,6 +17,9 @@ use clap::{Parser, Subcommand};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// The result of a measurement.
+pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
 /// Measures Homeostat.
 #[derive(Parser)]
 struct Arguments {
@@ -27,30 +30,30 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// The API server: over TLS as its own process, then in this process
-    Server(server::Options),
+    Server(server::ServerOptions),
     /// What an operator costs to build, beside kube-runtime: half an hour and more
-    Build(build::Options),
+    Build(build::BuildOptions),
     /// Pods as processes: a thousand come up and go away
-    Pods(pods::Options),
+    Pods(pods::PodsOptions),
     /// The runtime: dispatch, cache and latency, beside kube-runtime
-    Runtime(runtime::Options),
+    Runtime(runtime::RuntimeOptions),
     /// Handlers: objects handled to the end, beside Kopf
-    Handlers(handlers::Options),
+    Handlers(handlers::HandlersOptions),
     /// Handles objects and says when: a child of `handlers`
     #[command(hide = true)]
-    Handle(handlers::child::Handle),
+    Handle(handlers::child::HandleArguments),
     /// Caches objects and says how much memory that takes: a child of `runtime`
     #[command(hide = true)]
-    Hold(runtime::memory::Hold),
+    Hold(runtime::memory::HoldArguments),
     /// Hears of objects and says how much memory that takes: a child of `runtime`
     #[command(hide = true)]
-    Listen(runtime::events::Listen),
+    Listen(runtime::events::ListenArguments),
     /// A world outside the cluster: what a full pass costs, by size
-    World(world::Options),
+    World(world::WorldOptions),
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Outcome<()> {
     match Arguments::parse().command {
         Command::Build(options) => build::run(&options),
         Command::Handlers(options) => handlers::run(&options).await,

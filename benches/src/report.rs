@@ -4,20 +4,20 @@ use serde::Serialize;
 
 /// One line of a report: the same thing measured on ours and on the other.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct ReportRow {
     pub(crate) name: String,
     pub(crate) unit: &'static str,
     pub(crate) ours: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) theirs: Option<f64>,
-    pub(crate) target: Target,
+    pub(crate) target: ReportTarget,
     is_reached: bool,
 }
 
 /// What ours must reach.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Target {
+pub(crate) enum ReportTarget {
     /// At least this many times theirs: more is better.
     TimesMore(f64),
     /// At most theirs divided by this: less is better.
@@ -28,29 +28,34 @@ pub(crate) enum Target {
     AtMost(f64),
 }
 
-impl Row {
+impl ReportRow {
     /// A line beside the other.
     pub(crate) fn beside(
         name: impl Into<String>,
         unit: &'static str,
         figures: [f64; 2],
-        target: Target,
+        target: ReportTarget,
     ) -> Self {
         let [ours, theirs] = figures;
         Self::new(name.into(), unit, ours, Some(theirs), target)
     }
 
     /// A line of ours alone.
-    pub(crate) fn alone(name: impl Into<String>, unit: &'static str, ours: f64, target: Target) -> Self {
+    pub(crate) fn alone(
+        name: impl Into<String>,
+        unit: &'static str,
+        ours: f64,
+        target: ReportTarget,
+    ) -> Self {
         Self::new(name.into(), unit, ours, None, target)
     }
 
-    fn new(name: String, unit: &'static str, ours: f64, theirs: Option<f64>, target: Target) -> Self {
+    fn new(name: String, unit: &'static str, ours: f64, theirs: Option<f64>, target: ReportTarget) -> Self {
         let is_reached = match (target, theirs) {
-            (Target::AtLeast(bound), _) => ours >= bound,
-            (Target::AtMost(bound), _) => ours <= bound,
-            (Target::TimesMore(factor), Some(theirs)) => ours > 0.0 && ours >= theirs * factor,
-            (Target::TimesLess(factor), Some(theirs)) => ours <= theirs / factor,
+            (ReportTarget::AtLeast(bound), _) => ours >= bound,
+            (ReportTarget::AtMost(bound), _) => ours <= bound,
+            (ReportTarget::TimesMore(factor), Some(theirs)) => ours > 0.0 && ours >= theirs * factor,
+            (ReportTarget::TimesLess(factor), Some(theirs)) => ours <= theirs / factor,
             _ => true,
         };
         let row = Self { name, unit, ours, theirs, target, is_reached };
@@ -61,11 +66,11 @@ impl Row {
     fn line(&self) -> String {
         let theirs = self.theirs.map_or_else(|| "-".to_owned(), number);
         let target = match self.target {
-            Target::TimesMore(factor) => format!(">= {factor}x"),
-            Target::TimesLess(1.0) => "less".to_owned(),
-            Target::TimesLess(factor) => format!("<= 1/{factor}"),
-            Target::AtLeast(bound) => format!(">= {}", number(bound)),
-            Target::AtMost(bound) => format!("<= {}", number(bound)),
+            ReportTarget::TimesMore(factor) => format!(">= {factor}x"),
+            ReportTarget::TimesLess(1.0) => "less".to_owned(),
+            ReportTarget::TimesLess(factor) => format!("<= 1/{factor}"),
+            ReportTarget::AtLeast(bound) => format!(">= {}", number(bound)),
+            ReportTarget::AtMost(bound) => format!("<= {}", number(bound)),
         };
         let mark = if self.is_reached { "reached" } else { "MISSED" };
         format!(
@@ -78,7 +83,7 @@ impl Row {
 }
 
 /// Prints the lines under the names of the two.
-pub(crate) fn print(rows: &[Row], other: &str, as_json: bool) {
+pub(crate) fn print(rows: &[ReportRow], other: &str, as_json: bool) {
     if as_json {
         println!("{}", serde_json::to_string_pretty(rows).expect("rows are plain data"));
         return;

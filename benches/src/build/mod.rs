@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::Parser;
 use tokio::time::Instant;
 
-use crate::figure::{Figure, Target, print};
+use crate::figure::{Figure, FigureTarget, print};
 
 /// What is replaced by another word of the same length between the two builds.
 const MARK: &str = "CHANGE-ME";
@@ -22,7 +22,7 @@ const CHANGED: &str = "CHANGE-MY";
 
 /// Measures how long operators take to build.
 #[derive(Parser)]
-pub(crate) struct Options {
+pub(crate) struct BuildOptions {
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -38,26 +38,27 @@ pub(crate) struct Options {
 }
 
 /// A project to be built.
-struct Project {
+struct BuiltProject {
     name: &'static str,
     source: String,
     dependencies: String,
-    targets: Targets,
+    targets: BuildTargets,
 }
 
 /// What is to be reached.
 #[derive(Clone, Copy, Default)]
-struct Targets {
+struct BuildTargets {
     first_minutes: Option<f64>,
     again_seconds: Option<f64>,
     megabytes: Option<f64>,
 }
 
-pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(options: &BuildOptions) -> Result<(), Box<dyn Error>> {
     let temporary = std::env::temp_dir().join(format!("homeostat-bench-build-{}", std::process::id()));
     let folder = options.folder.clone().unwrap_or_else(|| temporary.clone());
-    let is_wanted =
-        |project: &Project| options.only.is_empty() || options.only.iter().any(|name| name == project.name);
+    let is_wanted = |project: &BuiltProject| {
+        options.only.is_empty() || options.only.iter().any(|name| name == project.name)
+    };
     let measured: Result<Vec<Vec<Figure>>, _> = projects()
         .iter()
         .filter(|project| is_wanted(project))
@@ -72,30 +73,34 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn projects() -> [Project; 3] {
+fn projects() -> [BuiltProject; 3] {
     let ours = include_str!("operators/homeostat.rs.txt");
     let root = root();
     let homeostat = |rest: &str| {
         format!("homeostat = {{ path = '{}'{rest} }}\n{SHARED}", root.join("crates/homeostat").display())
     };
     [
-        Project {
+        BuiltProject {
             name: "embedded",
             source: ours.replace("RUN", "homeostat::run(operator)"),
             dependencies: homeostat(""),
-            targets: Targets { first_minutes: Some(10.0), again_seconds: Some(25.0), megabytes: Some(20.0) },
+            targets: BuildTargets {
+                first_minutes: Some(10.0),
+                again_seconds: Some(25.0),
+                megabytes: Some(20.0),
+            },
         },
-        Project {
+        BuiltProject {
             name: "client",
             source: ours.replace("RUN", "operator.run()"),
             dependencies: homeostat(", default-features = false"),
-            targets: Targets { again_seconds: Some(20.0), ..Targets::default() },
+            targets: BuildTargets { again_seconds: Some(20.0), ..BuildTargets::default() },
         },
-        Project {
+        BuiltProject {
             name: "kube-runtime",
             source: include_str!("operators/kube_runtime.rs.txt").to_owned(),
             dependencies: format!("{THEIRS}\n{SHARED}"),
-            targets: Targets::default(),
+            targets: BuildTargets::default(),
         },
     ]
 }
@@ -119,7 +124,7 @@ fn root() -> PathBuf {
     benches.parent().unwrap_or(benches).to_owned()
 }
 
-impl Project {
+impl BuiltProject {
     fn measure(&self, folder: &Path, is_debug: bool) -> Result<Vec<Figure>, Box<dyn Error>> {
         let source = folder.join("src/main.rs");
         std::fs::create_dir_all(folder.join("src"))?;
@@ -142,13 +147,13 @@ impl Project {
         Ok(self.figures(first, again, bytes, is_debug))
     }
 
-    fn figures(&self, first: Cost, again: Cost, bytes: u64, is_debug: bool) -> Vec<Figure> {
+    fn figures(&self, first: BuildCost, again: BuildCost, bytes: u64, is_debug: bool) -> Vec<Figure> {
         #[expect(clippy::cast_precision_loss, reason = "a program is smaller than 2^52 bytes")]
         let megabytes = bytes as f64 / 1e6;
         let figure = |what: &str, value: f64, unit, bound: Option<f64>| {
             let figure = Figure::new(format!("{}: {what}", self.name), value, unit);
             match bound.filter(|_| !is_debug) {
-                Some(bound) => figure.target(Target::AtMost(bound)),
+                Some(bound) => figure.target(FigureTarget::AtMost(bound)),
                 None => figure,
             }
         };
@@ -178,16 +183,16 @@ impl Project {
 
 /// What a build took.
 #[derive(Clone, Copy)]
-struct Cost {
+struct BuildCost {
     processor: Duration,
     clock: Duration,
 }
 
 /// Runs what starts other processes and waits for them.
-fn timed(work: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<Cost, Box<dyn Error>> {
+fn timed(work: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<BuildCost, Box<dyn Error>> {
     let (before, began) = (processor_time()?, Instant::now());
     work()?;
-    Ok(Cost { processor: processor_time()?.saturating_sub(before), clock: began.elapsed() })
+    Ok(BuildCost { processor: processor_time()?.saturating_sub(before), clock: began.elapsed() })
 }
 
 /// The kernel's unit of processor time towards programs, a hundredth of a second on every architecture.

@@ -11,12 +11,12 @@ use kube::{Client, ResourceExt};
 
 /// How the child process is called.
 #[derive(clap::Args)]
-pub(crate) struct Handle {
+pub(crate) struct HandleArguments {
     #[arg(long)]
     kubeconfig: PathBuf,
 }
 
-pub(crate) async fn handle(options: &Handle) -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) async fn handle(options: &HandleArguments) -> Result<(), Box<dyn std::error::Error>> {
     let kubeconfig = Kubeconfig::read_from(&options.kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let handlers = Handlers::<ConfigMap>::new().on_create("create", |map: Arc<ConfigMap>, _| async move {

@@ -12,8 +12,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use crate::report::{self, Row, Target};
-use crate::server::{Load, NAMESPACE, Process, resident_kilobytes};
+use crate::Outcome;
+use crate::report::{self, ReportRow, ReportTarget};
+use crate::server::{LoadGenerator, NAMESPACE, ServerProcess, resident_kilobytes};
 
 /// What Kopf runs.
 const OPERATOR: &str = include_str!("operator.py");
@@ -24,11 +25,9 @@ const LIVE: usize = 100;
 /// Longer than the slower of the two takes for an object, by far.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-
 /// How to measure handlers.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct HandlersOptions {
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -41,7 +40,7 @@ pub(crate) struct Options {
 }
 
 /// Measures and prints.
-pub(crate) async fn run(options: &Options) -> Outcome<()> {
+pub(crate) async fn run(options: &HandlersOptions) -> Outcome<()> {
     let has_kopf = Command::new(&options.python).args(["-c", "import kopf"]).stderr(Stdio::null()).status();
     if !has_kopf.is_ok_and(|status| status.success()) {
         let python = options.python.display();
@@ -50,10 +49,10 @@ pub(crate) async fn run(options: &Options) -> Outcome<()> {
         )
         .into());
     }
-    let ours = measure(options, Side::Ours).await?;
-    let theirs = measure(options, Side::Kopf).await?;
-    let row = |name: String, unit, of: fn(&Figures) -> f64| {
-        Row::beside(name, unit, [of(&ours), of(&theirs)], Target::TimesLess(1.0))
+    let ours = measure(options, HandlerFramework::Ours).await?;
+    let theirs = measure(options, HandlerFramework::Kopf).await?;
+    let row = |name: String, unit, of: fn(&HandlerFigures) -> f64| {
+        ReportRow::beside(name, unit, [of(&ours), of(&theirs)], ReportTarget::TimesLess(1.0))
     };
     let rows = [
         row(format!("start until {} objects are handled", options.objects), "ms", |figures| figures.all_ms),
@@ -66,25 +65,25 @@ pub(crate) async fn run(options: &Options) -> Outcome<()> {
 }
 
 #[derive(Clone, Copy)]
-enum Side {
+enum HandlerFramework {
     Ours,
     Kopf,
 }
 
-struct Figures {
+struct HandlerFigures {
     all_ms: f64,
     p50_ms: f64,
     p99_ms: f64,
     memory_mb: f64,
 }
 
-async fn measure(options: &Options, side: Side) -> Outcome<Figures> {
-    let process = Process::start()?;
-    let load = Load::new(process.client().await?);
+async fn measure(options: &HandlersOptions, side: HandlerFramework) -> Outcome<HandlerFigures> {
+    let process = ServerProcess::start()?;
+    let load = LoadGenerator::new(process.client().await?);
     load.namespace().await?;
     load.create(CLIENTS, options.objects, "many").await?;
     let begun = child::now_ns();
-    let operator = Operator::start(options, side, &process)?;
+    let operator = OperatorProcess::start(options, side, &process)?;
     let mut waiting: BTreeSet<_> = (0..options.objects).map(|at| format!("many-{at}")).collect();
     let mut last = begun;
     while !waiting.is_empty() {
@@ -99,7 +98,7 @@ async fn measure(options: &Options, side: Side) -> Outcome<Figures> {
         times.push(milliseconds(created, operator.handled_one(&format!("live-{at}"))?));
     }
     times.sort_unstable_by(f64::total_cmp);
-    Ok(Figures {
+    Ok(HandlerFigures {
         all_ms: milliseconds(begun, last),
         p50_ms: times[LIVE / 2],
         p99_ms: times[LIVE * 99 / 100],
@@ -108,20 +107,20 @@ async fn measure(options: &Options, side: Side) -> Outcome<Figures> {
 }
 
 /// An operator at work, killed when dropped, and what it says.
-struct Operator {
+struct OperatorProcess {
     process: Child,
     lines: Receiver<String>,
 }
 
-impl Operator {
-    fn start(options: &Options, side: Side, server: &Process) -> Outcome<Self> {
+impl OperatorProcess {
+    fn start(options: &HandlersOptions, side: HandlerFramework, server: &ServerProcess) -> Outcome<Self> {
         let mut command = match side {
-            Side::Ours => {
+            HandlerFramework::Ours => {
                 let mut command = Command::new(std::env::current_exe()?);
                 command.args(["handle", "--kubeconfig"]).arg(server.kubeconfig());
                 command
             }
-            Side::Kopf => {
+            HandlerFramework::Kopf => {
                 let script = server.kubeconfig().with_file_name("operator.py");
                 std::fs::File::create(&script)?.write_all(OPERATOR.as_bytes())?;
                 let mut command = Command::new(&options.python);
@@ -164,7 +163,7 @@ impl Operator {
     }
 }
 
-impl Drop for Operator {
+impl Drop for OperatorProcess {
     fn drop(&mut self) {
         // Both may fail only if the process is gone already.
         let _ = self.process.kill();

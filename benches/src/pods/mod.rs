@@ -12,7 +12,7 @@ use kube::{Api, Client};
 use tokio::time::{Instant, sleep};
 
 use crate::figure::{Figure, print};
-use crate::server::process::{Process, resident_kilobytes};
+use crate::server::process::{ServerProcess, resident_kilobytes};
 
 /// Pods created at once.
 const CLIENTS: usize = 32;
@@ -23,7 +23,7 @@ const FOR_EVER: &str = "100000";
 
 /// How to measure Pods.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct PodsOptions {
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -33,8 +33,8 @@ pub(crate) struct Options {
 }
 
 /// Measures and prints.
-pub(crate) async fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
-    let process = Process::start_with(&["--node"])?;
+pub(crate) async fn run(options: &PodsOptions) -> Result<(), Box<dyn std::error::Error>> {
+    let process = ServerProcess::start_with(&["--node"])?;
     let client = process.client().await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
     wait_for_node(&client).await?;

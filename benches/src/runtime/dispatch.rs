@@ -13,8 +13,8 @@ use kube_runtime::watcher;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::fake::Fake;
-use crate::report::{Row, Target};
+use super::fake_server::FakeServer;
+use crate::report::{ReportRow, ReportTarget};
 
 /// Few, many, and more than any operator should have: the rate must not fall. Each with how often it is measured: a
 /// thousand keys are through in a millisecond, of which nobody can tell the rate.
@@ -28,12 +28,12 @@ const READING_MAX: Duration = Duration::from_secs(60);
 /// what memory costs, and a queue that grows with its keys would be far below it.
 const FLAT: f64 = 0.5;
 
-pub(super) async fn measure() -> Vec<Row> {
+pub(super) async fn measure() -> Vec<ReportRow> {
     let mut rows = Vec::new();
     let mut rates = Vec::new();
     for (keys, rounds) in KEYS {
-        let fake = Fake::new(keys);
-        let (mut ours_took, mut theirs_took) = (Tally::default(), Tally::default());
+        let fake = FakeServer::new(keys);
+        let (mut ours_took, mut theirs_took) = (ReconcileRate::default(), ReconcileRate::default());
         for _ in 0..rounds {
             ours_took.add(ours(fake.clone(), keys).await);
             theirs_took.add(theirs(fake.clone(), keys).await);
@@ -41,27 +41,27 @@ pub(super) async fn measure() -> Vec<Row> {
         let figures = [ours_took.rate(), theirs_took.rate()];
         rates.push(figures[0]);
         let name = format!("dispatch, {keys} keys, reconcile does nothing");
-        rows.push(Row::beside(name, "reconciles/s", figures, Target::TimesMore(2.0)));
+        rows.push(ReportRow::beside(name, "reconciles/s", figures, ReportTarget::TimesMore(2.0)));
     }
     let fastest = rates.iter().copied().fold(0.0, f64::max);
     let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
-    rows.push(Row::alone(
+    rows.push(ReportRow::alone(
         "dispatch, slowest beside fastest of the above",
         "share",
         slowest / fastest,
-        Target::AtLeast(FLAT),
+        ReportTarget::AtLeast(FLAT),
     ));
     rows
 }
 
 /// Reconciles and the time they took, over all rounds.
 #[derive(Default)]
-struct Tally {
+struct ReconcileRate {
     reconciles: u32,
     seconds: f64,
 }
 
-impl Tally {
+impl ReconcileRate {
     fn add(&mut self, (reconciles, time): (u32, Duration)) {
         self.reconciles += reconciles;
         self.seconds += time.as_secs_f64();
@@ -73,14 +73,14 @@ impl Tally {
 }
 
 /// Counts to the last reconcile and remembers when the first was.
-struct Count {
+struct ReconcileCounter {
     left: AtomicUsize,
     first: std::sync::OnceLock<Instant>,
     begun: Notify,
     done: Notify,
 }
 
-impl Count {
+impl ReconcileCounter {
     fn new(keys: usize) -> Arc<Self> {
         Arc::new(Self {
             left: AtomicUsize::new(keys),
@@ -110,8 +110,8 @@ impl Count {
     }
 }
 
-async fn ours(fake: Fake, keys: usize) -> (u32, Duration) {
-    let count = Count::new(keys);
+async fn ours(fake: FakeServer, keys: usize) -> (u32, Duration) {
+    let count = ReconcileCounter::new(keys);
     let hit = count.clone();
     let control = Controller::<ConfigMap>::new().reconcile(move |_, _| {
         hit.hit();
@@ -127,8 +127,8 @@ async fn ours(fake: Fake, keys: usize) -> (u32, Duration) {
     rate
 }
 
-async fn theirs(fake: Fake, keys: usize) -> (u32, Duration) {
-    let count = Count::new(keys);
+async fn theirs(fake: FakeServer, keys: usize) -> (u32, Duration) {
+    let count = ReconcileCounter::new(keys);
     let hit = count.clone();
     let controller =
         kube_runtime::Controller::new(Api::<ConfigMap>::all(fake.client()), watcher::Config::default());

@@ -12,13 +12,12 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::controllers::{ControllerSetup, ReconcileFn, ReconcileResult, RuntimeKind};
 use super::latency::quantile;
 use super::memory::MANY;
-use super::side::{Deed, Reply, Setup, Side};
-use crate::report::{Row, Target};
+use crate::Outcome;
+use crate::report::{ReportRow, ReportTarget};
 use crate::server::NAMESPACE;
-
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// Edits of each side, one after the other, each waited for.
 const EDITS: usize = 500;
@@ -26,26 +25,28 @@ const EDITS: usize = 500;
 /// The longest wait for a reconcile.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(super) async fn measure(client: &Client, objects: usize) -> Outcome<Vec<Row>> {
-    let both =
-        [latencies(Side::Ours, client, objects).await?, latencies(Side::Theirs, client, objects).await?];
+pub(super) async fn measure(client: &Client, objects: usize) -> Outcome<Vec<ReportRow>> {
+    let both = [
+        latencies(RuntimeKind::Ours, client, objects).await?,
+        latencies(RuntimeKind::Theirs, client, objects).await?,
+    ];
     let row = |name: &str, share| {
         let figures = both.each_ref().map(|times| quantile(times, share));
-        Row::beside(name, "ms", figures, Target::TimesLess(1.0))
+        ReportRow::beside(name, "ms", figures, ReportTarget::TimesLess(1.0))
     };
     Ok(vec![row("edit to reconcile, TLS, p50", 0.5), row("edit to reconcile, TLS, p99", 0.99)])
 }
 
 /// The times of all edits, in order of length.
-async fn latencies(side: Side, client: &Client, objects: usize) -> Outcome<Vec<Duration>> {
+async fn latencies(side: RuntimeKind, client: &Client, objects: usize) -> Outcome<Vec<Duration>> {
     let (sender, mut heard) = mpsc::unbounded_channel();
-    let deed: Deed = Arc::new(move |name| {
+    let reconcile: ReconcileFn = Arc::new(move |name| {
         // The receiver is gone only when the measurement is over.
         let _ = sender.send((name, Instant::now()));
-        std::future::ready(Reply::Settled).boxed()
+        std::future::ready(ReconcileResult::Settled).boxed()
     });
-    let setup = Setup { labels: Some(MANY), ..Setup::default() };
-    let running = side.start(client.clone(), setup, deed);
+    let setup = ControllerSetup { labels: Some(MANY), ..ControllerSetup::default() };
+    let running = side.start(client.clone(), setup, reconcile);
     for _ in 0..objects {
         next(&mut heard).await?;
     }

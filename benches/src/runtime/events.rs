@@ -9,8 +9,8 @@ use homeostat_runtime::{Action, CancellationToken, Controller, Handlers, Operato
 use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::sync::Notify;
 
-use super::fake::Fake;
-use crate::report::{Row, Target};
+use super::fake_server::FakeServer;
+use crate::report::{ReportRow, ReportTarget};
 use crate::server::resident_kilobytes;
 
 /// Enough to fill the journal, which has a fixed size.
@@ -25,7 +25,7 @@ const FLAT: f64 = 1.5;
 
 /// How the child process is called.
 #[derive(clap::Args)]
-pub(crate) struct Listen {
+pub(crate) struct ListenArguments {
     #[arg(long)]
     objects: usize,
     /// A controller of the same kind needs the objects.
@@ -33,15 +33,15 @@ pub(crate) struct Listen {
     with_cache: bool,
 }
 
-pub(super) fn measure() -> Result<Vec<Row>, Box<dyn std::error::Error>> {
+pub(super) fn measure() -> Result<Vec<ReportRow>, Box<dyn std::error::Error>> {
     let few = child(FEW, false)?;
     let many = child(MANY, false)?;
     let cached = child(MANY, true)?;
-    let row = |name: &str, megabytes, target| Row::alone(name, "MB", megabytes, target);
+    let row = |name: &str, megabytes, target| ReportRow::alone(name, "MB", megabytes, target);
     Ok(vec![
-        row("event handlers, memory with 20000 objects", few, Target::AtMost(MEGABYTES_MAX)),
-        row("event handlers, memory with 100000 objects", many, Target::AtMost(few * FLAT)),
-        row("the same beside a controller, which caches", cached, Target::AtLeast(many)),
+        row("event handlers, memory with 20000 objects", few, ReportTarget::AtMost(MEGABYTES_MAX)),
+        row("event handlers, memory with 100000 objects", many, ReportTarget::AtMost(few * FLAT)),
+        row("the same beside a controller, which caches", cached, ReportTarget::AtLeast(many)),
     ])
 }
 
@@ -62,7 +62,7 @@ fn child(objects: usize, with_cache: bool) -> Result<f64, Box<dyn std::error::Er
 }
 
 /// The child: listens until it has heard of all objects and says how much memory it has.
-pub(crate) async fn listen(options: &Listen) -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) async fn listen(options: &ListenArguments) -> Result<(), Box<dyn std::error::Error>> {
     let (left, bell) = (Arc::new(AtomicUsize::new(options.objects)), Arc::new(Notify::new()));
     let ring = bell.clone();
     let handlers = Handlers::<ConfigMap>::new().on_event("count", move |_, _| {
@@ -78,7 +78,7 @@ pub(crate) async fn listen(options: &Listen) -> Result<(), Box<dyn std::error::E
         operator = operator.control(Controller::<ConfigMap>::new().reconcile(reconcile));
     }
     let stop = CancellationToken::new();
-    let client = Fake::without_memory(options.objects).client();
+    let client = FakeServer::without_memory(options.objects).client();
     let running = tokio::spawn(operator.run_on(client, stop.clone()));
     bell.notified().await;
     println!("{}", resident_kilobytes(std::process::id())?);

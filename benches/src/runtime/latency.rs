@@ -8,9 +8,9 @@ use futures::FutureExt;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::fake::Fake;
-use super::side::{Deed, Reply, Setup, Side};
-use crate::report::{Row, Target};
+use super::controllers::{ControllerSetup, ReconcileFn, ReconcileResult, RuntimeKind};
+use super::fake_server::FakeServer;
+use crate::report::{ReportRow, ReportTarget};
 
 const OBJECTS: usize = 10_000;
 
@@ -24,12 +24,12 @@ const SPACE: Duration = Duration::from_millis(50);
 /// An event not heard of by then is counted with this.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(super) async fn measure() -> Vec<Row> {
-    let well = [latencies(Side::Ours, false).await, latencies(Side::Theirs, false).await];
-    let ill = [latencies(Side::Ours, true).await, latencies(Side::Theirs, true).await];
+pub(super) async fn measure() -> Vec<ReportRow> {
+    let well = [latencies(RuntimeKind::Ours, false).await, latencies(RuntimeKind::Theirs, false).await];
+    let ill = [latencies(RuntimeKind::Ours, true).await, latencies(RuntimeKind::Theirs, true).await];
     let row = |name: &str, both: &[Vec<Duration>; 2], share| {
         let figures = both.each_ref().map(|times| quantile(times, share));
-        Row::beside(name, "ms", figures, Target::TimesLess(1.0))
+        ReportRow::beside(name, "ms", figures, ReportTarget::TimesLess(1.0))
     };
     vec![
         row("trigger to reconcile, p50", &well, 0.5),
@@ -51,15 +51,20 @@ pub(super) fn quantile(times: &[Duration], share: f64) -> f64 {
 }
 
 /// A controller that reports which object it reconciles, with all objects reconciled once.
-pub(super) async fn reporting(side: Side, fake: &Fake, setup: Setup<'_>, objects: usize) -> Reporting {
+pub(super) async fn reporting(
+    side: RuntimeKind,
+    fake: &FakeServer,
+    setup: ControllerSetup<'_>,
+    objects: usize,
+) -> ReportingController {
     let (sender, heard) = mpsc::unbounded_channel();
-    let deed: Deed = Arc::new(move |name| {
+    let reconcile: ReconcileFn = Arc::new(move |name| {
         // The receiver is gone only when the measurement is over.
         let _ = sender.send((name, Instant::now()));
-        std::future::ready(Reply::Settled).boxed()
+        std::future::ready(ReconcileResult::Settled).boxed()
     });
-    let running = side.start(fake.client(), setup, deed);
-    let mut reporting = Reporting { running, heard };
+    let running = side.start(fake.client(), setup, reconcile);
+    let mut reporting = ReportingController { running, heard };
     for _ in 0..objects {
         reporting.next(PATIENCE).await;
     }
@@ -70,12 +75,12 @@ pub(super) async fn reporting(side: Side, fake: &Fake, setup: Setup<'_>, objects
 }
 
 /// A running controller and what it reports.
-pub(super) struct Reporting {
-    pub(super) running: super::side::Running,
+pub(super) struct ReportingController {
+    pub(super) running: super::controllers::RunningController,
     heard: mpsc::UnboundedReceiver<(String, Instant)>,
 }
 
-impl Reporting {
+impl ReportingController {
     /// The next reconcile, if one comes in time.
     pub(super) async fn next(&mut self, patience: Duration) -> Option<(String, Instant)> {
         tokio::time::timeout(patience, self.heard.recv()).await.ok().flatten()
@@ -83,9 +88,9 @@ impl Reporting {
 }
 
 /// The times of all events, in order of length.
-async fn latencies(side: Side, is_ill: bool) -> Vec<Duration> {
-    let fake = Fake::with(OBJECTS, is_ill.then_some("/secrets"));
-    let setup = Setup { with_children: true, ..Setup::default() };
+async fn latencies(side: RuntimeKind, is_ill: bool) -> Vec<Duration> {
+    let fake = FakeServer::with(OBJECTS, is_ill.then_some("/secrets"));
+    let setup = ControllerSetup { with_children: true, ..ControllerSetup::default() };
     let mut reporting = reporting(side, &fake, setup, OBJECTS).await;
     let mut times =
         if is_ill { spaced(&fake, &mut reporting).await } else { one_by_one(&fake, &mut reporting).await };
@@ -94,7 +99,7 @@ async fn latencies(side: Side, is_ill: bool) -> Vec<Duration> {
     times
 }
 
-async fn one_by_one(fake: &Fake, reporting: &mut Reporting) -> Vec<Duration> {
+async fn one_by_one(fake: &FakeServer, reporting: &mut ReportingController) -> Vec<Duration> {
     let mut times = Vec::new();
     for number in 0..EVENTS {
         let start = Instant::now();
@@ -105,7 +110,7 @@ async fn one_by_one(fake: &Fake, reporting: &mut Reporting) -> Vec<Duration> {
     times
 }
 
-async fn spaced(fake: &Fake, reporting: &mut Reporting) -> Vec<Duration> {
+async fn spaced(fake: &FakeServer, reporting: &mut ReportingController) -> Vec<Duration> {
     let start = Instant::now();
     let mut sent = Vec::new();
     for number in 0..SPACED_EVENTS {

@@ -6,9 +6,9 @@ use std::process::Command;
 
 use tokio::time::Instant;
 
-use super::first::counting;
-use super::side::{Setup, Side};
-use crate::report::{Row, Target};
+use super::controllers::{ControllerSetup, RuntimeKind};
+use super::first_sync::counting;
+use crate::report::{ReportRow, ReportTarget};
 use crate::server::{SHARDS, client_of, resident_kilobytes};
 
 /// The label of every object.
@@ -19,32 +19,32 @@ const FEW_SHARDS: usize = 20;
 
 /// How the child process is called.
 #[derive(clap::Args)]
-pub(crate) struct Hold {
+pub(crate) struct HoldArguments {
     #[arg(long)]
     kubeconfig: PathBuf,
     #[arg(long, value_enum)]
-    side: Side,
+    side: RuntimeKind,
     #[arg(long)]
     labels: String,
     #[arg(long)]
     objects: usize,
 }
 
-pub(super) fn measure(kubeconfig: &Path, objects: usize) -> Result<Row, Box<dyn std::error::Error>> {
+pub(super) fn measure(kubeconfig: &Path, objects: usize) -> Result<ReportRow, Box<dyn std::error::Error>> {
     let few = objects * FEW_SHARDS / SHARDS;
     let shards: Vec<String> = (0..FEW_SHARDS).map(|shard| shard.to_string()).collect();
     let selector = format!("shard in ({})", shards.join(","));
     let mut figures = [0.0; 2];
-    for (side, figure) in Side::BOTH.into_iter().zip(&mut figures) {
+    for (side, figure) in RuntimeKind::BOTH.into_iter().zip(&mut figures) {
         let many = child(side, kubeconfig, MANY, objects)?.kilobytes;
         let kilobytes = many - child(side, kubeconfig, &selector, few)?.kilobytes;
         *figure = kilobytes * 1024.0 / f64::from(u32::try_from(objects - few)?);
     }
-    Ok(Row::beside("memory per cached object", "bytes", figures, Target::TimesLess(1.0)))
+    Ok(ReportRow::beside("memory per cached object", "bytes", figures, ReportTarget::TimesLess(1.0)))
 }
 
 /// What a process says that has reconciled and caches these objects.
-pub(super) struct Held {
+pub(super) struct MemoryReport {
     kilobytes: f64,
     /// From the start of the controller to its last first reconcile.
     pub(super) milliseconds: f64,
@@ -52,12 +52,12 @@ pub(super) struct Held {
 
 /// Starts a process that reconciles these objects, and hears what it says.
 pub(super) fn child(
-    side: Side,
+    side: RuntimeKind,
     kubeconfig: &Path,
     labels: &str,
     objects: usize,
-) -> Result<Held, Box<dyn std::error::Error>> {
-    let side = if side == Side::Ours { "ours" } else { "theirs" };
+) -> Result<MemoryReport, Box<dyn std::error::Error>> {
+    let side = if side == RuntimeKind::Ours { "ours" } else { "theirs" };
     let output = Command::new(std::env::current_exe()?)
         .args(["hold", "--side", side, "--labels", labels, "--objects", &objects.to_string(), "--kubeconfig"])
         .arg(kubeconfig)
@@ -65,18 +65,18 @@ pub(super) fn child(
     let text = String::from_utf8(output.stdout)?;
     let figures = text.split_whitespace().map(str::parse).collect::<Result<Vec<f64>, _>>();
     match figures.as_deref() {
-        Ok(&[kilobytes, milliseconds]) => Ok(Held { kilobytes, milliseconds }),
+        Ok(&[kilobytes, milliseconds]) => Ok(MemoryReport { kilobytes, milliseconds }),
         _ => Err(format!("the child said: {}", String::from_utf8_lossy(&output.stderr)).into()),
     }
 }
 
 /// The child: caches the objects and says how much memory it has and how long it took.
-pub(crate) async fn hold(options: &Hold) -> Result<(), Box<dyn std::error::Error>> {
-    let (deed, all) = counting(options.objects);
-    let setup = Setup { labels: Some(&options.labels), ..Setup::default() };
+pub(crate) async fn hold(options: &HoldArguments) -> Result<(), Box<dyn std::error::Error>> {
+    let (reconcile, all) = counting(options.objects);
+    let setup = ControllerSetup { labels: Some(&options.labels), ..ControllerSetup::default() };
     let client = client_of(&options.kubeconfig).await?;
     let start = Instant::now();
-    let running = options.side.start(client, setup, deed);
+    let running = options.side.start(client, setup, reconcile);
     all.notified().await;
     let elapsed = start.elapsed();
     println!("{} {}", resident_kilobytes(std::process::id())?, elapsed.as_secs_f64() * 1000.0);

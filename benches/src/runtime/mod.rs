@@ -4,15 +4,15 @@
 //! way counts, both speak TLS to a server in another process ([`first`], [`memory`], [`edits`]): `homeostat up`, or the one
 //! of a kubeconfig.
 
+mod controllers;
 mod dispatch;
 mod edits;
 pub(crate) mod events;
-mod fake;
-mod first;
+mod failures;
+mod fake_server;
+mod first_sync;
 mod latency;
 pub(crate) mod memory;
-mod side;
-mod trouble;
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ use crate::report;
 
 /// What to measure and how to print it.
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct RuntimeOptions {
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
@@ -35,10 +35,10 @@ pub(crate) struct Options {
     kubeconfig: Option<PathBuf>,
 }
 
-pub(crate) async fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) async fn run(options: &RuntimeOptions) -> Result<(), Box<dyn std::error::Error>> {
     let mut rows = Vec::new();
     if let Some(kubeconfig) = &options.kubeconfig {
-        rows.extend(first::measure_on(kubeconfig).await?);
+        rows.extend(first_sync::measure_on(kubeconfig).await?);
         report::print(&rows, "kube-runtime", options.json);
         return Ok(());
     }
@@ -50,13 +50,13 @@ pub(crate) async fn run(options: &Options) -> Result<(), Box<dyn std::error::Err
         rows.extend(events::measure()?);
     }
     if is_wanted("first") {
-        rows.extend(first::measure().await?);
+        rows.extend(first_sync::measure().await?);
     }
     if is_wanted("latency") {
         rows.extend(latency::measure().await);
     }
     if is_wanted("trouble") {
-        rows.extend(trouble::measure().await);
+        rows.extend(failures::measure().await);
     }
     report::print(&rows, "kube-runtime", options.json);
     Ok(())

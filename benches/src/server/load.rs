@@ -17,6 +17,8 @@ use kube::client::Body;
 use kube::{Api, Client};
 use tokio::time::Instant;
 
+use crate::Outcome;
+
 pub(crate) const NAMESPACE: &str = "bench";
 /// Text in each object, so that it is about a kilobyte when stored.
 const PAYLOAD_BYTES: usize = 530;
@@ -32,21 +34,19 @@ const UPDATERS: usize = 64;
 pub(crate) const SHARDS: usize = 100;
 
 /// How fast a number of calls was.
-pub(crate) struct Rate {
+pub(crate) struct CallRate {
     pub(crate) per_second: f64,
     pub(crate) p50: Duration,
     pub(crate) p99: Duration,
 }
 
 /// Drives one server.
-pub(crate) struct Load {
+pub(crate) struct LoadGenerator {
     client: Client,
     maps: Api<ConfigMap>,
 }
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
-
-impl Load {
+impl LoadGenerator {
     pub(crate) fn new(client: Client) -> Self {
         let maps = Api::namespaced(client.clone(), NAMESPACE);
         Self { client, maps }
@@ -72,7 +72,12 @@ impl Load {
     }
 
     /// Creates `count` objects named after `prefix`, by `clients` at once.
-    pub(crate) async fn create(&self, clients: usize, count: usize, prefix: &'static str) -> Outcome<Rate> {
+    pub(crate) async fn create(
+        &self,
+        clients: usize,
+        count: usize,
+        prefix: &'static str,
+    ) -> Outcome<CallRate> {
         self.run(clients, count, move |maps, at| async move {
             maps.create(&PostParams::default(), &object(prefix, at)).await.map(|_| ())
         })
@@ -86,7 +91,7 @@ impl Load {
     }
 
     /// Reads objects of the many, by `clients` at once.
-    pub(crate) async fn get(&self, clients: usize, count: usize, objects: usize) -> Outcome<Rate> {
+    pub(crate) async fn get(&self, clients: usize, count: usize, objects: usize) -> Outcome<CallRate> {
         self.run(clients, count, move |maps, at| async move {
             // A stride that visits all objects in no order the server could profit from.
             let name = format!("many-{}", (at * 7919) % objects);
@@ -96,7 +101,7 @@ impl Load {
     }
 
     /// Deletes the many, by `clients` at once.
-    pub(crate) async fn delete(&self, clients: usize, count: usize) -> Outcome<Rate> {
+    pub(crate) async fn delete(&self, clients: usize, count: usize) -> Outcome<CallRate> {
         self.run(clients, count, |maps, at| async move {
             maps.delete(&format!("many-{at}"), &DeleteParams::default()).await.map(|_| ())
         })
@@ -108,7 +113,7 @@ impl Load {
         clients: usize,
         count: usize,
         call: impl Fn(Api<ConfigMap>, usize) -> F + Clone + Send + 'static,
-    ) -> Outcome<Rate>
+    ) -> Outcome<CallRate>
     where
         F: Future<Output = kube::Result<()>> + Send,
     {
@@ -290,8 +295,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-fn rate(mut times: Vec<Duration>, elapsed: Duration) -> Rate {
+fn rate(mut times: Vec<Duration>, elapsed: Duration) -> CallRate {
     times.sort_unstable();
     let at = |part: usize| times.get(times.len() * part / 100).copied().unwrap_or_default();
-    Rate { per_second: times.len() as f64 / elapsed.as_secs_f64(), p50: at(50), p99: at(99) }
+    CallRate { per_second: times.len() as f64 / elapsed.as_secs_f64(), p50: at(50), p99: at(99) }
 }

@@ -13,9 +13,9 @@ use homeostat_apiserver::ApiServer;
 use homeostat_store::Memory;
 use kube::Client;
 
-use crate::figure::{Figure, Target, print};
-pub(crate) use load::{Load, NAMESPACE, SHARDS};
-pub(crate) use process::{Process, client_of, resident_kilobytes};
+use crate::figure::{Figure, FigureTarget, print};
+pub(crate) use load::{LoadGenerator, NAMESPACE, SHARDS};
+pub(crate) use process::{ServerProcess, client_of, resident_kilobytes};
 
 /// Clients that write or read at once.
 const CLIENTS: usize = 64;
@@ -24,7 +24,7 @@ const REST: Duration = Duration::from_secs(3);
 
 /// How to measure the server.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct ServerOptions {
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -39,23 +39,24 @@ pub(crate) struct Options {
     only: Option<String>,
 }
 
-impl Options {
+impl ServerOptions {
     fn wants(&self, name: &str) -> bool {
         self.only.as_deref().is_none_or(|only| name.contains(only))
     }
 }
 
 /// Measures and prints.
-pub(crate) async fn run(options: Options) -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) async fn run(options: ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
     let mut figures = Vec::new();
-    let process = Process::start()?;
+    let process = ServerProcess::start()?;
     let client = process.client().await?;
     eprintln!("server {} is up, measuring over TLS", process.url);
     tokio::time::sleep(REST).await;
     let at_rest = process.memory_mb()?;
-    figures
-        .push(Figure::new("start until ready", ms(process.started_in), "ms").target(Target::AtMost(100.0)));
-    figures.push(Figure::new("memory at rest", at_rest, "MB").target(Target::AtMost(20.0)));
+    figures.push(
+        Figure::new("start until ready", ms(process.started_in), "ms").target(FigureTarget::AtMost(100.0)),
+    );
+    figures.push(Figure::new("memory at rest", at_rest, "MB").target(FigureTarget::AtMost(20.0)));
     over(&client, "tls", &options, &mut figures, Some(&process)).await?;
     drop(process);
     if !options.tls_only {
@@ -75,14 +76,14 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn std::error::Erro
 async fn over(
     client: &Client,
     way: &str,
-    options: &Options,
+    options: &ServerOptions,
     figures: &mut Vec<Figure>,
-    process: Option<&Process>,
+    process: Option<&ServerProcess>,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let load = Load::new(client.clone());
+    let load = LoadGenerator::new(client.clone());
     let is_tls = process.is_some();
-    let target = |target: Target| is_tls.then_some(target);
-    let mut push = |name: &str, value: f64, unit: &'static str, target: Option<Target>| {
+    let target = |target: FigureTarget| is_tls.then_some(target);
+    let mut push = |name: &str, value: f64, unit: &'static str, target: Option<FigureTarget>| {
         eprintln!("  {name}: {value:.1} {unit}");
         let figure = Figure::new(format!("{name}, {way}"), value, unit);
         figures.push(match target {
@@ -92,24 +93,24 @@ async fn over(
     };
     load.namespace().await?;
     let single = load.create(1, options.objects * 3 / 100, "single").await?;
-    push("create, 1 client", single.per_second, "/s", target(Target::AtLeast(675.0)));
+    push("create, 1 client", single.per_second, "/s", target(FigureTarget::AtLeast(675.0)));
     push("create, 1 client, p50", ms(single.p50), "ms", None);
     let many = load.create(CLIENTS, options.objects, "many").await?;
-    push("create, 64 clients", many.per_second, "/s", target(Target::AtLeast(5.0 * 2544.0)));
+    push("create, 64 clients", many.per_second, "/s", target(FigureTarget::AtLeast(5.0 * 2544.0)));
     push("create, 64 clients, p99", ms(many.p99), "ms", None);
     if let Some(process) = process {
-        push("memory after 10 000 objects", process.memory_mb()?, "MB", target(Target::AtMost(60.0)));
+        push("memory after 10 000 objects", process.memory_mb()?, "MB", target(FigureTarget::AtMost(60.0)));
     }
     if options.wants("get") {
         let get = load.get(CLIENTS, options.objects * 3, options.objects).await?;
-        push("get, 64 clients", get.per_second, "/s", target(Target::AtLeast(4.0 * 4910.0)));
+        push("get, 64 clients", get.per_second, "/s", target(FigureTarget::AtLeast(4.0 * 4910.0)));
     }
     for (name, value, unit, most) in lists(client, options, process)? {
-        push(name, value, unit, most.and_then(|most| target(Target::AtMost(most))));
+        push(name, value, unit, most.and_then(|most| target(FigureTarget::AtMost(most))));
     }
     if options.wants("watchers") {
         let events = load.watch(&another(client, process).await?, 100, 500).await?;
-        push("100 watchers × 500 updates", events, "events/s", target(Target::AtLeast(400_000.0)));
+        push("100 watchers × 500 updates", events, "events/s", target(FigureTarget::AtLeast(400_000.0)));
     }
     if options.wants("delete") {
         let delete = load.delete(CLIENTS, options.objects).await?;
@@ -119,19 +120,19 @@ async fn over(
 }
 
 /// A figure of a list: what, how much, in which unit, and at most how much it may be.
-type List = (&'static str, f64, &'static str, Option<f64>);
+type ListFigure = (&'static str, f64, &'static str, Option<f64>);
 
 /// The lists, read by one client with one thread. With several, it hands each piece it read to another of them, and that
 /// takes longer than everything the server does: up to three times as much, and another amount in each run.
 fn lists(
     client: &Client,
-    options: &Options,
-    process: Option<&Process>,
-) -> Result<Vec<List>, Box<dyn std::error::Error>> {
+    options: &ServerOptions,
+    process: Option<&ServerProcess>,
+) -> Result<Vec<ListFigure>, Box<dyn std::error::Error>> {
     tokio::task::block_in_place(|| {
         let alone = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         alone.block_on(async {
-            let load = Load::new(another(client, process).await?);
+            let load = LoadGenerator::new(another(client, process).await?);
             let mut found = Vec::new();
             if options.wants("list") {
                 let (all, size) = load.list("").await?;
@@ -149,7 +150,10 @@ fn lists(
 }
 
 /// A client with connections of its own, where there are any.
-async fn another(client: &Client, process: Option<&Process>) -> Result<Client, Box<dyn std::error::Error>> {
+async fn another(
+    client: &Client,
+    process: Option<&ServerProcess>,
+) -> Result<Client, Box<dyn std::error::Error>> {
     match process {
         Some(process) => process.client().await,
         None => Ok(client.clone()),

@@ -9,7 +9,7 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tokio::time::Instant;
 
 /// A running server; killed when dropped.
-pub(crate) struct Process {
+pub(crate) struct ServerProcess {
     child: Child,
     folder: PathBuf,
     kubeconfig: PathBuf,
@@ -19,7 +19,7 @@ pub(crate) struct Process {
     pub(crate) started_in: Duration,
 }
 
-impl Process {
+impl ServerProcess {
     /// Builds the binary if need be and starts it.
     pub(crate) fn start() -> Result<Self, Box<dyn std::error::Error>> {
         Self::start_with(&[])
@@ -83,7 +83,7 @@ pub(crate) fn resident_kilobytes(process: u32) -> Result<f64, Box<dyn std::error
     Ok(line.split_whitespace().next().ok_or("a number")?.parse::<f64>()?)
 }
 
-impl Drop for Process {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // Both may fail only if the process or the folder is gone already.
         let _ = self.child.kill();

@@ -1,23 +1,23 @@
 //! A full pass over a world: one list and a write per drifted thing, whatever the number of things; time and memory
 //! grow with the number of things and no faster.
 
-mod cluster;
-mod field;
+mod fake_cluster;
+mod fake_world;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use cluster::Cluster;
-use field::{Count, Field};
+use fake_cluster::FakeCluster;
+use fake_world::{CallCount, FakeWorld};
 use homeostat_core::journal::Entry;
 use homeostat_runtime::world::{Limits, Outside, Ownership};
 use homeostat_runtime::{CancellationToken, Operator};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
-use crate::figure::{Figure, Target, print};
+use crate::figure::{Figure, FigureTarget, print};
 use crate::server::resident_kilobytes;
 
 /// How many things there are.
@@ -34,21 +34,21 @@ const GROWTH_MAX: f64 = 2.0;
 
 /// How to print it.
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct WorldOptions {
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
 }
 
 /// What one size costs.
-struct Cost {
+struct PassCost {
     quiet: Duration,
     drifted: Duration,
-    calls: Count,
+    calls: CallCount,
     memory_mb: f64,
 }
 
-pub(crate) async fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) async fn run(options: &WorldOptions) -> Result<(), Box<dyn std::error::Error>> {
     let mut figures = Vec::new();
     let mut per_thing = Vec::new();
     for size in SIZES {
@@ -58,28 +58,30 @@ pub(crate) async fn run(options: &Options) -> Result<(), Box<dyn std::error::Err
     }
     let growth = per_thing[SIZES.len() - 1] / per_thing[0];
     let growth = Figure::new("time per thing, 100 000 over 10 000", growth, "times");
-    figures.push(growth.target(Target::AtMost(GROWTH_MAX)));
+    figures.push(growth.target(FigureTarget::AtMost(GROWTH_MAX)));
     Ok(print(&figures, options.json)?)
 }
 
-fn figures_of(size: usize, cost: &Cost) -> [Figure; 6] {
+fn figures_of(size: usize, cost: &PassCost) -> [Figure; 6] {
     let named = |what: &str| format!("{size} things: {what}");
     let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
     let drifted = count(DRIFTED);
     [
         Figure::new(named("pass, nothing drifted"), milliseconds(cost.quiet), "ms"),
         Figure::new(named("pass and repair, 10 drifted"), milliseconds(cost.drifted), "ms"),
-        Figure::new(named("lists in that pass"), count(cost.calls.lists), "").target(Target::AtMost(1.0)),
-        Figure::new(named("gets in that pass"), count(cost.calls.gets), "").target(Target::AtMost(drifted)),
+        Figure::new(named("lists in that pass"), count(cost.calls.lists), "")
+            .target(FigureTarget::AtMost(1.0)),
+        Figure::new(named("gets in that pass"), count(cost.calls.gets), "")
+            .target(FigureTarget::AtMost(drifted)),
         Figure::new(named("writes in that pass"), count(cost.calls.writes), "")
-            .target(Target::AtMost(drifted)),
+            .target(FigureTarget::AtMost(drifted)),
         Figure::new(named("memory, objects cached included"), cost.memory_mb, "MB"),
     ]
 }
 
-async fn measure(size: usize) -> Result<Cost, Box<dyn std::error::Error>> {
-    let cluster = Cluster::new(size, &format!("{OPERATOR}/configmap"));
-    let field = Field::new(size);
+async fn measure(size: usize) -> Result<PassCost, Box<dyn std::error::Error>> {
+    let cluster = FakeCluster::new(size, &format!("{OPERATOR}/configmap"));
+    let field = FakeWorld::new(size);
     let before = memory_mb()?;
     let limits = Limits { per_second: 1e9, burst: u32::MAX, ..Limits::default() };
     let outside = Outside::new(field.clone())
@@ -112,7 +114,7 @@ async fn measure(size: usize) -> Result<Cost, Box<dyn std::error::Error>> {
     let (calls, drifted) = (field.count(), repaired - field.began());
     stop.cancel();
     running.await??;
-    Ok(Cost { quiet, drifted, calls, memory_mb })
+    Ok(PassCost { quiet, drifted, calls, memory_mb })
 }
 
 /// Resident memory of this process.

@@ -9,8 +9,8 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 mod demo;
-mod folder;
 mod new;
+mod temporary_folder;
 mod up;
 
 /// Small objects by the thousand, made and dropped by several threads: what this allocator is for.
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         return code;
     }
     let arguments = Arguments::parse();
-    log(arguments.command.quietest());
+    init_logging(arguments.command.default_log_level());
     let result = match arguments.command {
         Command::Up(up) => up.run(),
         Command::Demo(demo) => demo.run(),
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
 
 impl Command {
     /// The level from which it logs by default: what the demo breaks is no news.
-    fn quietest(&self) -> tracing::Level {
+    fn default_log_level(&self) -> tracing::Level {
         match self {
             Self::Demo(_) => tracing::Level::ERROR,
             Self::Up(_) | Self::New(_) => tracing::Level::WARN,
@@ -68,7 +68,7 @@ impl Command {
 }
 
 /// Warnings by default; `HOMEOSTAT_LOG=debug` or `HOMEOSTAT_LOG=homeostat_apiserver=debug` says more.
-fn log(level: tracing::Level) {
+fn init_logging(level: tracing::Level) {
     let filter = EnvFilter::builder()
         .with_env_var("HOMEOSTAT_LOG")
         .with_default_directive(level.into())

@@ -16,7 +16,7 @@ use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::folder::TemporaryFolder;
+use crate::temporary_folder::TemporaryFolder;
 
 /// Run the control plane: a Kubernetes API server in this process
 #[derive(clap::Args)]
@@ -114,22 +114,22 @@ impl Up {
         let stop = CancellationToken::new();
         let signals = tokio::spawn(stop_on_signal(stop.clone())?);
         let entropy = Entropy::system();
-        let place = self.place(&entropy).await?;
-        let kubeconfig = self.kubeconfig.clone().unwrap_or_else(|| place.kubeconfig());
+        let location = self.location(&entropy).await?;
+        let kubeconfig = self.kubeconfig.clone().unwrap_or_else(|| location.kubeconfig());
         let mut builder =
             ControlPlane::builder().listen(self.listen, kubeconfig).workloads(!self.no_workloads);
-        if let Place::Folder(folder) = &place {
+        if let DataLocation::Folder(folder) = &location {
             builder = builder.data_dir(folder);
         }
         if self.node {
-            builder = builder.node(self.node_options(&place));
+            builder = builder.node(self.node_options(&location));
         }
         let mut control = builder.start().await?;
-        if let Some(meaning) = self.meaning_of_node() {
+        if let Some(meaning) = self.node_notice() {
             // Nobody reading it is no reason to stop.
             let _ = writeln!(std::io::stderr(), "{meaning}");
         }
-        announce(&control)?;
+        print_ready_line(&control)?;
         let outcome = tokio::select! {
             () = stop.cancelled() => Ok(()),
             failed = control.failed() => failed,
@@ -140,10 +140,10 @@ impl Up {
         Ok(outcome?)
     }
 
-    fn node_options(&self, place: &Place) -> NodeOptions {
-        let options = match place {
-            Place::Memory(folder) => NodeOptions::new().folder(folder.node()).ephemeral(),
-            Place::Folder(_) => NodeOptions::new(),
+    fn node_options(&self, location: &DataLocation) -> NodeOptions {
+        let options = match location {
+            DataLocation::Memory(folder) => NodeOptions::new().folder(folder.node()).ephemeral(),
+            DataLocation::Folder(_) => NodeOptions::new(),
         };
         let options = options.count(self.node_count);
         let options = match &self.node_as {
@@ -155,7 +155,7 @@ impl Up {
     }
 
     /// What it means that this process runs Pods, if it does.
-    fn meaning_of_node(&self) -> Option<String> {
+    fn node_notice(&self) -> Option<String> {
         let is_root = rustix::process::geteuid().is_root();
         let who = match &self.node_as {
             _ if !self.node => return None,
@@ -173,11 +173,11 @@ impl Up {
         ))
     }
 
-    async fn place(&self, entropy: &Entropy) -> Result<Place, Box<dyn Error>> {
+    async fn location(&self, entropy: &Entropy) -> Result<DataLocation, Box<dyn Error>> {
         Ok(if self.ephemeral {
-            Place::Memory(TemporaryFolder::create(entropy).await?)
+            DataLocation::Memory(TemporaryFolder::create(entropy).await?)
         } else {
-            Place::Folder(self.data_dir.clone())
+            DataLocation::Folder(self.data_dir.clone())
         })
     }
 }
@@ -212,7 +212,7 @@ async fn end_on_signal() -> std::io::Result<()> {
 }
 
 /// The one line on stdout. A reader that is gone is no reason to stop.
-fn announce(plane: &ControlPlane) -> std::io::Result<()> {
+fn print_ready_line(plane: &ControlPlane) -> std::io::Result<()> {
     let kubeconfig = plane.kubeconfig().unwrap_or(Path::new("")).display();
     let line = format!("ready {} kubeconfig={kubeconfig}\n", plane.url().unwrap_or_default());
     match std::io::stdout().write_all(line.as_bytes()).and_then(|()| std::io::stdout().flush()) {
@@ -222,13 +222,13 @@ fn announce(plane: &ControlPlane) -> std::io::Result<()> {
 }
 
 /// Where everything is kept.
-enum Place {
+enum DataLocation {
     /// In memory; the folder has the kubeconfig.
     Memory(TemporaryFolder),
     Folder(PathBuf),
 }
 
-impl Place {
+impl DataLocation {
     fn kubeconfig(&self) -> PathBuf {
         let folder: &Path = match self {
             Self::Memory(folder) => folder.path(),

@@ -1,16 +1,16 @@
 //! `homeostat demo`: the operators of the examples on a control plane of their own, with things to reconcile, and things
 //! that break.
 //!
-//! `stage` holds what runs, `board` is the timeline people see, `spectator` fills it from the API, `play` is what is asked
-//! for and broken, one file in `scenes` per operator. **Invariant:** nothing is left behind: no process, no folder.
+//! `environment` holds what runs, `timeline` is the timeline people see, `observer` fills it from the API, `run` is what is asked
+//! for and broken, one file in `scenarios` per operator. **Invariant:** nothing is left behind: no process, no folder.
 
-mod board;
-mod cloud;
-mod play;
+mod cloud_client;
+mod demo_run;
+mod environment;
+mod observer;
 mod psql;
-mod scenes;
-mod spectator;
-mod stage;
+mod scenarios;
+mod timeline;
 
 use std::error::Error;
 use std::fmt;
@@ -18,9 +18,9 @@ use std::fmt;
 use tokio_util::sync::CancellationToken;
 
 use crate::up::stop_on_signal;
-use board::Board;
-use play::Play;
-use stage::Stage;
+use demo_run::DemoRun;
+use environment::DemoEnvironment;
+use timeline::Timeline;
 
 /// Show it all: operators at work, things that break, and how they heal
 #[derive(clap::Args)]
@@ -36,40 +36,40 @@ impl Demo {
     /// Runs until all is shown or somebody stops it.
     pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.block_on(self.show())
+        runtime.block_on(self.run_scenarios())
     }
 
-    async fn show(self) -> Result<(), Box<dyn Error>> {
+    async fn run_scenarios(self) -> Result<(), Box<dyn Error>> {
         let stop = CancellationToken::new();
         let signals = tokio::spawn(stop_on_signal(stop.clone())?);
-        let board = Board::new();
-        let stage = Stage::build(&board).await?;
-        let mut play = Play::new(&stage, &board);
+        let timeline = Timeline::new();
+        let environment = DemoEnvironment::build(&timeline).await?;
+        let mut run = DemoRun::new(&environment, &timeline);
         let is_all_shown = tokio::select! {
             biased;
             () = stop.cancelled() => false,
-            () = scenes::all(&mut play) => true,
+            () = scenarios::run_all(&mut run) => true,
         };
-        let failures = play.failures();
+        let failures = run.failures();
         if is_all_shown && !self.once {
-            stage.invite(&board);
+            environment.print_suggestions(&timeline);
             stop.cancelled().await;
         }
         stop.cancel();
-        stage.stop().await?;
+        environment.stop().await?;
         signals.await?;
-        verdict(&board, &failures, is_all_shown)
+        conclude(&timeline, &failures, is_all_shown)
     }
 }
 
-fn verdict(board: &Board, failures: &[String], is_all_shown: bool) -> Result<(), Box<dyn Error>> {
+fn conclude(timeline: &Timeline, failures: &[String], is_all_shown: bool) -> Result<(), Box<dyn Error>> {
     if !failures.is_empty() {
         return Err(format!("not everything converged: {}", failures.join("; ")).into());
     }
     if !is_all_shown {
         return Err(Interrupted.into());
     }
-    board.chapter("everything converged");
+    timeline.heading("everything converged");
     Ok(())
 }
 

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
 /// Who asks a database.
-pub(super) struct Login {
+pub(super) struct DatabaseLogin {
     pub(super) name: String,
     pub(super) password: String,
 }
 
 /// Is there a `psql`? In the path, or where Debian hides it.
-pub(super) fn find() -> Option<PathBuf> {
+pub(super) fn find_program() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let hidden = versions.map(|version| version.path().join("bin"));
@@ -20,7 +20,12 @@ pub(super) fn find() -> Option<PathBuf> {
 }
 
 /// What the database answers that is at this address and port.
-pub(super) async fn ask(program: &Path, endpoint: &str, login: &Login, sql: &str) -> Result<String, String> {
+pub(super) async fn query(
+    program: &Path,
+    endpoint: &str,
+    login: &DatabaseLogin,
+    sql: &str,
+) -> Result<String, String> {
     let (host, port) = endpoint.split_once(':').ok_or("the database has no endpoint")?;
     let output = Command::new(program)
         .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--host", host, "--port", port])

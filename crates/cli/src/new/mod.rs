@@ -3,13 +3,13 @@
 //! The files are in `template/`, with words in double braces to be filled in. **Invariant:** an existing folder is never
 //! touched. The test in `tests/it/new.rs` makes a project and has cargo check it.
 
-mod name;
+mod project_name;
 
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use name::Name;
+use project_name::ProjectName;
 
 /// Every file of a project: where it goes, and what it says.
 const FILES: [(&str, &str); 7] = [
@@ -29,7 +29,7 @@ const CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../homeostat");
 #[derive(clap::Args)]
 pub(crate) struct New {
     /// Its name, which is also the folder's: page-operator
-    name: Name,
+    name: ProjectName,
 
     /// Use homeostat from this folder of its sources [default: where this program was built, if that is still there]
     #[arg(long, value_name = "FOLDER", group = "place")]
@@ -45,7 +45,7 @@ pub(crate) struct New {
 }
 
 /// Where a project has this crate from.
-enum Place {
+enum CrateSource {
     Folder(String),
     Git(String),
     Published(String),
@@ -57,33 +57,33 @@ impl New {
         if folder.exists() {
             return Err(format!("{} already exists: choose another name", folder.display()).into());
         }
-        let place = self.place()?;
+        let source = self.source()?;
         for (path, text) in FILES {
-            let text = self.name.fill(text).replace("{{homeostat}}", &place.dependency());
-            write(&folder.join(path), &text.replace("{{place}}", &place.words()))?;
+            let text = self.name.fill(text).replace("{{homeostat}}", &source.dependency());
+            write_file(&folder.join(path), &text.replace("{{place}}", &source.describe()))?;
         }
         println!("made {0}: cd {0} && cargo test", folder.display());
-        if let Place::Folder(sources) = place {
+        if let CrateSource::Folder(sources) = source {
             println!("it uses homeostat from {sources}; --git and --published name other places");
         }
         Ok(())
     }
 
     /// What was asked for; else the sources this program was built from, while it is not published.
-    fn place(&self) -> Result<Place, Box<dyn Error>> {
+    fn source(&self) -> Result<CrateSource, Box<dyn Error>> {
         let built = Path::new(CHECKOUT);
         let folder = match self {
-            Self { git: Some(url), .. } => return Ok(Place::Git(url.clone())),
-            Self { published: Some(version), .. } => return Ok(Place::Published(version.clone())),
-            Self { path: Some(path), .. } => find(path)?,
+            Self { git: Some(url), .. } => return Ok(CrateSource::Git(url.clone())),
+            Self { published: Some(version), .. } => return Ok(CrateSource::Published(version.clone())),
+            Self { path: Some(path), .. } => find_crate(path)?,
             _ if built.is_dir() => built.to_owned(),
-            _ => return Ok(Place::Published(env!("CARGO_PKG_VERSION").to_owned())),
+            _ => return Ok(CrateSource::Published(env!("CARGO_PKG_VERSION").to_owned())),
         };
-        Ok(Place::Folder(fs::canonicalize(folder)?.display().to_string()))
+        Ok(CrateSource::Folder(fs::canonicalize(folder)?.display().to_string()))
     }
 }
 
-impl Place {
+impl CrateSource {
     /// How the project's manifest names this crate.
     fn dependency(&self) -> String {
         match self {
@@ -94,7 +94,7 @@ impl Place {
     }
 
     /// What the project's README says about it.
-    fn words(&self) -> String {
+    fn describe(&self) -> String {
         match self {
             Self::Folder(folder) => format!(
                 "It uses homeostat from the folder `{folder}`, which other machines do not have: before you share the\n\
@@ -108,13 +108,13 @@ impl Place {
 }
 
 /// The crate in a checkout of the sources, or the folder of the crate itself.
-fn find(path: &Path) -> Result<PathBuf, Box<dyn Error>> {
+fn find_crate(path: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let candidates = [path.join("crates/homeostat"), path.to_owned()];
     let found = candidates.into_iter().find(|folder| folder.join("src/embedded").is_dir());
     found.ok_or_else(|| format!("{} does not hold the sources of homeostat", path.display()).into())
 }
 
-fn write(file: &Path, text: &str) -> Result<(), Box<dyn Error>> {
+fn write_file(file: &Path, text: &str) -> Result<(), Box<dyn Error>> {
     let cannot = |error: std::io::Error| format!("cannot write {}: {error}", file.display());
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder).map_err(cannot)?;

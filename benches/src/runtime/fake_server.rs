@@ -25,10 +25,10 @@ const PUSHED_MAX: usize = 1 << 14;
 
 /// The objects, as items of lists, and a way to push events.
 #[derive(Clone)]
-pub(super) struct Fake(Arc<Shared>);
+pub(super) struct FakeServer(Arc<FakeServerState>);
 
-struct Shared {
-    objects: Objects,
+struct FakeServerState {
+    objects: ServedObjects,
     revision: AtomicUsize,
     events: broadcast::Sender<Bytes>,
     /// Requests of paths that end so are refused.
@@ -36,14 +36,14 @@ struct Shared {
 }
 
 /// The objects that are served.
-enum Objects {
+enum ServedObjects {
     /// Encoded beforehand, so that serving them costs next to nothing.
     Encoded(Vec<String>),
     /// So many, encoded when they are asked for: they take no memory.
     Made(usize),
 }
 
-impl Objects {
+impl ServedObjects {
     fn len(&self) -> usize {
         match self {
             Self::Encoded(objects) => objects.len(),
@@ -61,7 +61,7 @@ impl Objects {
 
 type FakeBody = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
-impl Fake {
+impl FakeServer {
     /// `count` small ConfigMaps in ten namespaces.
     pub(super) fn new(count: usize) -> Self {
         Self::with(count, None)
@@ -70,17 +70,22 @@ impl Fake {
     /// The same, and paths that end in `broken` answer 500.
     pub(super) fn with(count: usize, broken: Option<&'static str>) -> Self {
         let objects = (0..count).map(|number| object(number, number + 1)).collect();
-        Self::serving(Objects::Encoded(objects), broken)
+        Self::serving(ServedObjects::Encoded(objects), broken)
     }
 
     /// The same objects, which take no memory of this process.
     pub(super) fn without_memory(count: usize) -> Self {
-        Self::serving(Objects::Made(count), None)
+        Self::serving(ServedObjects::Made(count), None)
     }
 
-    fn serving(objects: Objects, broken: Option<&'static str>) -> Self {
+    fn serving(objects: ServedObjects, broken: Option<&'static str>) -> Self {
         let revision = AtomicUsize::new(objects.len() + 1);
-        Self(Arc::new(Shared { objects, revision, events: broadcast::channel(PUSHED_MAX).0, broken }))
+        Self(Arc::new(FakeServerState {
+            objects,
+            revision,
+            events: broadcast::channel(PUSHED_MAX).0,
+            broken,
+        }))
     }
 
     pub(super) fn client(&self) -> Client {
@@ -179,7 +184,7 @@ fn body(chunks: BoxStream<'static, Bytes>) -> FakeBody {
     StreamBody::new(chunks.map(|chunk| Ok(Frame::data(chunk))).boxed())
 }
 
-impl tower::Service<Request<Body>> for Fake {
+impl tower::Service<Request<Body>> for FakeServer {
     type Response = Response<FakeBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;

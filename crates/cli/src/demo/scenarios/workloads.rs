@@ -5,38 +5,39 @@ use homeostat::prelude::*;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::demo::play::{Play, json};
+use crate::demo::demo_run::{DemoRun, json};
 
 const NAME: &str = "web";
 const REPLICAS: usize = 2;
 
-pub(super) async fn ask(play: &mut Play<'_>) {
+pub(super) async fn request_objects(run: &mut DemoRun<'_>) {
     let container =
         json!({"name": "web", "image": "none", "command": ["sh", "-c", "echo up; exec sleep 3600"]});
     let template = json!({"metadata": {"labels": {"app": NAME}}, "spec": {"containers": [container]}});
     let spec =
         json!({"replicas": REPLICAS, "selector": {"matchLabels": {"app": NAME}}, "template": template});
-    play.apply::<Deployment>(NAME, "two replicas of a process", json!({ "spec": spec })).await;
+    run.apply::<Deployment>(NAME, "two replicas of a process", json!({ "spec": spec })).await;
 }
 
-pub(super) async fn come_true(play: &mut Play<'_>) {
-    all_ready(play, "both replicas run", |_| true).await;
+pub(super) async fn wait_until_ready(run: &mut DemoRun<'_>) {
+    wait_until_all_ready(run, "both replicas run", |_| true).await;
 }
 
-pub(super) async fn break_and_heal(play: &mut Play<'_>) {
-    let Some(pod) = ready(play).await.into_iter().next() else { return };
+pub(super) async fn break_and_wait(run: &mut DemoRun<'_>) {
+    let Some(pod) = ready_pods(run).await.into_iter().next() else { return };
     let name = name_of(&pod);
-    play.broke(&format!("Pod/{name}"), "the Pod is deleted");
-    let deleted = play.stage.api::<Pod>().delete(&name, &DeleteParams::default()).await;
-    play.did("Deployment/web", deleted.map(drop));
-    all_ready(play, "another replica runs", |pods| pods.iter().all(|pod| name_of(pod) != name)).await;
+    run.note_broken(&format!("Pod/{name}"), "the Pod is deleted");
+    let deleted = run.environment.api::<Pod>().delete(&name, &DeleteParams::default()).await;
+    run.note_result("Deployment/web", deleted.map(drop));
+    wait_until_all_ready(run, "another replica runs", |pods| pods.iter().all(|pod| name_of(pod) != name))
+        .await;
 
-    let Some(pod) = ready(play).await.into_iter().next() else { return };
+    let Some(pod) = ready_pods(run).await.into_iter().next() else { return };
     let (name, pid) = (name_of(&pod), pid_of(&pod));
-    play.broke(&format!("Pod/{name}"), &format!("its process {} is killed", pid.unwrap_or_default()));
+    run.note_broken(&format!("Pod/{name}"), &format!("its process {} is killed", pid.unwrap_or_default()));
     let killed = kill(pid);
-    play.did("Deployment/web", killed);
-    all_ready(play, "the process was started again", |pods| {
+    run.note_result("Deployment/web", killed);
+    wait_until_all_ready(run, "the process was started again", |pods| {
         pods.iter().any(|pod| name_of(pod) == name && pid_of(pod).is_some() && pid_of(pod) != pid)
     })
     .await;
@@ -65,15 +66,15 @@ fn name_of(pod: &Value) -> String {
 }
 
 /// The replicas that are ready.
-async fn ready(play: &Play<'_>) -> Vec<Value> {
-    let pods = play.stage.api::<Pod>().list(&ListParams::default().labels("app=web")).await;
+async fn ready_pods(run: &DemoRun<'_>) -> Vec<Value> {
+    let pods = run.environment.api::<Pod>().list(&ListParams::default().labels("app=web")).await;
     pods.into_iter().flatten().map(|pod| json(&pod)).filter(is_ready).collect()
 }
 
-async fn all_ready(play: &mut Play<'_>, words: &str, is_fine: impl Fn(&[Value]) -> bool) {
-    let pods = play.stage.api::<Pod>();
+async fn wait_until_all_ready(run: &mut DemoRun<'_>, words: &str, is_fine: impl Fn(&[Value]) -> bool) {
+    let pods = run.environment.api::<Pod>();
     let selector = ListParams::default().labels("app=web");
-    play.until("Deployment/web", words, || async {
+    run.wait_until("Deployment/web", words, || async {
         let pods = pods.list(&selector).await.ok()?;
         let ready: Vec<Value> = pods.iter().map(json).filter(is_ready).collect();
         (ready.len() == REPLICAS && is_fine(&ready)).then_some(())

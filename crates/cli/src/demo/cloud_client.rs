@@ -7,29 +7,29 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 /// A visitor of the cloud.
-pub(super) struct Cloud(String);
+pub(super) struct CloudClient(String);
 
-impl Cloud {
+impl CloudClient {
     pub(super) fn new(url: &str) -> Self {
         Self(url.trim_start_matches("http://").to_owned())
     }
 
     /// The shape as the cloud has it.
     pub(super) async fn shape(&self, name: &str) -> Option<Value> {
-        self.ask("GET", name, "").await.ok().and_then(|body| serde_json::from_str(&body).ok())
+        self.send_request("GET", name, "").await.ok().and_then(|body| serde_json::from_str(&body).ok())
     }
 
     pub(super) async fn delete(&self, name: &str) -> Result<(), Box<dyn Error>> {
-        self.ask("DELETE", name, "").await.map(drop)
+        self.send_request("DELETE", name, "").await.map(drop)
     }
 
     pub(super) async fn recolor(&self, name: &str, color: &str) -> Result<(), Box<dyn Error>> {
         let mut shape = self.shape(name).await.ok_or("the shape is gone")?;
         shape["color"] = color.into();
-        self.ask("PUT", name, &shape.to_string()).await.map(drop)
+        self.send_request("PUT", name, &shape.to_string()).await.map(drop)
     }
 
-    async fn ask(&self, method: &str, name: &str, body: &str) -> Result<String, Box<dyn Error>> {
+    async fn send_request(&self, method: &str, name: &str, body: &str) -> Result<String, Box<dyn Error>> {
         let mut stream = TcpStream::connect(&self.0).await?;
         let (host, length) = (&self.0, body.len());
         let head = format!("{method} /shapes/{name} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");

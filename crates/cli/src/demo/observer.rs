@@ -6,30 +6,30 @@ use homeostat_example_at::{At, Phase};
 use homeostat_example_database::Database;
 use homeostat_example_shapes::Shape;
 
-use super::board::Board;
+use super::timeline::Timeline;
 
-/// The spectator, ready to run.
-pub(super) fn operator(board: &Board) -> Operator {
-    Operator::new("spectator.homeostat.dev")
-        .state(board.clone())
+/// The observer, ready to run.
+pub(super) fn operator(timeline: &Timeline) -> Operator {
+    Operator::new("observer.homeostat.dev")
+        .state(timeline.clone())
         .control(
             Controller::<At>::new()
-                .needs_state::<Board>()
+                .needs_state::<Timeline>()
                 .reconcile(|at, cx| async move { Ok(look(&cx, at_words(&at))) }),
         )
         .control(
             Controller::<Database>::new()
-                .needs_state::<Board>()
+                .needs_state::<Timeline>()
                 .reconcile(|database, cx| async move { Ok(look(&cx, database_words(&database))) }),
         )
         .control(
             Controller::<Shape>::new()
-                .needs_state::<Board>()
+                .needs_state::<Timeline>()
                 .reconcile(|shape, cx| async move { Ok(look(&cx, shape_words(&shape))) }),
         )
         .control(
             Controller::<Pod>::new()
-                .needs_state::<Board>()
+                .needs_state::<Timeline>()
                 .reconcile(|pod, cx| async move { Ok(look(&cx, pod_words(&pod))) }),
         )
 }
@@ -41,7 +41,7 @@ where
 {
     if let Some(words) = words {
         let who = format!("{}/{}", K::kind(&()), cx.key().name());
-        cx.state::<Board>().seen(&who, &words);
+        cx.state::<Timeline>().line_if_new(&who, &words);
     }
     Action::await_change()
 }

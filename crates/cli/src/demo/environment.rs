@@ -19,10 +19,10 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::board::{Board, Mark};
-use super::cloud::Cloud;
-use super::spectator;
-use crate::folder::TemporaryFolder;
+use super::cloud_client::CloudClient;
+use super::observer;
+use super::timeline::{LineKind, Timeline};
+use crate::temporary_folder::TemporaryFolder;
 
 /// PostgreSQL is another user when this one is root, and must be able to pass through to its data.
 const PASSABLE: u32 = 0o711;
@@ -32,7 +32,7 @@ const PASSABLE: u32 = 0o711;
 const SETTLE_SECONDS: u64 = 1;
 
 /// Everything that runs.
-pub(super) struct Stage {
+pub(super) struct DemoEnvironment {
     plane: ControlPlane,
     cloud: Running,
     operators: JoinSet<Result<(), homeostat::runtime::Error>>,
@@ -40,8 +40,8 @@ pub(super) struct Stage {
     _folders: [TemporaryFolder; 2],
 }
 
-impl Stage {
-    pub(super) async fn build(board: &Board) -> Result<Self, Box<dyn Error>> {
+impl DemoEnvironment {
+    pub(super) async fn build(timeline: &Timeline) -> Result<Self, Box<dyn Error>> {
         let entropy = Entropy::system();
         let home = TemporaryFolder::create(&entropy).await?;
         let databases = TemporaryFolder::create(&entropy).await?;
@@ -54,22 +54,22 @@ impl Stage {
             .node(NodeOptions::new().folder(home.node()).run_as(getuid().as_raw().to_string()).ephemeral())
             .start()
             .await?;
-        board.line(Mark::Healed, "control plane", plane.url().unwrap_or_default());
+        timeline.line(LineKind::Healed, "control plane", plane.url().unwrap_or_default());
         let cloud = server::start(anywhere).await?;
-        board.line(Mark::Healed, "cloud of shapes", &cloud.url());
+        timeline.line(LineKind::Healed, "cloud of shapes", &cloud.url());
         let settings = Settings::in_folder(databases.path());
         let (operators, stop) = (JoinSet::new(), CancellationToken::new());
-        let mut stage = Self { plane, cloud, operators, stop, _folders: [home, databases] };
-        stage.run(homeostat_example_at::operator());
-        stage.run(homeostat_example_database::operator(settings));
+        let mut environment = Self { plane, cloud, operators, stop, _folders: [home, databases] };
+        environment.run(homeostat_example_at::operator());
+        environment.run(homeostat_example_database::operator(settings));
         let options = Options { settle: SETTLE_SECONDS, ..Options::default() };
-        stage.run(homeostat_example_shapes::operator(&stage.cloud.url(), &options));
-        stage.served::<At>().await;
-        stage.served::<Database>().await;
-        stage.served::<Shape>().await;
-        board.line(Mark::Healed, "operators", "at, database and shapes run");
-        stage.run(spectator::operator(board));
-        Ok(stage)
+        environment.run(homeostat_example_shapes::operator(&environment.cloud.url(), &options));
+        environment.wait_until_served::<At>().await;
+        environment.wait_until_served::<Database>().await;
+        environment.wait_until_served::<Shape>().await;
+        timeline.line(LineKind::Healed, "operators", "at, database and shapes run");
+        environment.run(observer::operator(timeline));
+        Ok(environment)
     }
 
     fn run(&mut self, operator: Operator) {
@@ -77,7 +77,7 @@ impl Stage {
     }
 
     /// Waits until objects of this kind are served: its operator brings the definition along.
-    async fn served<K>(&self)
+    async fn wait_until_served<K>(&self)
     where
         K: Resource<DynamicType = ()>,
     {
@@ -87,7 +87,7 @@ impl Stage {
             if self.client().request::<Value>(request).await.is_ok() {
                 return;
             }
-            tokio::time::sleep(super::play::PAUSE).await;
+            tokio::time::sleep(super::demo_run::PAUSE).await;
         }
     }
 
@@ -102,12 +102,12 @@ impl Stage {
         Api::namespaced(self.client(), "default")
     }
 
-    pub(super) fn cloud(&self) -> Cloud {
-        Cloud::new(&self.cloud.url())
+    pub(super) fn cloud(&self) -> CloudClient {
+        CloudClient::new(&self.cloud.url())
     }
 
     /// What people can do now.
-    pub(super) fn invite(&self, board: &Board) {
+    pub(super) fn print_suggestions(&self, timeline: &Timeline) {
         let kubeconfig = self.plane.kubeconfig().map(|file| file.display().to_string()).unwrap_or_default();
         let lines = [
             format!("  export KUBECONFIG={kubeconfig}"),
@@ -116,7 +116,7 @@ impl Stage {
             "  kubectl delete pod --all".to_owned(),
             format!("  the shapes are at {}", self.cloud.url()),
         ];
-        board.notes("your turn; ctrl-c ends it", &lines);
+        timeline.lines_under_heading("your turn; ctrl-c ends it", &lines);
     }
 
     /// Ends operators, processes and server, and removes the folders.

@@ -16,24 +16,24 @@ use tokio::task::JoinHandle;
 
 /// Which runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Side {
+pub(crate) enum RuntimeKind {
     Ours,
     Theirs,
 }
 
 /// What a reconcile asks for.
 #[derive(Clone, Copy)]
-pub(super) enum Reply {
+pub(super) enum ReconcileResult {
     Settled,
     Again,
 }
 
 /// What is done with an object, by its name.
-pub(super) type Deed = Arc<dyn Fn(String) -> BoxFuture<'static, Reply> + Send + Sync>;
+pub(super) type ReconcileFn = Arc<dyn Fn(String) -> BoxFuture<'static, ReconcileResult> + Send + Sync>;
 
 /// How the controller is built.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Setup<'a> {
+pub(super) struct ControllerSetup<'a> {
     /// Six more kinds are watched as owned.
     pub(super) with_children: bool,
     /// Reconciles at a time; each runtime's own default when absent.
@@ -43,12 +43,12 @@ pub(super) struct Setup<'a> {
 }
 
 /// A controller at work; ended when dropped.
-pub(super) struct Running {
+pub(super) struct RunningController {
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-impl Running {
+impl RunningController {
     /// Ends it and waits for the end.
     pub(super) async fn end(mut self) {
         self.stop.cancel();
@@ -59,24 +59,29 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningController {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Side {
+impl RuntimeKind {
     pub(super) const BOTH: [Self; 2] = [Self::Ours, Self::Theirs];
 
-    pub(super) fn start(self, client: Client, setup: Setup<'_>, deed: Deed) -> Running {
+    pub(super) fn start(
+        self,
+        client: Client,
+        setup: ControllerSetup<'_>,
+        reconcile: ReconcileFn,
+    ) -> RunningController {
         match self {
-            Self::Ours => ours(client, setup, deed),
-            Self::Theirs => theirs(&client, setup, deed),
+            Self::Ours => ours(client, setup, reconcile),
+            Self::Theirs => theirs(&client, setup, reconcile),
         }
     }
 }
 
-fn ours(client: Client, setup: Setup<'_>, deed: Deed) -> Running {
+fn ours(client: Client, setup: ControllerSetup<'_>, reconcile: ReconcileFn) -> RunningController {
     let mut controller = Controller::<ConfigMap>::new();
     if let Some(limit) = setup.concurrency {
         controller = controller.concurrency(limit.into());
@@ -94,21 +99,21 @@ fn ours(client: Client, setup: Setup<'_>, deed: Deed) -> Running {
             .owns::<PersistentVolumeClaim>();
     }
     let control = controller.reconcile(move |map, _| {
-        let done = deed(map.name_any());
+        let done = reconcile(map.name_any());
         async move {
             Ok(match done.await {
-                Reply::Settled => Action::await_change(),
-                Reply::Again => Action::requeue_now(),
+                ReconcileResult::Settled => Action::await_change(),
+                ReconcileResult::Again => Action::requeue_now(),
             })
         }
     });
     let stop = CancellationToken::new();
     let operator = Operator::new("bench.homeostat.dev").control(control).grace(Duration::ZERO);
     let run = operator.run_on(client, stop.clone());
-    Running { stop, task: tokio::spawn(async move { run.await.expect("it ends well") }) }
+    RunningController { stop, task: tokio::spawn(async move { run.await.expect("it ends well") }) }
 }
 
-fn theirs(client: &Client, setup: Setup<'_>, deed: Deed) -> Running {
+fn theirs(client: &Client, setup: ControllerSetup<'_>, reconcile: ReconcileFn) -> RunningController {
     let config = match setup.labels {
         Some(labels) => watcher::Config::default().labels(labels),
         None => watcher::Config::default(),
@@ -127,11 +132,11 @@ fn theirs(client: &Client, setup: Setup<'_>, deed: Deed) -> Running {
     }
     let stream = controller.run(
         move |map, _| {
-            let done = deed(map.name_any());
+            let done = reconcile(map.name_any());
             async move {
                 Ok::<_, std::io::Error>(match done.await {
-                    Reply::Settled => TheirAction::await_change(),
-                    Reply::Again => TheirAction::requeue(Duration::ZERO),
+                    ReconcileResult::Settled => TheirAction::await_change(),
+                    ReconcileResult::Again => TheirAction::requeue(Duration::ZERO),
                 })
             }
         },
@@ -139,7 +144,7 @@ fn theirs(client: &Client, setup: Setup<'_>, deed: Deed) -> Running {
         Arc::new(()),
     );
     let task = tokio::spawn(stream.for_each(|_| std::future::ready(())));
-    Running { stop: CancellationToken::new(), task }
+    RunningController { stop: CancellationToken::new(), task }
 }
 
 fn owns<T: Kind>(

@@ -20,35 +20,40 @@ const VALUE: &str = "value";
 
 /// Calls of one pass.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Count {
+pub(super) struct CallCount {
     pub(super) lists: usize,
     pub(super) gets: usize,
     pub(super) writes: usize,
 }
 
-struct State {
+struct FakeWorldState {
     things: BTreeMap<String, String>,
     spoilt: BTreeSet<String>,
-    count: Count,
+    count: CallCount,
     began: Instant,
     last_call: Instant,
 }
 
 /// The field. Clones are the same field.
 #[derive(Clone)]
-pub(super) struct Field {
-    state: Arc<Mutex<State>>,
+pub(super) struct FakeWorld {
+    state: Arc<Mutex<FakeWorldState>>,
     asked: Arc<Notify>,
 }
 
-impl Field {
+impl FakeWorld {
     /// A field in which all is as wanted.
     pub(super) fn new(size: usize) -> Self {
         let name = |number| format!("namespace-{}.object-{number}", number % 10);
         let things = (0..size).map(|number| (name(number), VALUE.to_owned())).collect();
         let now = Instant::now();
-        let state =
-            State { things, spoilt: BTreeSet::new(), count: Count::default(), began: now, last_call: now };
+        let state = FakeWorldState {
+            things,
+            spoilt: BTreeSet::new(),
+            count: CallCount::default(),
+            began: now,
+            last_call: now,
+        };
         Self { state: Arc::new(Mutex::new(state)), asked: Arc::new(Notify::new()) }
     }
 
@@ -73,7 +78,7 @@ impl Field {
         self.lock().began
     }
 
-    pub(super) fn count(&self) -> Count {
+    pub(super) fn count(&self) -> CallCount {
         self.lock().count
     }
 
@@ -90,18 +95,18 @@ impl Field {
         }
     }
 
-    fn call(&self) -> MutexGuard<'_, State> {
+    fn call(&self) -> MutexGuard<'_, FakeWorldState> {
         let mut state = self.lock();
         state.last_call = Instant::now();
         state
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FakeWorldState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl World for Field {
+impl World for FakeWorld {
     type Kind = ConfigMap;
     type Want = String;
     type Have = String;
@@ -122,7 +127,7 @@ impl World for Field {
         let mut state = self.call();
         if from.is_none() {
             state.began = Instant::now();
-            state.count = Count { lists: 1, ..Count::default() };
+            state.count = CallCount { lists: 1, ..CallCount::default() };
         }
         let from = from.unwrap_or_default().to_owned();
         let mut rest = state.things.range(from..).map(|(name, value)| (name.clone(), value.clone()));

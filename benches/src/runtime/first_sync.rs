@@ -8,12 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::FutureExt;
 use tokio::sync::Notify;
 
-use super::side::{Deed, Reply, Side};
+use super::controllers::{ReconcileFn, ReconcileResult, RuntimeKind};
 use super::{edits, memory};
-use crate::report::{Row, Target};
-use crate::server::{Load, Process, client_of};
-
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+use crate::Outcome;
+use crate::report::{ReportRow, ReportTarget};
+use crate::server::{LoadGenerator, ServerProcess, client_of};
 
 /// Objects of the first measurement, and all those the second one caches.
 const FIRST: usize = 10_000;
@@ -23,27 +22,27 @@ const ALL: usize = 30_000;
 const ROUNDS: usize = 5;
 
 /// On `homeostat up`.
-pub(super) async fn measure() -> Outcome<Vec<Row>> {
-    let process = Process::start()?;
-    let load = Load::new(process.client().await?);
+pub(super) async fn measure() -> Outcome<Vec<ReportRow>> {
+    let process = ServerProcess::start()?;
+    let load = LoadGenerator::new(process.client().await?);
     load.namespace().await?;
     measure_with(&load, process.kubeconfig()).await
 }
 
 /// On the server of this kubeconfig, which is left as it was, but for the empty namespace.
-pub(super) async fn measure_on(kubeconfig: &Path) -> Outcome<Vec<Row>> {
-    let load = Load::new(client_of(kubeconfig).await?);
+pub(super) async fn measure_on(kubeconfig: &Path) -> Outcome<Vec<ReportRow>> {
+    let load = LoadGenerator::new(client_of(kubeconfig).await?);
     load.namespace().await?;
     let rows = measure_with(&load, kubeconfig).await;
     load.clear().await?;
     rows
 }
 
-async fn measure_with(load: &Load, kubeconfig: &Path) -> Outcome<Vec<Row>> {
+async fn measure_with(load: &LoadGenerator, kubeconfig: &Path) -> Outcome<Vec<ReportRow>> {
     load.create(64, FIRST, "many").await?;
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
-        for (side, times) in Side::BOTH.into_iter().zip(&mut times) {
+        for (side, times) in RuntimeKind::BOTH.into_iter().zip(&mut times) {
             // Each in a process of its own, as operators start: nobody sweeps up after the other.
             times.push(memory::child(side, kubeconfig, memory::MANY, FIRST)?.milliseconds);
         }
@@ -52,8 +51,12 @@ async fn measure_with(load: &Load, kubeconfig: &Path) -> Outcome<Vec<Row>> {
         times.sort_unstable_by(f64::total_cmp);
         times[ROUNDS / 2]
     });
-    let mut rows =
-        vec![Row::beside("first reconcile of 10000 objects, TLS", "ms", middle, Target::TimesLess(3.0))];
+    let mut rows = vec![ReportRow::beside(
+        "first reconcile of 10000 objects, TLS",
+        "ms",
+        middle,
+        ReportTarget::TimesLess(3.0),
+    )];
     rows.extend(edits::measure(&client_of(kubeconfig).await?, FIRST).await?);
     load.create(64, ALL - FIRST, "more").await?;
     rows.push(memory::measure(kubeconfig, ALL)?);
@@ -61,14 +64,14 @@ async fn measure_with(load: &Load, kubeconfig: &Path) -> Outcome<Vec<Row>> {
 }
 
 /// A deed that does nothing but count, and a bell for the last.
-pub(super) fn counting(objects: usize) -> (Deed, Arc<Notify>) {
+pub(super) fn counting(objects: usize) -> (ReconcileFn, Arc<Notify>) {
     let (left, bell) = (AtomicUsize::new(objects), Arc::new(Notify::new()));
     let ring = bell.clone();
-    let deed: Deed = Arc::new(move |_| {
+    let reconcile: ReconcileFn = Arc::new(move |_| {
         if left.fetch_sub(1, Ordering::Relaxed) == 1 {
             ring.notify_one();
         }
-        std::future::ready(Reply::Settled).boxed()
+        std::future::ready(ReconcileResult::Settled).boxed()
     });
-    (deed, bell)
+    (reconcile, bell)
 }

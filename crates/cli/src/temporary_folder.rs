@@ -33,10 +33,10 @@ pub(crate) struct TemporaryFolder {
 impl TemporaryFolder {
     /// Makes one where the system keeps such things, and removes those whose owners were killed. Fails if the name is taken.
     pub(crate) async fn create(entropy: &Entropy) -> io::Result<Self> {
-        sweep().await;
+        remove_abandoned_folders().await;
         loop {
             let path = std::env::temp_dir().join(format!("{PREFIX}{}", entropy.suffix(SUFFIX_LETTERS)));
-            let made = DirBuilder::new().mode(MODE).create(&path).and_then(|()| own(&path));
+            let made = DirBuilder::new().mode(MODE).create(&path).and_then(|()| take_lock(&path));
             let lock = made.map_err(|error| {
                 io::Error::new(error.kind(), format!("cannot make the folder {}: {error}", path.display()))
             })?;
@@ -66,7 +66,7 @@ impl Drop for TemporaryFolder {
 }
 
 /// Takes the lock of a new folder; none if somebody else has it or had it.
-fn own(folder: &Path) -> io::Result<Option<File>> {
+fn take_lock(folder: &Path) -> io::Result<Option<File>> {
     let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(LOCK))?;
     let is_ours = is_locked(&lock) && lock.metadata()?.nlink() > 0;
     Ok(is_ours.then_some(lock))
@@ -77,12 +77,12 @@ fn is_locked(file: &File) -> bool {
 }
 
 /// Removes the folders whose owners were killed.
-async fn sweep() {
+async fn remove_abandoned_folders() {
     let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
         let path = entry.path();
         // Held until the folder is gone: nobody else shall find it abandoned as well.
-        let Some(_lock) = abandoned(&path) else { continue };
+        let Some(_lock) = lock_of_abandoned(&path) else { continue };
         if end_leftover_processes(&path.join(NODE)).await
             && let Err(error) = remove_folder(&path)
         {
@@ -92,7 +92,7 @@ async fn sweep() {
 }
 
 /// The lock of a folder of this user that nobody holds.
-fn abandoned(folder: &Path) -> Option<File> {
+fn lock_of_abandoned(folder: &Path) -> Option<File> {
     let meta = fs::symlink_metadata(folder).ok()?;
     let is_ours = meta.is_dir() && meta.uid() == rustix::process::getuid().as_raw();
     let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();

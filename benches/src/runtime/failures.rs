@@ -9,9 +9,9 @@ use futures::FutureExt;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
-use super::fake::Fake;
-use super::side::{Deed, Reply, Setup, Side};
-use crate::report::{Row, Target};
+use super::controllers::{ControllerSetup, ReconcileFn, ReconcileResult, RuntimeKind};
+use super::fake_server::FakeServer;
+use crate::report::{ReportRow, ReportTarget};
 
 /// Objects beside the one that panics.
 const BYSTANDERS: usize = 1_000;
@@ -25,46 +25,46 @@ const SLOW: Duration = Duration::from_secs(1);
 /// What is not done by then does not count as done.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(super) async fn measure() -> Vec<Row> {
+pub(super) async fn measure() -> Vec<ReportRow> {
     vec![
-        Row::beside(
+        ReportRow::beside(
             "one reconciler panics: others of 1000 served afterwards",
             "objects",
-            [survivors(Side::Ours).await, survivors(Side::Theirs).await],
-            Target::AtLeast(1000.0),
+            [survivors(RuntimeKind::Ours).await, survivors(RuntimeKind::Theirs).await],
+            ReportTarget::AtLeast(1000.0),
         ),
-        Row::beside(
+        ReportRow::beside(
             "a hot key beside 10000 cold ones: all cold ones served",
             "ms",
-            [cold(Side::Ours).await, cold(Side::Theirs).await],
-            Target::TimesLess(1.0),
+            [cold(RuntimeKind::Ours).await, cold(RuntimeKind::Theirs).await],
+            ReportTarget::TimesLess(1.0),
         ),
-        Row::beside(
+        ReportRow::beside(
             "10000 reconciles of 1 s in flight: all done",
             "ms",
-            [slow(Side::Ours).await, slow(Side::Theirs).await],
-            Target::TimesLess(1.0),
+            [slow(RuntimeKind::Ours).await, slow(RuntimeKind::Theirs).await],
+            ReportTarget::TimesLess(1.0),
         ),
     ]
 }
 
 /// How many objects are reconciled on an edit after another object's reconciler has panicked.
-async fn survivors(side: Side) -> f64 {
+async fn survivors(side: RuntimeKind) -> f64 {
     let silent = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let fake = Fake::new(BYSTANDERS + 1);
+    let fake = FakeServer::new(BYSTANDERS + 1);
     let (sender, mut heard) = mpsc::unbounded_channel();
-    let deed: Deed = Arc::new(move |name| {
+    let reconcile: ReconcileFn = Arc::new(move |name| {
         let sender = sender.clone();
         async move {
             assert!(name != "object-0", "on purpose");
             // The receiver is gone only when the measurement is over.
             let _ = sender.send(());
-            Reply::Settled
+            ReconcileResult::Settled
         }
         .boxed()
     });
-    let running = side.start(fake.client(), Setup::default(), deed);
+    let running = side.start(fake.client(), ControllerSetup::default(), reconcile);
     let mut count = async |limit: Duration| {
         let end = Instant::now() + limit;
         let mut count = 0_u32;
@@ -83,16 +83,16 @@ async fn survivors(side: Side) -> f64 {
 }
 
 /// The time until every cold key is reconciled beside one that asks again at once, for ever.
-async fn cold(side: Side) -> f64 {
-    timed(side, Setup::default(), |left| {
+async fn cold(side: RuntimeKind) -> f64 {
+    timed(side, ControllerSetup::default(), |left| {
         Arc::new(move |name| {
             let left = left.clone();
             async move {
                 if name == "object-0" {
-                    return Reply::Again;
+                    return ReconcileResult::Again;
                 }
                 left.done();
-                Reply::Settled
+                ReconcileResult::Settled
             }
             .boxed()
         })
@@ -100,15 +100,15 @@ async fn cold(side: Side) -> f64 {
     .await
 }
 
-async fn slow(side: Side) -> f64 {
+async fn slow(side: RuntimeKind) -> f64 {
     let limit = u16::try_from(MANY + 1).expect("fewer than 65 536");
-    timed(side, Setup { concurrency: Some(limit), ..Setup::default() }, |left| {
+    timed(side, ControllerSetup { concurrency: Some(limit), ..ControllerSetup::default() }, |left| {
         Arc::new(move |_| {
             let left = left.clone();
             async move {
                 tokio::time::sleep(SLOW).await;
                 left.done();
-                Reply::Settled
+                ReconcileResult::Settled
             }
             .boxed()
         })
@@ -117,12 +117,12 @@ async fn slow(side: Side) -> f64 {
 }
 
 /// How many are left, and a bell for the last.
-struct Left {
+struct RemainingObjects {
     count: AtomicUsize,
     bell: Notify,
 }
 
-impl Left {
+impl RemainingObjects {
     fn done(&self) {
         if self.count.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.bell.notify_one();
@@ -131,11 +131,15 @@ impl Left {
 }
 
 /// Milliseconds until all but one of the objects are done.
-async fn timed(side: Side, setup: Setup<'_>, deed: impl FnOnce(Arc<Left>) -> Deed) -> f64 {
-    let fake = Fake::new(MANY + 1);
-    let left = Arc::new(Left { count: AtomicUsize::new(MANY), bell: Notify::new() });
+async fn timed(
+    side: RuntimeKind,
+    setup: ControllerSetup<'_>,
+    reconcile: impl FnOnce(Arc<RemainingObjects>) -> ReconcileFn,
+) -> f64 {
+    let fake = FakeServer::new(MANY + 1);
+    let left = Arc::new(RemainingObjects { count: AtomicUsize::new(MANY), bell: Notify::new() });
     let start = Instant::now();
-    let running = side.start(fake.client(), setup, deed(left.clone()));
+    let running = side.start(fake.client(), setup, reconcile(left.clone()));
     let _ = tokio::time::timeout(PATIENCE, left.bell.notified()).await;
     let elapsed = start.elapsed();
     running.end().await;

@@ -19,11 +19,11 @@ const CHUNK: usize = 64;
 
 /// The objects, encoded.
 #[derive(Clone)]
-pub(super) struct Cluster(Arc<Vec<String>>);
+pub(super) struct FakeCluster(Arc<Vec<String>>);
 
 type Answer = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
-impl Cluster {
+impl FakeCluster {
     /// This many small ConfigMaps in ten namespaces, each with this finalizer.
     pub(super) fn new(size: usize, finalizer: &str) -> Self {
         let object = |number: usize| {
@@ -63,7 +63,7 @@ impl Cluster {
     }
 }
 
-impl tower::Service<Request<Body>> for Cluster {
+impl tower::Service<Request<Body>> for FakeCluster {
     type Response = Response<Answer>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;

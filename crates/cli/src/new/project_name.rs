@@ -7,7 +7,7 @@ const LETTERS_MAX: usize = 50;
 
 /// A name fit for a package, a folder and a DNS label.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Name(String);
+pub(super) struct ProjectName(String);
 
 /// Words of Rust: a crate of that name cannot be written down.
 const KEYWORDS: &str = "abstract as async await become box break const continue crate do dyn else enum extern false final fn
@@ -31,13 +31,13 @@ const USED: &str = "Action Api Arc AsMut AsRef Backoff Box CancellationToken Cli
     PartialEq PartialOrd Patch PatchParams Pod PostParams Predicate RawEvent Resource ResourceExt Result Secret Self Send Serialize
     Service Severity Sized Some StatefulSet StatusBase String Sync Target ToOwned ToString TryFrom TryInto Turn Unpin Vec";
 
-impl FromStr for Name {
+impl FromStr for ProjectName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let name = Self(text.to_owned());
         check_letters(text)?;
-        let (library, kind) = (name.library(), kind(name.singular()));
+        let (library, kind) = (name.library(), kind_name(name.singular()));
         let has = |words: &str, word: &str| words.split_whitespace().any(|one| one == word);
         let why = if has(KEYWORDS, &library) {
             format!("{text} is a word of Rust itself")
@@ -71,7 +71,7 @@ fn check_letters(text: &str) -> Result<(), String> {
     Err(why)
 }
 
-impl Name {
+impl ProjectName {
     /// The folder and the package.
     pub(super) fn project(&self) -> &str {
         &self.0
@@ -88,7 +88,7 @@ impl Name {
         template
             .replace("{{name}}", &self.0)
             .replace("{{crate}}", &self.library())
-            .replace("{{kind}}", &kind(singular))
+            .replace("{{kind}}", &kind_name(singular))
             .replace("{{singular}}", &singular.replace('-', ""))
             .replace("{{group}}", &format!("{}.example.com", self.0))
     }
@@ -101,7 +101,7 @@ impl Name {
 }
 
 /// `static-page` is a `StaticPage`.
-fn kind(words: &str) -> String {
+fn kind_name(words: &str) -> String {
     let capitalized = words.split('-').filter(|word| !word.is_empty()).map(|word| {
         let (first, rest) = word.split_at(1);
         first.to_uppercase() + rest
@@ -116,8 +116,10 @@ mod tests {
     #[test]
     fn names_follow_from_the_name() {
         let check = |name: &str, expected: &str| {
-            let filled =
-                name.parse::<Name>().unwrap().fill("{{name}} {{crate}} {{kind}} {{singular}} {{group}}");
+            let filled = name
+                .parse::<ProjectName>()
+                .unwrap()
+                .fill("{{name}} {{crate}} {{kind}} {{singular}} {{group}}");
             assert_eq!(filled, expected);
         };
         check("page", "page page Page page page.example.com");
@@ -127,7 +129,7 @@ mod tests {
 
     #[track_caller]
     fn check_refused(name: &str, expected: &str) {
-        let why = name.parse::<Name>().expect_err(name);
+        let why = name.parse::<ProjectName>().expect_err(name);
         assert!(why.contains(expected), "{name}: {why}");
     }
 

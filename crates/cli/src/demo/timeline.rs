@@ -13,7 +13,7 @@ const WHO_WIDTH: usize = 26;
 
 /// What sort of line it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mark {
+pub(super) enum LineKind {
     /// Something was seen.
     Seen,
     /// We did something.
@@ -26,9 +26,9 @@ pub(super) enum Mark {
     Failed,
 }
 
-impl Mark {
+impl LineKind {
     /// The word, and its colour as a terminal knows it.
-    fn face(self) -> (&'static str, &'static str) {
+    fn word_and_colour(self) -> (&'static str, &'static str) {
         match self {
             Self::Seen => ("", "2"),
             Self::Did => ("apply", "36"),
@@ -41,9 +41,9 @@ impl Mark {
 
 /// Where the timeline is written. Clones write to the same.
 #[derive(Clone)]
-pub(super) struct Board(Arc<Inner>);
+pub(super) struct Timeline(Arc<TimelineState>);
 
-struct Inner {
+struct TimelineState {
     clock: Clock,
     start: Instant,
     has_colours: bool,
@@ -51,11 +51,11 @@ struct Inner {
     last: Mutex<BTreeMap<String, String>>,
 }
 
-impl Board {
+impl Timeline {
     pub(super) fn new() -> Self {
         let clock = Clock::system();
         let has_colours = std::io::stdout().is_terminal();
-        Self(Arc::new(Inner { clock, start: clock.instant(), has_colours, last: Mutex::default() }))
+        Self(Arc::new(TimelineState { clock, start: clock.instant(), has_colours, last: Mutex::default() }))
     }
 
     /// The time since an instant.
@@ -68,17 +68,17 @@ impl Board {
     }
 
     /// A heading.
-    pub(super) fn chapter(&self, words: &str) {
+    pub(super) fn heading(&self, words: &str) {
         let words =
             if self.0.has_colours { format!("\n\x1b[1m{words}\x1b[0m\n") } else { format!("\n{words}\n") };
-        write(&words);
+        write_to_stdout(&words);
     }
 
     /// A line.
-    pub(super) fn line(&self, mark: Mark, who: &str, words: &str) {
-        let (word, colour) = mark.face();
+    pub(super) fn line(&self, kind: LineKind, who: &str, words: &str) {
+        let (word, colour) = kind.word_and_colour();
         let time = format!("{:7.2} s", self.since(self.0.start).as_secs_f64());
-        write(&if self.0.has_colours {
+        write_to_stdout(&if self.0.has_colours {
             format!("\x1b[2m{time}\x1b[0m  \x1b[{colour}m{word:<6}  {who:<WHO_WIDTH$}  {words}\x1b[0m\n")
         } else {
             format!("{time}  {word:<6}  {who:<WHO_WIDTH$}  {words}\n")
@@ -86,31 +86,31 @@ impl Board {
     }
 
     /// A line about how something is, unless that was said last.
-    pub(super) fn seen(&self, who: &str, words: &str) {
+    pub(super) fn line_if_new(&self, who: &str, words: &str) {
         let is_new = {
             let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
             last.insert(who.to_owned(), words.to_owned()).as_deref() != Some(words)
         };
         if is_new {
-            self.line(Mark::Seen, who, words);
+            self.line(LineKind::Seen, who, words);
         }
     }
 
     /// Lines below a heading, as they are.
-    pub(super) fn notes(&self, heading: &str, lines: &[String]) {
-        self.chapter(heading);
-        write(&(lines.join("\n") + "\n"));
+    pub(super) fn lines_under_heading(&self, heading: &str, lines: &[String]) {
+        self.heading(heading);
+        write_to_stdout(&(lines.join("\n") + "\n"));
     }
 }
 
 /// A reader that is gone is no reason to stop.
-fn write(text: &str) {
+fn write_to_stdout(text: &str) {
     let mut out = std::io::stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 /// A duration as people read it: `340 ms`, `2.4 s`.
-pub(super) fn short(time: Duration) -> String {
+pub(super) fn short_duration(time: Duration) -> String {
     if time < Duration::from_secs(1) {
         format!("{} ms", time.as_millis())
     } else {
@@ -124,7 +124,8 @@ mod tests {
 
     #[test]
     fn times_are_short() {
-        let check = |millis, expected: &str| assert_eq!(short(Duration::from_millis(millis)), expected);
+        let check =
+            |millis, expected: &str| assert_eq!(short_duration(Duration::from_millis(millis)), expected);
         check(0, "0 ms");
         check(999, "999 ms");
         check(1250, "1.2 s");

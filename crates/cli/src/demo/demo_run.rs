@@ -13,8 +13,8 @@ use homeostat::serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::board::{Board, Mark, short};
-use super::stage::Stage;
+use super::environment::DemoEnvironment;
+use super::timeline::{LineKind, Timeline, short_duration};
 
 /// Between two looks: only spares the processor.
 pub(super) const PAUSE: Duration = Duration::from_millis(10);
@@ -26,17 +26,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PATIENCE_LOST: Duration = Duration::from_secs(5);
 
 /// A demonstration under way.
-pub(super) struct Play<'a> {
-    pub(super) stage: &'a Stage,
-    pub(super) board: &'a Board,
+pub(super) struct DemoRun<'a> {
+    pub(super) environment: &'a DemoEnvironment,
+    pub(super) timeline: &'a Timeline,
     failures: Vec<String>,
     /// When each object was applied that has not come true yet.
     asked: HashMap<String, Instant>,
 }
 
-impl<'a> Play<'a> {
-    pub(super) fn new(stage: &'a Stage, board: &'a Board) -> Self {
-        Self { stage, board, failures: Vec::new(), asked: HashMap::new() }
+impl<'a> DemoRun<'a> {
+    pub(super) fn new(environment: &'a DemoEnvironment, timeline: &'a Timeline) -> Self {
+        Self { environment, timeline, failures: Vec::new(), asked: HashMap::new() }
     }
 
     /// What did not come, in words.
@@ -50,37 +50,37 @@ impl<'a> Play<'a> {
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
         let who = format!("{}/{name}", K::kind(&()));
-        self.board.line(Mark::Did, &who, words);
-        self.asked.insert(who.clone(), self.board.clock().instant());
+        self.timeline.line(LineKind::Did, &who, words);
+        self.asked.insert(who.clone(), self.timeline.clock().instant());
         let mut object = object;
         object["apiVersion"] = K::api_version(&()).into();
         object["kind"] = K::kind(&()).into();
         object["metadata"]["name"] = name.into();
         let params = PatchParams::apply("demo").force();
-        let applied = self.stage.api::<K>().patch(name, &params, &Patch::Apply(object)).await;
-        self.did(&who, applied.map(drop));
+        let applied = self.environment.api::<K>().patch(name, &params, &Patch::Apply(object)).await;
+        self.note_result(&who, applied.map(drop));
     }
 
     /// Says what is broken now.
-    pub(super) fn broke(&self, who: &str, words: &str) {
-        self.board.line(Mark::Broke, who, words);
+    pub(super) fn note_broken(&self, who: &str, words: &str) {
+        self.timeline.line(LineKind::Broke, who, words);
     }
 
     /// Notes a step that could not be made.
-    pub(super) fn did<E: std::fmt::Display>(&mut self, who: &str, outcome: Result<(), E>) {
+    pub(super) fn note_result<E: std::fmt::Display>(&mut self, who: &str, outcome: Result<(), E>) {
         if let Err(error) = outcome {
-            self.failed(who, &error.to_string());
+            self.note_failure(who, &error.to_string());
         }
     }
 
-    pub(super) fn failed(&mut self, who: &str, words: &str) {
-        self.board.line(Mark::Failed, who, words);
+    pub(super) fn note_failure(&mut self, who: &str, words: &str) {
+        self.timeline.line(LineKind::Failed, who, words);
         self.failures.push(format!("{who}: {words}"));
     }
 
     /// Waits until `look` finds what it looks for, and says how long it took: since the object was applied when this is
     /// the first look at it, since now later. Nothing found in time is a failure.
-    pub(super) async fn until<T, F>(
+    pub(super) async fn wait_until<T, F>(
         &mut self,
         who: &str,
         words: &str,
@@ -89,7 +89,7 @@ impl<'a> Play<'a> {
     where
         F: Future<Output = Option<T>>,
     {
-        let start = self.asked.remove(who).unwrap_or_else(|| self.board.clock().instant());
+        let start = self.asked.remove(who).unwrap_or_else(|| self.timeline.clock().instant());
         let patience = if self.failures.is_empty() { PATIENCE } else { PATIENCE_LOST };
         let found = tokio::time::timeout(patience, async {
             loop {
@@ -100,11 +100,11 @@ impl<'a> Play<'a> {
             }
         });
         if let Ok(found) = found.await {
-            let took = short(self.board.since(start));
-            self.board.line(Mark::Healed, who, &format!("{words}, after {took}"));
+            let took = short_duration(self.timeline.since(start));
+            self.timeline.line(LineKind::Healed, who, &format!("{words}, after {took}"));
             return Some(found);
         }
-        self.failed(who, &format!("not within {}: {words}", short(patience)));
+        self.note_failure(who, &format!("not within {}: {words}", short_duration(patience)));
         None
     }
 }
