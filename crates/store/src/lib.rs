@@ -13,6 +13,7 @@ use homeostat_core::{Prefix, Revision};
 pub mod disk;
 pub mod entry;
 pub mod error;
+pub mod event;
 mod history;
 pub mod memory;
 mod pins;
@@ -26,11 +27,12 @@ mod writer;
 pub use disk::Disk;
 pub use entry::{Entry, Value};
 pub use error::Error;
+pub use event::Event;
 pub use history::Limits;
 pub use memory::Memory;
 pub use snapshot::Snapshot;
 pub use txn::{Committed, Expect, Op, Txn};
-pub use watch::{Event, Watch};
+pub use watch::Watch;
 
 /// The store as the API server sees it. Reads never wait for writes.
 pub trait Store: Send + Sync + 'static {

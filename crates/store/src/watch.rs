@@ -8,28 +8,15 @@
 
 use std::sync::Arc;
 
-use homeostat_core::{Key, Prefix, Revision};
+use homeostat_core::{Prefix, Revision};
 
 use crate::published::Published;
 use crate::topic::Topic;
-use crate::{Entry, Error};
+use crate::{Error, Event};
 
 /// Events delivered at once: enough to fill a socket buffer with small objects, few enough that one watcher never
 /// holds the log of its resource for long. A commit is never split, so a batch may be longer by one commit.
 pub const BATCH_EVENTS: usize = 256;
-
-/// One change of one key.
-#[derive(Clone, Debug)]
-pub struct Event {
-    /// The commit.
-    pub revision: Revision,
-    /// The key.
-    pub key: Key,
-    /// The entry after the commit; `None`: deleted.
-    pub new: Option<Arc<Entry>>,
-    /// The entry before the commit; `None`: created.
-    pub old: Option<Arc<Entry>>,
-}
 
 /// A cursor over the events of one prefix.
 #[derive(Debug)]
