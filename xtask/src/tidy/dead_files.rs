@@ -78,7 +78,7 @@ fn path_attribute(module: &ItemMod) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::super::source::sample;
-    use super::super::workspace::Package;
+    use super::super::workspace::sample_package;
     use super::*;
 
     #[test]
@@ -96,14 +96,7 @@ mod tests {
             sample("src/odd/c.rs", "mod beside;"),
             sample("src/odd/beside.rs", ""),
         ];
-        let package = Package {
-            name: "a".to_owned(),
-            version: "0.1.0".to_owned(),
-            folder: PathBuf::from("/r"),
-            manifest: "Cargo.toml".to_owned(),
-            roots: vec![PathBuf::from("/r/src/lib.rs")],
-            arrows: Vec::new(),
-        };
+        let package = sample_package("a", &["src/lib.rs"]);
         let dead: Vec<String> =
             check(&Workspace { packages: vec![package] }, &sources).into_iter().map(|p| p.file).collect();
         assert_eq!(dead, ["src/a/forgotten.rs", "src/a/forgotten/deeper.rs"]);

@@ -1,13 +1,13 @@
-//! The allow-list of sizes: what may be longer than the limits, and how long exactly. It only shrinks: an entry that
-//! is higher than the code needs, or that nothing needs, is a problem of its own.
+//! The list of exceptions: what may exceed a limit, and by how much exactly. It only shrinks: an entry that is higher than the
+//! code needs, or that nothing needs, is a problem of its own.
 //!
-//! One line per entry, `path lines` or `path::function lines`; `#` starts a comment. Plain text, so that a merge
-//! conflict is read at a glance.
+//! One line per entry, a subject and a number: `path 510`, `path::function 80`, `package type Name 5`. `#` starts a comment.
+//! Plain text, so that a merge conflict can be read at a glance.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::sizes::Measure;
+use super::measure::Measure;
 use super::{Problem, read};
 
 /// Where the list lies.
@@ -16,12 +16,12 @@ pub(crate) const FILE: &str = "xtask/ratchet.txt";
 /// The parsed list, with its opening comment.
 pub(crate) struct Ratchet {
     comment: String,
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, Exception>,
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
-    lines: usize,
+struct Exception {
+    amount: usize,
     /// Where it stands in the list.
     line: usize,
 }
@@ -41,29 +41,46 @@ impl Ratchet {
                 continue;
             }
             let line = index + 1;
-            let (subject, lines) = content
+            let (subject, amount) = content
                 .rsplit_once(' ')
-                .and_then(|(subject, lines)| Some((subject.trim(), lines.parse().ok()?)))
-                .ok_or_else(|| format!("{FILE}:{line}: write `path lines` or `path::function lines`"))?;
-            entries.insert(subject.to_owned(), Entry { lines, line });
+                .and_then(|(subject, amount)| Some((subject.trim(), amount.parse().ok()?)))
+                .ok_or_else(|| format!("{FILE}:{line}: write a subject and a number"))?;
+            entries.insert(subject.to_owned(), Exception { amount, line });
         }
         Ok(Self { comment: comment.join("\n"), entries })
     }
 
-    /// How many lines the subject may have, if it stands in the list.
-    pub(crate) fn granted(&self, subject: &str) -> Option<usize> {
-        self.entries.get(subject).map(|entry| entry.lines)
+    /// Returns what exceeds its limit and its exception, and the exceptions that are higher than needed.
+    pub(crate) fn check(&self, measures: &[Measure]) -> Vec<Problem> {
+        let mut problems: Vec<Problem> = measures.iter().filter_map(|measure| self.judge(measure)).collect();
+        problems.extend(self.stale(measures));
+        problems
     }
 
-    /// Entries that are higher than needed or needed by nothing.
-    pub(crate) fn stale(&self, measures: &[Measure]) -> Vec<Problem> {
+    fn judge(&self, measure: &Measure) -> Option<Problem> {
+        let granted = self.entries.get(&measure.subject).map_or(measure.amount_max, |entry| entry.amount);
+        if measure.amount <= granted.max(measure.amount_max) {
+            return None;
+        }
+        let Measure { subject, amount, unit, .. } = measure;
+        let what = format!("{subject}: {amount} {unit}, {granted} at most");
+        Some(Problem::new(
+            &measure.file,
+            measure.line,
+            what,
+            format!("{} ({FILE} only shrinks)", measure.fix),
+        ))
+    }
+
+    /// Returns the exceptions that are higher than needed or needed by nothing.
+    fn stale(&self, measures: &[Measure]) -> Vec<Problem> {
         let fix = "the list only shrinks: run `cargo xtask tidy --lower` and commit it";
-        let problem = |(subject, entry): (&String, &Entry)| {
+        let problem = |(subject, entry): (&String, &Exception)| {
             let what = match needed(subject, measures) {
-                Some(lines) if lines >= entry.lines => return None,
-                Some(lines) => format!("{subject} needs only {lines} lines, {} are granted", entry.lines),
+                Some(amount) if amount >= entry.amount => return None,
+                Some(amount) => format!("{subject} needs only {amount}, and {} are granted", entry.amount),
                 None => {
-                    format!("{subject} is within the limits or gone, yet {} lines are granted", entry.lines)
+                    format!("{subject} is within its limit or gone, yet {} are granted", entry.amount)
                 }
             };
             Some(Problem::new(FILE, entry.line, what, fix))
@@ -73,9 +90,9 @@ impl Ratchet {
 
     /// The same list without what [`Ratchet::stale`] complains about.
     pub(crate) fn lowered(&self, measures: &[Measure]) -> Self {
-        let lower = |(subject, entry): (&String, &Entry)| {
-            let lines = needed(subject, measures)?.min(entry.lines);
-            Some((subject.clone(), Entry { lines, ..*entry }))
+        let lower = |(subject, entry): (&String, &Exception)| {
+            let amount = needed(subject, measures)?.min(entry.amount);
+            Some((subject.clone(), Exception { amount, ..*entry }))
         };
         Self { comment: self.comment.clone(), entries: self.entries.iter().filter_map(lower).collect() }
     }
@@ -87,16 +104,15 @@ impl Ratchet {
 
     fn print(&self) -> String {
         let mut lines = vec![self.comment.clone()];
-        lines.extend(self.entries.iter().map(|(subject, entry)| format!("{subject} {}", entry.lines)));
+        lines.extend(self.entries.iter().map(|(subject, entry)| format!("{subject} {}", entry.amount)));
         lines.join("\n") + "\n"
     }
 }
 
-/// The length of the longest thing of that name, if it is over its limit. Two impls of one type may name a function
-/// alike.
+/// The largest amount of that subject, if it is over its limit. Two impls of one type may name a function alike.
 fn needed(subject: &str, measures: &[Measure]) -> Option<usize> {
-    let over = measures.iter().filter(|m| m.subject == subject && m.lines > m.lines_max);
-    over.map(|measure| measure.lines).max()
+    let over = measures.iter().filter(|m| m.subject == subject && m.amount > m.amount_max);
+    over.map(|measure| measure.amount).max()
 }
 
 #[cfg(test)]
@@ -104,12 +120,14 @@ mod tests {
     use super::*;
 
     fn measures() -> Vec<Measure> {
-        let measure = |subject: &str, lines| Measure {
+        let measure = |subject: &str, amount| Measure {
             subject: subject.to_owned(),
             file: "a.rs".to_owned(),
             line: 1,
-            lines,
-            lines_max: 70,
+            amount,
+            amount_max: 70,
+            unit: "lines",
+            fix: "split it".to_owned(),
         };
         vec![measure("a.rs::long", 90), measure("a.rs::short", 20)]
     }

@@ -8,37 +8,19 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{ImplItemFn, Item, ItemFn, ItemMod, Signature, TraitItemFn};
 
-use super::Problem;
-use super::ratchet::{FILE, Ratchet};
+use super::measure::Measure;
 use super::source::{Source, is_test_only, line, lines};
 
 /// One screen of an editor: what a reader can hold at once.
 pub(crate) const FUNCTION_LINES_MAX: usize = 70;
 /// A file that needs more has two subjects.
 pub(crate) const FILE_LINES_MAX: usize = 500;
+const UNIT: &str = "lines";
+const FIX: &str = "split it where the subject changes; a table gets `// tidy-table: why` above it";
 /// Followed by the reason.
 const MARKER: &str = "// tidy-table: ";
 /// The marker of a file stands with its header.
 const MARKER_LINES: usize = 15;
-
-/// Something with a length.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Measure {
-    /// `path` for a file, `path::name` for a function: what the ratchet calls it.
-    pub(crate) subject: String,
-    pub(crate) file: String,
-    pub(crate) line: usize,
-    pub(crate) lines: usize,
-    pub(crate) lines_max: usize,
-}
-
-/// What is too long beyond what the ratchet grants, and what the ratchet grants in vain.
-pub(crate) fn check(sources: &[Source], ratchet: &Ratchet) -> Vec<Problem> {
-    let measures = measure(sources);
-    let mut problems: Vec<Problem> = measures.iter().filter_map(|m| judge(m, ratchet)).collect();
-    problems.extend(ratchet.stale(&measures));
-    problems
-}
 
 /// Every file and function outside the tests that is not marked as a table.
 pub(crate) fn measure(sources: &[Source]) -> Vec<Measure> {
@@ -54,8 +36,10 @@ fn measure_source(source: &Source) -> Vec<Measure> {
             subject: source.file.clone(),
             file: source.file.clone(),
             line: 1,
-            lines: source.text.lines().count() - test_lines(&source.syntax.items),
-            lines_max: FILE_LINES_MAX,
+            amount: source.text.lines().count() - test_lines(&source.syntax.items),
+            amount_max: FILE_LINES_MAX,
+            unit: UNIT,
+            fix: FIX.to_owned(),
         });
     }
     measures
@@ -67,16 +51,6 @@ fn test_lines(items: &[Item]) -> usize {
         _ => None,
     });
     modules.sum()
-}
-
-fn judge(measure: &Measure, ratchet: &Ratchet) -> Option<Problem> {
-    let granted = ratchet.granted(&measure.subject).unwrap_or(measure.lines_max);
-    if measure.lines <= granted.max(measure.lines_max) {
-        return None;
-    }
-    let what = format!("{} has {} lines, {granted} at most", measure.subject, measure.lines);
-    let fix = "split it where the subject changes; a table gets `// tidy-table: why` above it";
-    Some(Problem::new(&measure.file, measure.line, what, format!("{fix} ({FILE} only shrinks)")))
 }
 
 struct Functions<'a> {
@@ -99,8 +73,10 @@ impl Functions<'_> {
             subject: path.join("::"),
             file: self.source.file.clone(),
             line,
-            lines: lines(signature.fn_token.span, end),
-            lines_max: FUNCTION_LINES_MAX,
+            amount: lines(signature.fn_token.span, end),
+            amount_max: FUNCTION_LINES_MAX,
+            unit: UNIT,
+            fix: FIX.to_owned(),
         });
     }
 
@@ -160,6 +136,7 @@ fn type_name(self_type: &syn::Type) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ratchet::Ratchet;
     use super::super::source::sample;
     use super::*;
 
@@ -170,7 +147,7 @@ mod tests {
     #[track_caller]
     fn check_sizes(text: &str, expected: &[(&str, usize)]) {
         let measures = measure(&[sample("a.rs", text)]);
-        let found: Vec<(&str, usize)> = measures.iter().map(|m| (m.subject.as_str(), m.lines)).collect();
+        let found: Vec<(&str, usize)> = measures.iter().map(|m| (m.subject.as_str(), m.amount)).collect();
         assert_eq!(found, expected, "{text}");
     }
 
@@ -191,11 +168,11 @@ mod tests {
     #[test]
     fn too_long_is_a_problem_unless_granted() {
         let source = sample("a.rs", &format!("fn f() {{\n{}}}\n", body(69)));
-        let problems =
-            |ratchet: &str| check(std::slice::from_ref(&source), &Ratchet::parse(ratchet).unwrap()).len();
+        let measures = measure(std::slice::from_ref(&source));
+        let problems = |ratchet: &str| Ratchet::parse(ratchet).unwrap().check(&measures).len();
         assert_eq!(problems(""), 1);
         assert_eq!(problems("a.rs::f 71"), 0);
-        let fits = sample("a.rs", &format!("fn f() {{\n{}}}\n", body(68)));
-        assert_eq!(check(&[fits], &Ratchet::parse("").unwrap()), []);
+        let fits = measure(&[sample("a.rs", &format!("fn f() {{\n{}}}\n", body(68)))]);
+        assert_eq!(Ratchet::parse("").unwrap().check(&fits), []);
     }
 }

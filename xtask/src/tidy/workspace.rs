@@ -104,6 +104,19 @@ pub(crate) fn relative(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/")
 }
 
+/// A package in `/r` for the tests of the checks.
+#[cfg(test)]
+pub(crate) fn sample_package(name: &str, roots: &[&str]) -> Package {
+    Package {
+        name: name.to_owned(),
+        version: "0.1.0".to_owned(),
+        folder: PathBuf::from("/r"),
+        manifest: "Cargo.toml".to_owned(),
+        roots: roots.iter().map(|root| PathBuf::from("/r").join(root)).collect(),
+        arrows: Vec::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
