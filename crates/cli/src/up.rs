@@ -165,7 +165,7 @@ impl Up {
                     .to_owned()
             }
             None => "all Pods as your own user, with the rights you have here: they can read and change your files (~/.ssh and \
-                     ~/.kube, too), but not what this server keeps"
+                     ~/.kube, too) and end your processes (this server, too), but not read what this server keeps"
                 .to_owned(),
         };
         Some(format!(
