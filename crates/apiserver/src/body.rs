@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -22,8 +23,16 @@ pub enum Body {
     Full(Bytes),
     /// Several pieces, sent as they are: a list is made of the stored bytes of its items.
     Pieces(VecDeque<Bytes>),
+    /// Pieces made while they are sent, of objects that are kept for them: a list.
+    List(BoxStream<'static, Bytes>, Arc<dyn Kept>),
     /// Pieces that come over time: a watch, a log.
     Stream(BoxStream<'static, Bytes>),
+}
+
+/// What an unfinished answer keeps alive.
+pub trait Kept: Send + Sync {
+    /// The bytes of what only answers still need: objects that were changed or deleted since. Takes some time.
+    fn outdated_bytes(&self) -> usize;
 }
 
 impl Body {
@@ -62,7 +71,7 @@ impl http_body::Body for Body {
                 (!bytes.is_empty()).then_some(bytes)
             }
             Self::Pieces(pieces) => pieces.pop_front(),
-            Self::Stream(stream) => match stream.as_mut().poll_next(cx) {
+            Self::List(stream, _) | Self::Stream(stream) => match stream.as_mut().poll_next(cx) {
                 Poll::Ready(piece) => piece,
                 Poll::Pending => return Poll::Pending,
             },
@@ -75,7 +84,7 @@ impl http_body::Body for Body {
             Self::Empty => true,
             Self::Full(bytes) => bytes.is_empty(),
             Self::Pieces(pieces) => pieces.is_empty(),
-            Self::Stream(_) => false,
+            Self::List(..) | Self::Stream(_) => false,
         }
     }
 
@@ -84,7 +93,7 @@ impl http_body::Body for Body {
             Self::Empty => 0,
             Self::Full(bytes) => bytes.len(),
             Self::Pieces(pieces) => pieces.iter().map(Bytes::len).sum(),
-            Self::Stream(_) => return SizeHint::default(),
+            Self::List(..) | Self::Stream(_) => return SizeHint::default(),
         };
         SizeHint::with_exact(bytes as u64)
     }

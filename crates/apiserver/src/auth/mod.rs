@@ -25,6 +25,7 @@ pub(crate) use escalation::RoleWrite;
 pub use identity::{ANONYMOUS, AUTHENTICATED, Attributes, Decision, Identity, MASTERS, UNAUTHENTICATED};
 pub use impersonate::impersonate;
 pub use policy::GROUP as RBAC_GROUP;
+pub(crate) use policy::SERVICE_ACCOUNT_PREFIX;
 pub(crate) use policy::fill_aggregated;
 pub use rbac::Authorizer;
 pub use review::Reviewer;

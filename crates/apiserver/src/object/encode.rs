@@ -131,6 +131,15 @@ pub(crate) fn item_into(bytes: &mut Vec<u8>, entry: &Bytes, prefix: &str) {
     }
 }
 
+/// The same in two parts: how the item starts, and the rest, which is not copied.
+pub(crate) fn item(entry: &Bytes, prefix: &str) -> (&'static [u8], Bytes) {
+    if !prefix.is_empty() && entry.starts_with(prefix.as_bytes()) {
+        (b"{", entry.slice(prefix.len()..))
+    } else {
+        (b"", entry.clone())
+    }
+}
+
 /// Does this encoding equal the stored entry, revision aside?
 pub(crate) fn is_same(entry: &Entry, value: &homeostat_store::Value) -> bool {
     let (Some((from, to)), Some(hole)) = (entry.digits, value.hole) else { return false };

@@ -25,7 +25,6 @@ use super::gate::Gate;
 use super::limits;
 use super::progress::Progress;
 use super::sliced::Sliced;
-use super::strangers::Strangers;
 use super::tls::{HTTP2, Trust};
 use crate::auth::Peer;
 
@@ -51,7 +50,6 @@ pub(crate) struct Shared {
     /// The requests of HTTP/2 connections, which run beside each other, and bodies nobody wants.
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
-    pub(super) strangers: Strangers,
     pub(super) connections: Connections,
 }
 
@@ -62,7 +60,7 @@ impl Shared {
         if stream.set_nodelay(true).is_err() {
             return;
         }
-        let Some(stream) = self.greet(stream).await else { return };
+        let Some(stream) = self.greet(stream, &place).await else { return };
         let (_, session) = stream.get_ref();
         let progress = Arc::new(Progress::default());
         let place = Arc::new(place);
@@ -85,17 +83,16 @@ impl Shared {
                     tracing::debug!(%error, "a connection broke");
                 }
             }
-            () = place.told_to_leave() => tracing::debug!("an idle connection makes room"),
+            () = place.told_to_leave() => tracing::debug!("a connection of nobody known, or an idle one, makes room"),
             () = progress.stalled() => tracing::debug!("a client takes nothing of its answer; the connection is cut"),
         }
     }
 
     /// The connection once it is known who is at the other end; none if that takes too long.
-    async fn greet(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
-        let stranger = self.strangers.admit();
+    async fn greet(&self, stream: TcpStream, place: &Connection) -> Option<TlsStream<TcpStream>> {
         tokio::select! {
             greeted = tokio::time::timeout(limits::HANDSHAKE_TIME, self.handshake(stream)) => greeted.ok()?.ok(),
-            () = stranger.told_to_leave() => None,
+            () = place.needed_by_another() => None,
         }
     }
 
@@ -111,7 +108,7 @@ impl Shared {
     async fn serve_http1(&self, stream: TlsStream<TcpStream>, client: Arc<Client>) -> hyper::Result<()> {
         let service = service_fn(|request: Request<Incoming>| {
             let (gate, client) = (self.gate.clone(), Arc::clone(&client));
-            async move { Ok::<_, std::convert::Infallible>(gate.answer(request, &client).await) }
+            async move { gate.answer(request, &client).await }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -132,7 +129,7 @@ impl Shared {
         let gate = self.gate.clone();
         let service = service_fn(move |request: Request<Incoming>| {
             let (gate, client) = (gate.clone(), Arc::clone(&client));
-            async move { Ok::<_, std::convert::Infallible>(gate.answer(request, &client).await) }
+            async move { gate.answer(request, &client).await }
         });
         let connection = http2::Builder::new(Tracked(self.tasks.clone()))
             .timer(TokioTimer::new())

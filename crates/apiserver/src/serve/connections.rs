@@ -1,8 +1,11 @@
 //! All open connections: who is at the other end, and which of them has to go when there is no room for another.
 //!
-//! **Invariant:** a connection is refused only if none can be closed for it. One that nobody has proved anything on goes first,
-//! then one that has nothing to do; whoever was idle longest goes first. No peer holds more than [`limits::PEER_SHARE`] of all
-//! connections, no user more than half, and users together leave some to the administrators.
+//! A connection begins as a stranger's and stays one until somebody proves on it who they are.
+//!
+//! **Invariant:** strangers never keep anybody out: there are only so many of them, they are the first to leave whatever they
+//! are about, and those of the address with the most of them before others. Users together leave room to strangers and
+//! administrators, and neither a user nor the users of one address can have all of theirs; so an administrator always gets
+//! in. Of those who are known only the idle leave, whoever was idle longest first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -13,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::limits;
-use crate::auth::{ANONYMOUS, Identity, MASTERS};
+use crate::auth::{ANONYMOUS, Identity, MASTERS, SERVICE_ACCOUNT_PREFIX};
 
 /// All connections.
 #[derive(Clone, Debug)]
@@ -26,15 +29,19 @@ struct Shared {
     open: Mutex<Open>,
 }
 
+/// What is open. Those that were told to leave are in `all` until they are gone, and counted nowhere else.
 #[derive(Debug, Default)]
 struct Open {
     next: u64,
     /// Oldest first.
     all: BTreeMap<u64, Arc<State>>,
-    by_peer: HashMap<IpAddr, usize>,
-    by_user: HashMap<Arc<str>, usize>,
+    leaving: usize,
+    strangers: usize,
+    strangers_by_peer: HashMap<IpAddr, usize>,
     /// Connections of users who are no administrators.
     users: usize,
+    users_by_peer: HashMap<IpAddr, usize>,
+    by_account: HashMap<Arc<str>, usize>,
 }
 
 /// One connection, until dropped.
@@ -49,10 +56,13 @@ pub(crate) struct Connection {
 struct State {
     peer: IpAddr,
     leave: CancellationToken,
-    /// Whose it is, once somebody proved who they are. Administrators are not counted.
+    /// Whose it is, once somebody proved who they are: the account, or none for an administrator.
     user: OnceLock<Option<Arc<str>>>,
+    /// Told to leave. Only changed under the lock.
     has_left: AtomicBool,
     under_way: AtomicUsize,
+    /// Refusals the client has not read.
+    refusals: AtomicUsize,
     /// When it last had nothing more to do, in milliseconds since the start.
     idle_since_ms: AtomicU64,
 }
@@ -63,6 +73,10 @@ pub(crate) struct InUse {
     shared: Arc<Shared>,
     state: Arc<State>,
 }
+
+/// A refusal to a stranger, until it is sent.
+#[derive(Debug)]
+pub(crate) struct Refusal(Arc<State>);
 
 /// There are too many connections of this user already.
 #[derive(Debug)]
@@ -78,11 +92,10 @@ impl Connections {
     pub(crate) fn admit(&self, peer: IpAddr) -> Option<Connection> {
         let peer = network_of(peer);
         let mut open = self.open();
-        let of_peer = open.by_peer.get(&peer).copied().unwrap_or_default();
-        if of_peer >= limits::PEER_SHARE.of(self.0.most) {
-            open.send_away(|state| state.peer == peer)?;
-        } else if open.all.len() >= self.0.most {
-            open.send_away(|_| true)?;
+        if open.strangers >= limits::STRANGERS_SHARE.of(self.0.most) {
+            open.send_stranger_away()?;
+        } else if open.all.len() - open.leaving >= self.0.most {
+            open.send_stranger_away().or_else(|| open.send_idle_away(|_| true))?;
         }
         // Whoever was told to leave is gone in a moment. If not, the descriptors run out next.
         if open.all.len() >= self.0.most + limits::LEAVING_MAX {
@@ -91,7 +104,8 @@ impl Connections {
         let (number, state) = (open.next, Arc::new(State::new(peer, self.0.now_ms())));
         open.next += 1;
         open.all.insert(number, Arc::clone(&state));
-        *open.by_peer.entry(peer).or_default() += 1;
+        open.strangers += 1;
+        *open.strangers_by_peer.entry(peer).or_default() += 1;
         drop(open);
         Some(Connection { connections: self.clone(), number, state })
     }
@@ -115,23 +129,77 @@ impl State {
             user: OnceLock::new(),
             has_left: AtomicBool::new(false),
             under_way: AtomicUsize::new(0),
+            refusals: AtomicUsize::new(0),
             idle_since_ms: AtomicU64::new(now_ms),
         }
+    }
+
+    fn account(&self) -> Option<&Arc<str>> {
+        self.user.get().and_then(Option::as_ref)
+    }
+
+    fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
     }
 }
 
 impl Open {
-    /// Tells one of those meant to leave: one nobody is known on, or else the one that was idle longest.
-    fn send_away(&self, is_meant: impl Fn(&State) -> bool) -> Option<()> {
+    /// Tells a stranger to leave: the oldest of the address that has the most of them.
+    fn send_stranger_away(&mut self) -> Option<()> {
+        let (peer, _) = self.strangers_by_peer.iter().max_by_key(|(_, count)| **count)?;
+        let is_meant =
+            |state: &&Arc<State>| state.user.get().is_none() && !state.has_left() && state.peer == *peer;
+        let chosen = Arc::clone(self.all.values().find(is_meant)?);
+        self.send_away(&chosen);
+        Some(())
+    }
+
+    /// Tells one of those meant to leave that is known and has nothing to do: whoever was idle longest.
+    fn send_idle_away(&mut self, is_meant: impl Fn(&State) -> bool) -> Option<()> {
         let idle = self.all.values().filter(|state| {
             let is_idle = state.under_way.load(Ordering::Relaxed) == 0;
-            is_idle && !state.has_left.load(Ordering::Relaxed) && is_meant(state)
+            is_idle && state.user.get().is_some() && !state.has_left() && is_meant(state)
         });
-        let chosen = idle
-            .min_by_key(|state| (state.user.get().is_some(), state.idle_since_ms.load(Ordering::Relaxed)))?;
+        let chosen = Arc::clone(idle.min_by_key(|state| state.idle_since_ms.load(Ordering::Relaxed))?);
+        self.send_away(&chosen);
+        Some(())
+    }
+
+    fn send_away(&mut self, chosen: &State) {
+        self.forget(chosen);
+        self.leaving += 1;
         chosen.has_left.store(true, Ordering::Relaxed);
         chosen.leave.cancel();
-        Some(())
+    }
+
+    /// Counts it no more.
+    fn forget(&mut self, state: &State) {
+        match state.user.get() {
+            None => {
+                self.strangers -= 1;
+                release(&mut self.strangers_by_peer, &state.peer);
+            }
+            Some(Some(account)) => {
+                self.users -= 1;
+                release(&mut self.users_by_peer, &state.peer);
+                release(&mut self.by_account, account);
+            }
+            Some(None) => {}
+        }
+    }
+
+    /// Makes room for one more connection of this account from there, if there is none: an idle one leaves.
+    fn make_room(&mut self, account: &str, peer: IpAddr, most: usize) -> Result<(), TooMany> {
+        let is_theirs = |state: &State| state.account().is_some_and(|one| **one == *account);
+        if self.by_account.get(account).is_some_and(|count| *count >= limits::USER_SHARE.of(most)) {
+            self.send_idle_away(is_theirs).ok_or(TooMany)
+        } else if self.users_by_peer.get(&peer).is_some_and(|count| *count >= limits::PEER_SHARE.of(most)) {
+            self.send_idle_away(|state| state.account().is_some() && state.peer == peer).ok_or(TooMany)
+        } else if self.users >= limits::USERS_SHARE.of(most) {
+            self.send_idle_away(|state| state.account().is_some()).ok_or(TooMany)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -139,20 +207,20 @@ impl Connection {
     /// Waits until it has to leave: another needs its place, or nobody proved who they are in time.
     pub(crate) async fn told_to_leave(&self) {
         let unknown = async {
-            loop {
-                tokio::time::sleep(limits::STRANGER_TIME).await;
-                if self.state.user.get().is_some() {
-                    return std::future::pending().await;
-                }
-                if self.state.under_way.load(Ordering::Relaxed) == 0 {
-                    return;
-                }
+            tokio::time::sleep(limits::STRANGER_TIME).await;
+            if self.is_known() {
+                std::future::pending::<()>().await;
             }
         };
         tokio::select! {
-            () = self.state.leave.cancelled() => {}
+            () = self.needed_by_another() => {}
             () = unknown => {}
         }
+    }
+
+    /// Waits until another needs its place.
+    pub(super) async fn needed_by_another(&self) {
+        self.state.leave.cancelled().await;
     }
 
     /// Notes that a request has come.
@@ -161,27 +229,41 @@ impl Connection {
         InUse { shared: Arc::clone(&self.connections.0), state: Arc::clone(&self.state) }
     }
 
+    /// Has somebody proved who they are?
+    pub(super) fn is_known(&self) -> bool {
+        self.state.user.get().is_some()
+    }
+
+    /// Notes a refusal to a stranger; none if the client has left too many unread.
+    pub(super) fn refuse(&self) -> Option<Refusal> {
+        let unread = self.state.refusals.fetch_add(1, Ordering::Relaxed);
+        let refusal = Refusal(Arc::clone(&self.state));
+        (unread < limits::STRANGER_REFUSALS_MAX).then_some(refusal)
+    }
+
     /// Notes who asks. Refuses somebody who has too many connections already.
     pub(crate) fn known_as(&self, identity: &Identity) -> Result<(), TooMany> {
-        if self.state.user.get().is_some() || identity.name == ANONYMOUS {
+        if self.is_known() || identity.name == ANONYMOUS {
             return Ok(());
         }
-        if identity.is_in(MASTERS) {
-            let _ = self.state.user.set(None);
-            return Ok(());
-        }
-        let most = self.connections.0.most;
         let mut open = self.connections.open();
-        let of_user = open.by_user.get(&*identity.name).copied().unwrap_or_default();
-        let is_full = of_user >= limits::USER_SHARE.of(most) || open.users >= limits::USERS_SHARE.of(most);
-        if is_full {
-            return Err(TooMany);
+        if self.is_known() || self.state.has_left() {
+            return Ok(());
         }
-        let user: Arc<str> = (*identity.name).into();
-        if self.state.user.set(Some(Arc::clone(&user))).is_ok() {
-            *open.by_user.entry(user).or_default() += 1;
+        let is_administrator = identity.is_in(MASTERS);
+        let account = account_of(identity);
+        if !is_administrator {
+            open.make_room(account, self.state.peer, self.connections.0.most)?;
+        }
+        open.forget(&self.state);
+        let account = (!is_administrator).then(|| Arc::<str>::from(account));
+        if let Some(account) = &account {
             open.users += 1;
+            *open.users_by_peer.entry(self.state.peer).or_default() += 1;
+            *open.by_account.entry(Arc::clone(account)).or_default() += 1;
         }
+        // Only ever set under the lock.
+        let _ = self.state.user.set(account);
         Ok(())
     }
 }
@@ -190,10 +272,10 @@ impl Drop for Connection {
     fn drop(&mut self) {
         let mut open = self.connections.open();
         open.all.remove(&self.number);
-        release(&mut open.by_peer, &self.state.peer);
-        if let Some(Some(user)) = self.state.user.get() {
-            release(&mut open.by_user, user);
-            open.users -= 1;
+        if self.state.has_left() {
+            open.leaving -= 1;
+        } else {
+            open.forget(&self.state);
         }
     }
 }
@@ -210,6 +292,19 @@ impl Drop for InUse {
         self.state.idle_since_ms.store(self.shared.now_ms(), Ordering::Relaxed);
         self.state.under_way.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+impl Drop for Refusal {
+    fn drop(&mut self) {
+        self.0.refusals.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Who takes room: a user, or all service accounts of a namespace, since whoever may make one there may make many.
+pub(super) fn account_of(identity: &Identity) -> &str {
+    let is_service_account = identity.name.starts_with(SERVICE_ACCOUNT_PREFIX);
+    let end = identity.name.rfind(':').filter(|_| is_service_account);
+    &identity.name[..end.unwrap_or(identity.name.len())]
 }
 
 /// Whom an address belongs to: of version 6, a whole network is one customer's.
@@ -233,60 +328,88 @@ mod tests {
         Identity { name: name.into(), ..Identity::default() }
     }
 
+    fn has_left(connection: &Connection) -> bool {
+        connection.state.leave.is_cancelled()
+    }
+
+    /// As many connections of this user from there as there may be, and something to do on each.
+    fn fill(connections: &Connections, last: u8, name: &str) -> Vec<(Connection, InUse)> {
+        let known = || {
+            let connection = connections.admit(peer(last)).expect("there is always room to say who one is");
+            let is_taken = connection.known_as(&user(name)).is_ok();
+            is_taken.then(|| connection.begin()).map(|in_use| (connection, in_use))
+        };
+        std::iter::from_fn(known).take(100).collect()
+    }
+
     #[tokio::test]
-    async fn the_unknown_and_the_idle_make_room_and_the_busy_stay() {
-        let connections = Connections::new(8);
-        let admit = |last| connections.admit(peer(last));
-        let all: Vec<_> = (0..8).map(|at| admit(at).expect("there is room")).collect();
-        all[0].known_as(&user("jane")).expect("there is room");
-        let busy = all[1].begin();
-        let newest = admit(9).expect("somebody is unknown");
-        let has_left = |at: usize| all[at].state.leave.is_cancelled();
-        assert!(has_left(2) && !has_left(0) && !has_left(1), "the oldest unknown one that is idle leaves");
-        all[3..].iter().for_each(|one| one.known_as(&Identity::admin()).expect("always"));
-        newest.known_as(&Identity::admin()).expect("always");
-        let more = admit(10).expect("somebody is idle");
-        assert!(has_left(0), "the one that was idle longest leaves");
-        more.known_as(&Identity::admin()).expect("always");
-        let uses: Vec<_> = all[3..].iter().chain([&newest, &more]).map(Connection::begin).collect();
-        assert!(admit(11).is_none(), "nobody busy is driven out");
-        drop((busy, uses, all, newest, more));
+    async fn strangers_leave_whatever_they_are_about_and_the_crowd_first() {
+        let connections = Connections::new(16);
+        let other = connections.admit(peer(2)).expect("there is room");
+        let strangers: Vec<_> = (0..3).map(|_| connections.admit(peer(1)).expect("there is room")).collect();
+        let uses: Vec<_> = strangers.iter().map(Connection::begin).collect();
+        let newest = connections.admit(peer(3)).expect("a stranger leaves");
+        assert!(has_left(&strangers[0]) && !has_left(&strangers[1]) && !has_left(&other));
+        drop((uses, strangers, other, newest));
         let open = connections.open();
-        assert!(open.all.is_empty() && open.by_peer.is_empty() && open.by_user.is_empty() && open.users == 0);
+        assert!(open.all.is_empty() && open.strangers_by_peer.is_empty());
+        assert_eq!((open.strangers, open.leaving), (0, 0));
     }
 
     #[tokio::test]
-    async fn neither_a_peer_nor_users_take_all() {
+    async fn the_idle_make_room_and_the_busy_stay() {
         let connections = Connections::new(16);
-        let own: Vec<_> = (0..12).map(|_| connections.admit(peer(1)).expect("there is room")).collect();
-        let newest = connections.admit(peer(1)).expect("an older one of the peer leaves");
-        assert!(own[0].state.leave.is_cancelled());
-        drop((own, newest));
-        let all: Vec<_> = (0..16).map(|at| connections.admit(peer(at)).expect("there is room")).collect();
-        let known = |name: &str| all.iter().filter(|one| one.known_as(&user(name)).is_ok()).count();
-        assert_eq!(known("jane"), 8, "one user has half");
-        assert_eq!(known("joe"), 14, "those that are known are asked no more, and users leave an eighth");
+        let admit = || connections.admit(peer(1)).expect("there is room");
+        let idle = admit();
+        idle.known_as(&user("jane")).expect("there is room");
+        let janes = fill(&connections, 1, "jane");
+        assert_eq!(janes.len(), 8, "half of all, one of them in place of the idle one");
+        assert!(has_left(&idle) && !janes.iter().any(|(one, _)| has_left(one)));
+        drop((idle, janes));
+        let open = connections.open();
+        assert!(open.by_account.is_empty() && open.users_by_peer.is_empty() && open.users == 0);
     }
 
     #[tokio::test]
-    async fn users_leave_connections_to_administrators() {
-        let connections = Connections::new(16);
-        let all: Vec<_> = (0..16).map(|at| connections.admit(peer(at)).expect("there is room")).collect();
-        let names = ["jane"; 10].into_iter().chain(["joe"; 6]);
-        let known = all.iter().zip(names).filter(|(one, name)| one.known_as(&user(name)).is_ok()).count();
-        assert_eq!(known, 14, "jane has half, and all users together leave an eighth");
-        assert!(all[15].known_as(&Identity::admin()).is_ok());
+    async fn an_administrator_gets_in_beside_users_who_fill_all_they_may() {
+        let connections = Connections::new(64);
+        let here: Vec<_> = ["jane", "joe"].map(|name| fill(&connections, 1, name)).into();
+        assert_eq!(here.iter().map(Vec::len).collect::<Vec<_>>(), [32, 16], "an address has three quarters");
+        let admit_administrator = |last| {
+            let connection = connections.admit(peer(last)).expect("there is room to say who one is");
+            connection.known_as(&Identity::admin()).expect("always");
+            let in_use = connection.begin();
+            (connection, in_use)
+        };
+        let from_here = admit_administrator(1);
+        let elsewhere = fill(&connections, 2, "jim");
+        assert_eq!(elsewhere.len(), 8, "users leave an eighth");
+        let strangers: Vec<_> = (0..50).filter_map(|_| connections.admit(peer(3))).collect();
+        let more: Vec<_> = (0..3).map(|_| admit_administrator(3)).collect();
+        assert!(here.iter().flatten().chain(&elsewhere).all(|(one, _)| !has_left(one)), "the busy stay");
+        assert!(more.iter().chain([&from_here]).all(|(one, _)| !has_left(one)));
+        drop(strangers);
+    }
+
+    #[tokio::test]
+    async fn the_service_accounts_of_a_namespace_share_what_a_user_may_have() {
+        let connections = Connections::new(64);
+        let accounts = ["a", "b", "c"].map(|name| format!("system:serviceaccount:team:{name}"));
+        let taken = accounts.each_ref().map(|name| fill(&connections, 1, name));
+        assert_eq!(taken.iter().map(Vec::len).sum::<usize>(), 32);
+        assert_eq!(fill(&connections, 1, "system:serviceaccount:other:a").len(), 16);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_proves_nothing_has_to_leave() {
-        let connections = Connections::new(8);
-        let (known, unknown) = (connections.admit(peer(1)), connections.admit(peer(2)));
-        let (known, unknown) = (known.expect("room"), unknown.expect("room"));
+    async fn who_proves_nothing_has_to_leave_whatever_is_under_way() {
+        let connections = Connections::new(16);
+        let [known, unknown, busy] = [1, 2, 3].map(|last| connections.admit(peer(last)).expect("room"));
         known.known_as(&user("jane")).expect("there is room");
         unknown.known_as(&Identity::anonymous()).expect("it says nothing");
+        let _in_use = busy.begin();
         let patience = limits::STRANGER_TIME * 2;
         assert!(tokio::time::timeout(patience, unknown.told_to_leave()).await.is_ok());
+        assert!(tokio::time::timeout(patience, busy.told_to_leave()).await.is_ok());
         assert!(tokio::time::timeout(patience, known.told_to_leave()).await.is_err());
     }
 }

@@ -17,14 +17,16 @@ use tower::ServiceExt as _;
 
 use super::bodies::Bodies;
 use super::connection::Client;
-use super::held::Room;
+use super::connections::{InUse, account_of};
+use super::held::{Room, UserRoom};
 use super::limits::{
-    ANSWER_TIME, BODY_BYTES_MAX, READS_MAX, RETRY_AFTER_S, USER_READS_MAX, USER_WATCHES_MAX, USER_WRITES_MAX,
-    WATCHES_MAX, WRITES_MAX,
+    ANSWER_TIME, BODY_BYTES_MAX, READS_MAX, REFUSAL_BYTES, RETRY_AFTER_S, USER_READS_MAX, USER_WATCHES_MAX,
+    USER_WRITES_MAX, WATCHES_MAX, WRITES_MAX,
 };
+use super::progress::List;
 use super::request::RequestBody;
 use super::response::{Counted, ResponseBody};
-use super::seats::{Seat, Seats};
+use super::seats::Seats;
 use crate::auth::{Authenticator, Identity, MASTERS};
 use crate::body::Body;
 use crate::request::{Query, Target, decode_path};
@@ -56,6 +58,8 @@ struct Pools {
     reads: Arc<Seats>,
     writes: Arc<Seats>,
     watches: Arc<Seats>,
+    /// For answers that wait to be read.
+    room: Room,
 }
 
 impl Pools {
@@ -64,6 +68,7 @@ impl Pools {
             reads: Seats::new(USER_READS_MAX, READS_MAX),
             writes: Seats::new(USER_WRITES_MAX, WRITES_MAX),
             watches: Seats::new(USER_WATCHES_MAX, WATCHES_MAX),
+            room: Room::default(),
         }
     }
 
@@ -84,7 +89,6 @@ pub(crate) struct Gate {
     /// Administrators have seats of their own: nobody can keep them out.
     administrators: Pools,
     bodies: Bodies,
-    room: Room,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -98,45 +102,55 @@ impl Gate {
         stop: CancellationToken,
     ) -> Self {
         let (users, administrators) = (Pools::new(), Pools::new());
-        let (bodies, room) = (Bodies::default(), Room::default());
-        Self { handler, authenticator, users, administrators, bodies, room, tasks, stop }
+        let bodies = Bodies::default();
+        Self { handler, authenticator, users, administrators, bodies, tasks, stop }
     }
 
-    /// Answers one request of a connection with this client.
-    pub(crate) async fn answer(&self, request: Request<Incoming>, client: &Client) -> Response<ResponseBody> {
+    /// Answers one request of a connection with this client. Gives it up if the client leaves too many refusals unread.
+    pub(crate) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        client: &Client,
+    ) -> Result<Response<ResponseBody>, h2::Error> {
         let in_use = client.place.begin();
         let mut request = RequestBody::new(request, &self.tasks);
         let sort = Sort::of(request.method(), request.uri().path(), request.uri().query());
-        let mut events = None;
-        let (response, seat) = match self.admit(&request, client, sort) {
-            Ok((identity, seat)) => {
-                events = sort.is_long_running().then(|| self.room.of(&identity.name));
-                // Kept until the answer is there: so long the handler may keep the body.
-                let has_body = !request.body().is_end_stream();
-                let room = has_body.then(|| Arc::new(self.bodies.open(&identity)));
-                let user = identity.name.clone();
-                request.body_mut().sit(Some(&seat));
-                request.body_mut().count_in(room.clone());
-                request.extensions_mut().insert(identity);
-                let response = self.handle(request, sort.is_long_running()).await;
-                drop(room);
-                (self.hold(response, &user), Some(seat))
-            }
-            Err(refusal) => (self.refused(*refusal), None),
+        let identity = match self.identify(&request, client) {
+            Ok(identity) => identity,
+            Err(refusal) => return self.refuse(*refusal, client, None, in_use),
         };
-        let is_short = seat.is_some() && !sort.is_long_running();
-        let under_way = is_short.then(|| client.progress.begin());
-        let counted = Counted { under_way, _seat: seat, _in_use: in_use, events };
-        response.map(|body| ResponseBody::new(body, &self.stop, Some(counted)))
+        let room = self.pools(&identity).room.of(account_of(&identity));
+        let Some(seat) = self.pools(&identity).of(sort).take(&identity.name) else {
+            return self.refuse(too_many(), client, Some(&room), in_use);
+        };
+        // Kept until the answer is there: so long the handler may keep the body.
+        let has_body = !request.body().is_end_stream();
+        let body_room = has_body.then(|| Arc::new(self.bodies.open(&identity)));
+        request.body_mut().sit(Some(&seat));
+        request.body_mut().count_in(body_room.clone());
+        request.extensions_mut().insert(identity);
+        let response = self.handle(request, sort.is_long_running()).await;
+        drop(body_room);
+        let (head, body) = response.into_parts();
+        let Some(body) = room.hold_body(body) else {
+            return self.refuse(too_many(), client, Some(&room), in_use);
+        };
+        let list = match &body {
+            Body::List(_, kept) => Some(List::new(Arc::clone(kept), room.clone())),
+            _ => None,
+        };
+        let under_way = (!sort.is_long_running()).then(|| client.progress.begin(list));
+        let room = matches!(body, Body::List(..) | Body::Stream(_)).then_some(room);
+        let counted = Counted { under_way, _seat: Some(seat), _in_use: in_use, _refusal: (None, None), room };
+        Ok(Response::from_parts(head, ResponseBody::new(body, &self.stop, Some(counted))))
     }
 
-    /// Who asks, and the room the request takes. Or the refusal.
-    fn admit(
+    /// Who asks. Or the refusal.
+    fn identify(
         &self,
         request: &Request<RequestBody>,
         client: &Client,
-        sort: Sort,
-    ) -> Result<(Identity, Seat), Box<Response<Body>>> {
+    ) -> Result<Identity, Box<Response<Body>>> {
         let identity = self
             .authenticator
             .authenticate(&client.peer, request.headers())
@@ -150,11 +164,30 @@ impl Gate {
             let text = format!("Request entity too large: limit is {BODY_BYTES_MAX}");
             return Err(Box::new(refusal(&Status::too_large(text))));
         }
-        let pools = if identity.is_in(MASTERS) { &self.administrators } else { &self.users };
-        match pools.of(sort).take(&identity.name) {
-            Some(seat) => Ok((identity, seat)),
-            None => Err(Box::new(too_many())),
-        }
+        Ok(identity)
+    }
+
+    fn pools(&self, identity: &Identity) -> &Pools {
+        if identity.is_in(MASTERS) { &self.administrators } else { &self.users }
+    }
+
+    /// Sends a refusal, which takes room until it is read; resets the stream if there is none.
+    fn refuse(
+        &self,
+        response: Response<Body>,
+        client: &Client,
+        room: Option<&UserRoom>,
+        in_use: InUse,
+    ) -> Result<Response<ResponseBody>, h2::Error> {
+        let response = self.refused(response);
+        let taken = match room.filter(|_| client.place.is_known()) {
+            Some(room) => room.take(REFUSAL_BYTES).map(|place| (None, Some(place))),
+            None => client.place.refuse().map(|refusal| (Some(refusal), None)),
+        };
+        let refusal = taken.ok_or(h2::Reason::REFUSED_STREAM)?;
+        let under_way = Some(client.progress.begin(None));
+        let counted = Counted { under_way, _seat: None, _in_use: in_use, _refusal: refusal, room: None };
+        Ok(response.map(|body| ResponseBody::new(body, &self.stop, Some(counted))))
     }
 
     async fn handle(&self, request: Request<RequestBody>, is_long_running: bool) -> Response<Body> {
@@ -173,15 +206,6 @@ impl Gate {
             Err(_) => {
                 self.refused(refusal(&Status::internal("the request made the server panic; see its log")))
             }
-        }
-    }
-
-    /// The answer, if there is room to keep it until the client has read it.
-    fn hold(&self, response: Response<Body>, user: &str) -> Response<Body> {
-        let (head, body) = response.into_parts();
-        match self.room.hold(body, user) {
-            Some(body) => Response::from_parts(head, body),
-            None => self.refused(too_many()),
         }
     }
 

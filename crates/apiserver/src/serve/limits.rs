@@ -44,21 +44,27 @@ pub const BODIES_BYTES_MAX: usize = 3 * USER_BODIES_BYTES_MAX;
 /// Open connections. An idle one costs some 40 KB (TLS and HTTP buffers), so this many cost 160 MB at worst; for one more an
 /// idle one is closed, and if there is none, the newest. Those being served notice nothing.
 pub const CONNECTIONS_MAX: usize = 4096;
-/// What part of all connections one peer may have: many programs of one machine share its address, so it is a large one; it
-/// only keeps a single machine from having all.
+/// What part of all connections the users of one peer may have: many programs of one machine share its address, so it is a large
+/// one; it only keeps a single machine from having all.
 pub const PEER_SHARE: Share = Share { of: 4, part: 3 };
-/// What part of all connections one user may have.
+/// What part of all connections one user may have, or all service accounts of one namespace together.
 pub const USER_SHARE: Share = Share { of: 2, part: 1 };
 /// What part of all connections users may have together: the others are for administrators, and for those yet to say who
 /// they are.
 pub const USERS_SHARE: Share = Share { of: 8, part: 7 };
+/// What part of all connections may be without an authenticated request, the handshake included. One more, and the oldest of
+/// them is closed. A client that means it needs some milliseconds to say who it is.
+pub const STRANGERS_SHARE: Share = Share { of: 4, part: 1 };
 /// Connections that were told to leave and have not yet, at most; their descriptors are among those reserved.
 pub const LEAVING_MAX: usize = 64;
 /// From the handshake to the first request of somebody known. Clients connect to ask; an anonymous probe connects again.
 pub const STRANGER_TIME: Duration = Duration::from_secs(10);
-/// Of so many open connections one may be without a finished TLS handshake, so that silent ones never fill the house. One
-/// more, and the oldest of them is closed. A handshake takes some milliseconds.
-pub const CONNECTIONS_PER_STRANGER: usize = 4;
+/// Refusals on a connection of nobody known that the client may leave unread; the stream of one more is reset. One costs some
+/// 4 KB, and a client that is told its token is wrong reads it.
+pub const STRANGER_REFUSALS_MAX: usize = 16;
+/// What a refusal takes until it is read: the stream it belongs to, its headers and its text. Those of known users are
+/// counted among the answers that wait for them.
+pub const REFUSAL_BYTES: usize = 4 * 1024;
 /// File descriptors connections leave to the rest of the process: the store's files above all, which must open when a log
 /// file is full.
 pub const DESCRIPTORS_RESERVED: usize = 256;
@@ -79,9 +85,15 @@ pub const LEFTOVER_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const LEFTOVER_TIME: Duration = Duration::from_secs(2);
 /// To answer a request that is not long-running: kube-apiserver's.
 pub const ANSWER_TIME: Duration = Duration::from_mins(1);
-/// How long a client may take nothing of an answer before its connection is closed, at the latest after twice that time.
+/// How long a client may take less than [`STALL_BYTES`] of an answer before its connection is closed.
 /// kube-apiserver ends a request after a minute, however much of it was read.
 pub const STALL_TIME: Duration = Duration::from_mins(1);
+/// What a client takes of an answer in [`STALL_TIME`] at the least, or all that is left of it: 1 KB/s, as slow as the slowest modem.
+/// Progress counts, not speed, but a byte now and then is only meant to hold what the answer holds.
+pub const STALL_BYTES: usize = 64 * 1024;
+/// After this it is looked whether an unfinished list holds objects that were changed or deleted meanwhile, which nobody else
+/// needs; then again whenever it is twice as old. A list of 50 000 objects takes half a second.
+pub const LIST_CHECK_TIME: Duration = Duration::from_secs(1);
 /// From the order to stop until connections are cut. Watches end at once; this is for answers under way.
 pub const DRAIN_TIME: Duration = Duration::from_secs(5);
 
@@ -117,13 +129,13 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Connections that wait to be accepted: 64 clients that start at once must not lose a packet.
 pub const BACKLOG: u32 = 1024;
 
-/// Bytes of answers made whole (protobuf lists) and of events that wait for their clients to read them: a list of 50 000 objects.
-/// One answer alone may be larger.
-/// Who comes when it is full is told to come again.
+/// Bytes of answers and of events that wait for clients to read them, and of changed objects that unfinished lists still hold: a list
+/// of 50 000 objects made whole (protobuf). One answer alone may be larger. Administrators have as much of their own.
+/// Who comes when it is full is told to come again, and a list or watch that needs more is ended.
 pub const HELD_BYTES_MAX: usize = 96 * 1024 * 1024;
-/// … that wait for one user: nobody can fill the room alone.
+/// … that wait for one user, or all service accounts of one namespace: nobody can fill the room alone.
 pub const USER_HELD_BYTES_MAX: usize = HELD_BYTES_MAX / 2;
-/// Answers smaller than this are not counted: as many as there are streams on a connection are as large as one list.
+/// Answers made whole that are smaller than this are sent as they are; larger ones lose what their buffer has too much.
 pub const HELD_BYTES_SMALL: usize = 64 * 1024;
 
 /// Pieces smaller than this are joined before they are written.

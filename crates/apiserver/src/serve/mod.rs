@@ -1,8 +1,8 @@
 //! Serving the API over TLS: credentials, sockets, limits, shutdown.
 //!
 //! Reading order: [`limits`] (how much one client may take), [`tls`](self) and [`kubeconfig`] (how clients trust us
-//! and we them), `gate` (what each request passes: `seats` for those under way, `bodies` for what they bring, `held` for whole
-//! answers that wait), `connection` and `listener` (moving bytes; `strangers` before the handshake, `connections` after it,
+//! and we them), `gate` (what each request passes: `seats` for those under way, `bodies` for what they bring, `held` for
+//! answers that wait), `connection` and `listener` (moving bytes; `connections` for who is let in and who has to leave,
 //! `progress` of what the client takes, `sliced` for its speed).
 //!
 //! **Invariant:** nothing here knows what a request asks for; nothing in the API knows how it arrived.
@@ -40,7 +40,6 @@ mod request;
 mod response;
 mod seats;
 mod sliced;
-mod strangers;
 mod tls;
 
 pub use error::Error;
@@ -156,10 +155,8 @@ impl Server {
         stop: CancellationToken,
     ) -> Result<(), Error> {
         let tasks = TaskTracker::new();
-        let connections_max = listener::connections_max();
         let shared = connection::Shared {
-            strangers: strangers::Strangers::new(connections_max / limits::CONNECTIONS_PER_STRANGER),
-            connections: connections::Connections::new(connections_max),
+            connections: connections::Connections::new(listener::connections_max()),
             acceptor: TlsAcceptor::from(tls::server_config(&self.credentials)?),
             trust: tls::Trust::new(&self.credentials, self.clock)?,
             gate: Arc::new(gate::Gate::new(handler, authenticator, tasks.clone(), stop.clone())),

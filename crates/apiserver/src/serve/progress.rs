@@ -1,25 +1,54 @@
 //! Whether the client of a connection takes what it asked for.
 //!
-//! **Invariant:** an answer that nothing was taken of for [`limits::STALL_TIME`] ends its connection, and frees what it holds;
-//! buffers on the way may take a last piece meanwhile, and then it lasts as long again.
+//! **Invariant:** an answer of which less than [`limits::STALL_BYTES`] was taken in [`limits::STALL_TIME`] ends its connection, and frees
+//! what it holds; so does a list for whose outdated objects there is no room. The time the server takes itself does not count.
 //! Watches and logs are not counted: they have nothing to give most of the time.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::held::{Place, UserRoom};
 use super::limits;
+use crate::body::Kept;
 
 /// The answers of one connection that are not yet sent.
 #[derive(Debug, Default)]
-pub(crate) struct Progress(Mutex<Answers>);
+pub(crate) struct Progress {
+    answers: Mutex<UnsentAnswers>,
+    /// Something has to be looked at earlier than was known.
+    is_sooner: Notify,
+}
 
 #[derive(Debug, Default)]
-struct Answers {
+struct UnsentAnswers {
     next: u64,
-    /// When something was last taken of each.
-    taken_at: BTreeMap<u64, Instant>,
+    all: BTreeMap<u64, UnsentAnswer>,
+}
+
+#[derive(Debug)]
+struct UnsentAnswer {
+    /// When enough was last taken of it.
+    moved_at: Instant,
+    /// What was taken since.
+    bytes: usize,
+    /// Does it wait for the server to make its next piece?
+    is_being_made: bool,
+    list: Option<List>,
+}
+
+/// An answer that keeps objects.
+pub(super) struct List {
+    kept: Arc<dyn Kept>,
+    room: UserRoom,
+    age: Duration,
+    check_at: Instant,
+    /// For those that are outdated.
+    place: Option<Place>,
 }
 
 /// An answer under way, until dropped.
@@ -29,53 +58,138 @@ pub(crate) struct UnderWay {
     number: u64,
 }
 
+impl List {
+    /// A list that begins now.
+    pub(super) fn new(kept: Arc<dyn Kept>, room: UserRoom) -> Self {
+        let age = limits::LIST_CHECK_TIME;
+        Self { kept, room, age, check_at: Instant::now() + age, place: None }
+    }
+}
+
+impl fmt::Debug for List {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("List").field("check_at", &self.check_at).finish_non_exhaustive()
+    }
+}
+
+impl UnsentAnswer {
+    /// When it has to be looked at.
+    fn due_at(&self) -> Instant {
+        let stalls_at = self.moved_at + limits::STALL_TIME;
+        self.list.as_ref().map_or(stalls_at, |list| stalls_at.min(list.check_at))
+    }
+
+    fn moved(&mut self) {
+        (self.moved_at, self.bytes) = (Instant::now(), 0);
+    }
+}
+
 impl Progress {
     /// One more answer to be sent.
-    pub(super) fn begin(self: &Arc<Self>) -> UnderWay {
+    pub(super) fn begin(self: &Arc<Self>, list: Option<List>) -> UnderWay {
+        let is_list = list.is_some();
         let mut answers = self.answers();
         let number = answers.next;
         answers.next += 1;
-        answers.taken_at.insert(number, Instant::now());
+        let answer = UnsentAnswer { moved_at: Instant::now(), bytes: 0, is_being_made: false, list };
+        answers.all.insert(number, answer);
+        drop(answers);
+        if is_list {
+            self.is_sooner.notify_one();
+        }
         UnderWay { progress: Arc::clone(self), number }
     }
 
-    /// Waits until the client has left an answer alone for too long.
+    /// Waits until the client has left an answer alone for too long, or an answer holds more than there is room for.
     pub(super) async fn stalled(&self) {
         loop {
             let now = Instant::now();
-            let oldest = self.answers().taken_at.values().min().copied();
-            let end = oldest.unwrap_or(now) + limits::STALL_TIME;
-            if end <= now {
+            if self.is_any_stalled(now) || !self.check_lists(now) {
                 return;
             }
-            tokio::time::sleep_until(end).await;
+            let due_at = self.answers().all.values().map(UnsentAnswer::due_at).min();
+            let due_at = due_at.unwrap_or(now + limits::STALL_TIME);
+            tokio::select! {
+                () = tokio::time::sleep_until(due_at) => {}
+                () = self.is_sooner.notified() => {}
+            }
         }
     }
 
-    fn answers(&self) -> MutexGuard<'_, Answers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn is_any_stalled(&self, now: Instant) -> bool {
+        let mut answers = self.answers();
+        for answer in answers.all.values_mut().filter(|answer| answer.is_being_made) {
+            answer.moved();
+        }
+        answers.all.values().any(|answer| answer.moved_at + limits::STALL_TIME <= now)
+    }
+
+    /// Charges lists for the objects nobody else needs. False: there is no room for them.
+    fn check_lists(&self, now: Instant) -> bool {
+        let mut answers = self.answers();
+        let mut due = Vec::new();
+        for (number, answer) in &mut answers.all {
+            let Some(list) = answer.list.as_mut().filter(|list| list.check_at <= now) else { continue };
+            list.check_at = now + list.age;
+            list.age *= 2;
+            due.push((*number, Arc::clone(&list.kept)));
+        }
+        drop(answers);
+        due.into_iter().all(|(number, kept)| {
+            // Outside the lock: it takes some time.
+            let bytes = kept.outdated_bytes();
+            let mut answers = self.answers();
+            let Some(list) = answers.all.get_mut(&number).and_then(|answer| answer.list.as_mut()) else {
+                return true;
+            };
+            list.place = None;
+            if bytes > 0 {
+                list.place = list.room.take(bytes);
+            }
+            bytes == 0 || list.place.is_some()
+        })
+    }
+
+    fn answers(&self) -> MutexGuard<'_, UnsentAnswers> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl UnderWay {
-    /// Something was taken of it.
-    pub(super) fn moved(&self) {
-        if let Some(taken_at) = self.progress.answers().taken_at.get_mut(&self.number) {
-            *taken_at = Instant::now();
+    /// So much of it was taken.
+    pub(super) fn taken(&self, bytes: usize) {
+        if let Some(answer) = self.progress.answers().all.get_mut(&self.number) {
+            answer.bytes += bytes;
+            if answer.bytes >= limits::STALL_BYTES {
+                answer.moved();
+            }
+        }
+    }
+
+    /// Its next piece is being made, or is there.
+    pub(super) fn being_made(&self, is_being_made: bool) {
+        if let Some(answer) = self.progress.answers().all.get_mut(&self.number) {
+            if answer.is_being_made {
+                answer.moved();
+            }
+            answer.is_being_made = is_being_made;
         }
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.progress.answers().taken_at.remove(&self.number);
+        self.progress.answers().all.remove(&self.number);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use futures::FutureExt as _;
 
+    use super::super::held::Room;
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -85,14 +199,69 @@ mod tests {
         assert!(stalled.as_mut().now_or_never().is_none());
         tokio::time::advance(10 * limits::STALL_TIME).await;
         assert!(stalled.as_mut().now_or_never().is_none(), "there is nothing to take");
-        let (moving, left) = (progress.begin(), progress.begin());
+        let (moving, left) = (progress.begin(None), progress.begin(None));
         let almost = limits::STALL_TIME / 10 * 9;
         tokio::time::advance(almost).await;
-        moving.moved();
+        moving.taken(limits::STALL_BYTES);
         assert!(stalled.as_mut().now_or_never().is_none());
         drop(left);
         tokio::time::advance(almost).await;
         assert!(stalled.as_mut().now_or_never().is_none(), "the other one is done");
         tokio::time::timeout(limits::STALL_TIME, stalled).await.expect("it was left alone");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_byte_now_and_then_is_no_progress_and_the_servers_own_time_does_not_count() {
+        let progress = Arc::new(Progress::default());
+        let answer = progress.begin(None);
+        answer.being_made(true);
+        let mut stalled = Box::pin(progress.stalled());
+        for _ in 0..10 {
+            tokio::time::advance(limits::STALL_TIME / 2).await;
+            assert!(stalled.as_mut().now_or_never().is_none(), "the client has nothing to take");
+        }
+        answer.being_made(false);
+        let trickle = async {
+            loop {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                answer.taken(1);
+            }
+        };
+        let patience = limits::STALL_TIME * 2;
+        tokio::select! {
+            () = stalled => {}
+            () = trickle => {}
+            () = tokio::time::sleep(patience) => panic!("a byte a second is no progress"),
+        }
+        drop(answer);
+    }
+
+    struct Outdated(AtomicUsize);
+
+    impl Kept for Outdated {
+        fn outdated_bytes(&self) -> usize {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unfinished_lists_are_charged_for_objects_nobody_else_needs() {
+        let (progress, room) = (Arc::new(Progress::default()), Room::default().of("jane"));
+        let kept = Arc::new(Outdated(0.into()));
+        let half = limits::USER_HELD_BYTES_MAX / 2;
+        let list = || List::new(Arc::clone(&kept) as Arc<dyn Kept>, room.clone());
+        let mut stalled = Box::pin(progress.stalled());
+        let lists = [progress.begin(Some(list())), progress.begin(Some(list()))];
+        tokio::time::advance(limits::LIST_CHECK_TIME).await;
+        assert!(stalled.as_mut().now_or_never().is_none(), "all they keep is stored");
+        assert!(room.take(limits::USER_HELD_BYTES_MAX).is_some());
+        kept.0.store(half, Ordering::Relaxed);
+        tokio::time::advance(2 * limits::LIST_CHECK_TIME).await;
+        assert!(stalled.as_mut().now_or_never().is_none(), "there is room");
+        assert!(room.take(1).is_none());
+        kept.0.store(half + 1, Ordering::Relaxed);
+        tokio::time::timeout(8 * limits::LIST_CHECK_TIME, stalled).await.expect("there is no room");
+        drop(lists);
+        assert!(room.take(limits::USER_HELD_BYTES_MAX).is_some(), "they take nothing any more");
     }
 }

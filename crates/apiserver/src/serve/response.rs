@@ -3,46 +3,76 @@
 //! A list is thousands of shared pieces and a busy watch hands out many at once; each would become a frame and a TLS
 //! record of its own. Joining copies them once, which is far cheaper than a record each.
 //!
-//! **Invariant:** a piece never waits for a later one: what is ready is sent when nothing more is ready.
+//! **Invariant:** a piece never waits for a later one: what is ready is sent when nothing more is ready. What an answer takes up is
+//! taken until its last byte is on the wire, not until the connection has put it in a buffer.
 
-use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame, SizeHint};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::connections::InUse;
-use super::held::UserRoom;
+use super::connections::{InUse, Refusal};
+use super::held::{Place, UserRoom};
 use super::limits::{JOINT_BYTES, PIECE_BYTES_SMALL};
 use super::progress::UnderWay;
 use super::seats::Seat;
-use crate::body::Body;
+use crate::body::{Body, PIECE_BYTES};
 
 /// The body of an answer.
 pub(crate) struct ResponseBody {
     body: Body,
+    /// What is left of a piece that is handed over in parts.
+    rest: Bytes,
     stop: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     is_done: bool,
-    counted: Option<Counted>,
+    counted: Option<Arc<Counted>>,
 }
 
-/// What an answer takes up until the connection has taken the last piece of it, or nobody wants it any more.
+/// What an answer takes up until its last byte is sent, or nobody wants it any more.
 pub(crate) struct Counted {
     /// None for what has nothing to send most of the time.
     pub(crate) under_way: Option<UnderWay>,
     pub(crate) _seat: Option<Seat>,
     pub(crate) _in_use: InUse,
-    /// Where the events of a watch are counted while they wait to be read.
-    pub(crate) events: Option<UserRoom>,
+    /// Of a refusal: what it takes.
+    pub(crate) _refusal: (Option<Refusal>, Option<Place>),
+    /// Where pieces that are made one by one are counted while they wait to be read.
+    pub(crate) room: Option<UserRoom>,
 }
+
+/// A part of an answer on its way, and with it what the answer takes up.
+struct SentPart {
+    bytes: Bytes,
+    counted: Arc<Counted>,
+}
+
+impl AsRef<[u8]> for SentPart {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for SentPart {
+    fn drop(&mut self) {
+        if let Some(under_way) = &self.counted.under_way {
+            under_way.taken(self.bytes.len());
+        }
+    }
+}
+
+/// Why an answer ends before it is whole.
+#[derive(Debug, thiserror::Error)]
+#[error("too much waits for this user to read it; the rest of the answer is given up")]
+pub(crate) struct Unread;
 
 impl ResponseBody {
     /// A body that ends when `stop` is cancelled, if it would not end by itself.
     pub(crate) fn new(body: Body, stop: &CancellationToken, counted: Option<Counted>) -> Self {
         let stop = matches!(body, Body::Stream(_)).then(|| Box::pin(stop.clone().cancelled_owned()));
-        Self { body, stop, is_done: false, counted }
+        Self { body, rest: Bytes::new(), stop, is_done: false, counted: counted.map(Arc::new) }
     }
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -59,16 +89,36 @@ impl ResponseBody {
         if is_stopped { Poll::Ready(None) } else { Poll::Pending }
     }
 
-    /// The same piece, counted until it is sent. A watch whose client does not read ends when there is no room for more: it
-    /// can be opened again.
-    fn held(&mut self, piece: Bytes) -> Option<Bytes> {
-        let events = self.counted.as_ref().and_then(|counted| counted.events.as_ref());
-        let held = match events {
+    /// The same piece, counted until it is sent; none if there is no room for it.
+    fn held(&self, piece: Bytes) -> Option<Bytes> {
+        match self.counted.as_ref().and_then(|counted| counted.room.as_ref()) {
             Some(room) if piece.len() >= PIECE_BYTES_SMALL => room.hold(piece),
             _ => Some(piece),
-        };
-        self.is_done |= held.is_none();
-        held
+        }
+    }
+
+    /// The next part of what is left of a piece.
+    fn next_part(&mut self) -> Bytes {
+        let bytes = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
+        match &self.counted {
+            Some(counted) => Bytes::from_owner(SentPart { bytes, counted: Arc::clone(counted) }),
+            None => bytes,
+        }
+    }
+
+    /// No room for more: a watch ends, and can be opened again; anything else is broken off, lest it look whole.
+    fn give_up(&mut self) -> Option<Result<Frame<Bytes>, Unread>> {
+        self.is_done = true;
+        let is_short = self.counted.as_ref().is_some_and(|counted| counted.under_way.is_some());
+        is_short.then_some(Err(Unread))
+    }
+
+    fn note_whether_it_is_made(&self, is_being_made: bool) {
+        if let Some(under_way) = self.counted.as_ref().and_then(|counted| counted.under_way.as_ref())
+            && matches!(self.body, Body::List(..) | Body::Stream(_))
+        {
+            under_way.being_made(is_being_made);
+        }
     }
 
     /// Joins `first` with what else is ready.
@@ -95,32 +145,29 @@ impl ResponseBody {
 
 impl http_body::Body for ResponseBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Unread;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Unread>>> {
         let body = self.get_mut();
-        if let Some(under_way) = body.counted.as_ref().and_then(|counted| counted.under_way.as_ref()) {
-            under_way.moved();
-        }
-        match body.poll_piece(cx) {
-            Poll::Ready(Some(first)) => {
-                let piece = body.join(first, cx);
-                Poll::Ready(body.held(piece).map(|piece| Ok(Frame::data(piece))))
+        if body.rest.is_empty() {
+            let polled = body.poll_piece(cx);
+            body.note_whether_it_is_made(polled.is_pending());
+            let Some(first) = std::task::ready!(polled) else { return Poll::Ready(None) };
+            let piece = body.join(first, cx);
+            match body.held(piece) {
+                Some(piece) => body.rest = piece,
+                None => return Poll::Ready(body.give_up()),
             }
-            Poll::Ready(None) => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
         }
+        Poll::Ready(Some(Ok(Frame::data(body.next_part()))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.is_done || self.body.is_end_stream()
+        self.rest.is_empty() && (self.is_done || self.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        if self.rest.is_empty() { self.body.size_hint() } else { SizeHint::default() }
     }
 }
 

@@ -3,20 +3,21 @@
 //! Objects are shown as they are stored, by copying their bytes, or in another form (tables, bare metadata).
 //!
 //! **Invariant:** a list of any length costs one piece at a time: an object that is not shown as it is stored is parsed when its
-//! turn comes, and forgotten. A client that stops reading holds the stored objects and nothing else. No piece takes the
+//! turn comes, and forgotten, and a large one that is shown as it is stored is not copied. A client that stops reading holds the
+//! stored objects and one piece; those that were changed meanwhile can be told ([`Kept`]). No piece takes the
 //! thread for more than some milliseconds: it ends after so much work ([`PIECE_WORK_MAX`]), others are let in before the
 //! next, and a large object that must be parsed is a piece of its own, made beside the threads that serve.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
-use homeostat_store::Entry;
+use homeostat_store::{Entry, SharedStore};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{Call, text_weight};
-use crate::body::{Body, PIECE_BYTES};
+use crate::body::{Body, Kept, PIECE_BYTES};
 use crate::convert;
 use crate::heavy::{HEAVY_BYTES, Lane};
 use crate::object::encode;
@@ -35,15 +36,50 @@ const BYTES_PER_STEP: usize = 8;
 /// A list on its way out.
 pub(super) struct Items {
     resource: Arc<Resource>,
-    entries: std::vec::IntoIter<Arc<Entry>>,
+    left: Arc<Left>,
     shown: Shown,
     pending: Vec<u8>,
+    /// What is left of an object that is sent without being copied.
+    uncopied: Bytes,
     end: String,
     is_first: bool,
     is_done: bool,
     /// The work of the last piece.
     work: usize,
     lane: Lane,
+}
+
+/// What of a list is not yet sent.
+struct Left {
+    objects: Mutex<Objects>,
+    store: SharedStore,
+}
+
+struct Objects {
+    entries: std::vec::IntoIter<Arc<Entry>>,
+    /// The one that is sent without being copied.
+    current: Option<Arc<Entry>>,
+}
+
+impl Left {
+    fn objects(&self) -> MutexGuard<'_, Objects> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn first(&self) -> Option<Arc<Entry>> {
+        self.objects().entries.as_slice().first().cloned()
+    }
+}
+
+impl Kept for Left {
+    fn outdated_bytes(&self) -> usize {
+        let newest = self.store.snapshot();
+        let is_outdated =
+            |entry: &Arc<Entry>| !newest.get(&entry.key).is_some_and(|current| Arc::ptr_eq(current, entry));
+        let objects = self.objects();
+        let all = objects.current.iter().chain(objects.entries.as_slice());
+        all.filter(|entry| is_outdated(entry)).map(|entry| entry.bytes.len()).sum()
+    }
 }
 
 /// How an item is shown.
@@ -92,9 +128,13 @@ impl Items {
     fn new(call: &Call, entries: Vec<Arc<Entry>>, shown: Shown, (start, end): (Vec<u8>, String)) -> Self {
         Self {
             resource: Arc::clone(&call.resource),
-            entries: entries.into_iter(),
+            left: Arc::new(Left {
+                objects: Mutex::new(Objects { entries: entries.into_iter(), current: None }),
+                store: Arc::clone(&call.backend.store),
+            }),
             shown,
             pending: start,
+            uncopied: Bytes::new(),
             end,
             is_first: true,
             is_done: false,
@@ -109,11 +149,12 @@ impl Items {
         if self.is_done {
             return Body::Full(first);
         }
+        let kept = Arc::clone(&self.left);
         let rest = stream::unfold(self, |mut items| async move {
             let piece = items.next().await?;
             Some((piece, items))
         });
-        Body::stream(stream::iter([first]).chain(rest))
+        Body::List(stream::iter([first]).chain(rest).boxed(), kept)
     }
 
     /// The whole answer in one.
@@ -133,7 +174,7 @@ impl Items {
         if self.work > 0 {
             tokio::task::yield_now().await;
         }
-        match self.entries.as_slice().first().filter(|entry| self.is_large(entry)) {
+        match self.left.first().filter(|entry| self.uncopied.is_empty() && self.is_large(entry)) {
             Some(entry) => {
                 let (weight, lane) = (text_weight(&entry.bytes), self.lane.clone());
                 Some(lane.make(weight, || self.piece()).await)
@@ -148,14 +189,20 @@ impl Items {
     }
 
     fn piece(&mut self) -> Bytes {
+        if !self.uncopied.is_empty() {
+            return self.uncopied.split_to(self.uncopied.len().min(PIECE_BYTES));
+        }
         let mut piece = std::mem::take(&mut self.pending);
         self.work = 0;
-        while piece.len() < PIECE_BYTES && self.work < PIECE_WORK_MAX {
-            if !piece.is_empty() && self.entries.as_slice().first().is_some_and(|entry| self.is_large(entry))
-            {
+        let left = Arc::clone(&self.left);
+        let mut objects = left.objects();
+        objects.current = None;
+        while piece.len() < PIECE_BYTES && self.work < PIECE_WORK_MAX && self.uncopied.is_empty() {
+            let first = objects.entries.as_slice().first();
+            if !piece.is_empty() && first.is_some_and(|entry| self.is_large(entry)) {
                 break;
             }
-            let Some(entry) = self.entries.next() else {
+            let Some(entry) = objects.entries.next() else {
                 piece.extend_from_slice(self.end.as_bytes());
                 self.is_done = true;
                 break;
@@ -163,8 +210,12 @@ impl Items {
             if !std::mem::take(&mut self.is_first) {
                 piece.push(b',');
             }
-            self.work += self.shown.item_into(&mut piece, &self.resource, &entry);
+            match self.shown.uncopied(&mut piece, &self.resource, &entry) {
+                Some(bytes) => (self.uncopied, objects.current) = (bytes, Some(entry)),
+                None => self.work += self.shown.item_into(&mut piece, &self.resource, &entry),
+            }
         }
+        drop(objects);
         self.pending = Vec::with_capacity(if self.is_done { 0 } else { PIECE_BYTES + EXCESS_BYTES });
         piece.into()
     }
@@ -177,6 +228,17 @@ impl Shown {
             Self::Stored { .. } => !convert::is_current(resource, entry),
             Self::View { .. } => true,
         }
+    }
+
+    /// The bytes of a large item that is shown as it is stored; writes what comes before them.
+    fn uncopied(&self, piece: &mut Vec<u8>, resource: &Resource, entry: &Entry) -> Option<Bytes> {
+        let Self::Stored { prefix } = self else { return None };
+        if entry.bytes.len() < PIECE_BYTES || !convert::is_current(resource, entry) {
+            return None;
+        }
+        let (start, bytes) = encode::item(&entry.bytes, prefix);
+        piece.extend_from_slice(start);
+        Some(bytes)
     }
 
     /// Writes an item, and tells how much work it was.

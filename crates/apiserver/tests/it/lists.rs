@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use homeostat_apiserver::ApiServer;
+use homeostat_apiserver::body::Body;
 use homeostat_core::Clock;
 use homeostat_store::{Limits, Memory};
 use serde_json::{Value, json};
@@ -36,6 +38,35 @@ fn names(list: &Value) -> Vec<&str> {
 
 fn version(object: &Value) -> &str {
     object["metadata"]["resourceVersion"].as_str().unwrap()
+}
+
+#[tokio::test]
+async fn an_unread_list_tells_what_only_it_still_needs_and_large_objects_arrive_whole() {
+    const LARGE: usize = 300_000;
+    let plane = filled(3).await;
+    let object =
+        |name: &str, letter: &str| json!({"metadata": {"name": name}, "data": {"a": letter.repeat(LARGE)}});
+    for name in ["large-a", "large-b"] {
+        plane.post(MAPS, object(name, "a")).await.expect(201);
+    }
+    let Body::List(mut pieces, kept) = plane.unread(MAPS).await else {
+        panic!("it is made while it is sent")
+    };
+    assert_eq!(kept.outdated_bytes(), 0, "all it keeps is stored");
+    plane.ask("PUT", &format!("{MAPS}/large-a"), object("large-a", "b")).await.expect(200);
+    plane.ask("DELETE", &format!("{MAPS}/large-b"), Value::Null).await.expect(200);
+    assert!((2 * LARGE..2 * LARGE + 5000).contains(&kept.outdated_bytes()), "{}", kept.outdated_bytes());
+    let mut read = Vec::new();
+    while let Some(piece) = pieces.next().await {
+        assert!(piece.len() < LARGE, "a piece of {} bytes", piece.len());
+        read.extend_from_slice(&piece);
+    }
+    assert_eq!(kept.outdated_bytes(), 0);
+    let list: Value = serde_json::from_slice(&read).unwrap();
+    assert_eq!(names(&list), ["m00", "m01", "m02"]);
+    let large =
+        list["items"].as_array().unwrap().iter().filter(|item| item["data"]["a"] == "a".repeat(LARGE));
+    assert_eq!(large.count(), 2, "both as they were");
 }
 
 #[tokio::test]

@@ -25,3 +25,4 @@ mod rights;
 mod serve;
 mod signing;
 mod takeover;
+mod unread;

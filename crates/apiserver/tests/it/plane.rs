@@ -97,6 +97,11 @@ impl Plane {
         read(self.send(method, path, media, "application/json", bytes).await).await
     }
 
+    /// The body of an answer that nobody has read yet.
+    pub(crate) async fn unread(&self, path: &str) -> Body {
+        self.send("GET", path, "", "application/json", Bytes::new()).await.into_body()
+    }
+
     /// A request whose client goes away at the first wait. A fast disk may answer before.
     pub(crate) fn ask_and_leave(&self, method: &str, path: &str, body: &Value) {
         let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };

@@ -29,7 +29,7 @@ pub const GROUP: &str = "rbac.authorization.k8s.io";
 /// Its resources, in the order a fresh reader should take them.
 pub(super) const RESOURCES: [&str; 4] = ["clusterroles", "roles", "clusterrolebindings", "rolebindings"];
 /// What the user names of service accounts start with.
-pub(super) const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+pub(crate) const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 /// Roles that bindings name and that do not exist, listed in one refusal. It is sent with every refused request, and
 /// whoever writes bindings decides how many there are.
 const MISSING_ROLES_SHOWN_MAX: usize = 100;
