@@ -1,4 +1,4 @@
-//! The `homeostat` binary: one file per command, this one only chooses.
+//! The `homeostat` binary: one file per command; this one chooses the command.
 //!
 //! Answers go to stdout, everything else to stderr. An error is one line and exit code 1; wrong usage is 2.
 
@@ -33,7 +33,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // The supervisor of a node's processes, and what starts each of them, are this program again.
+    // This program is also the supervisor of a node's processes, and the launcher of each of them.
     if let Some(code) = homeostat::embedded::run_node_helper() {
         return code;
     }
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
 }
 
 impl Command {
-    /// The level from which it logs by default: what the demo breaks is no news.
+    /// Returns the default log level. The demo breaks things on purpose, so its warnings are not shown.
     fn default_log_level(&self) -> tracing::Level {
         match self {
             Self::Demo(_) => tracing::Level::ERROR,
@@ -67,7 +67,7 @@ impl Command {
     }
 }
 
-/// Warnings by default; `HOMEOSTAT_LOG=debug` or `HOMEOSTAT_LOG=homeostat_apiserver=debug` says more.
+/// Logs warnings by default; `HOMEOSTAT_LOG=debug` or `HOMEOSTAT_LOG=homeostat_apiserver=debug` logs more.
 fn init_logging(level: tracing::Level) {
     let filter = EnvFilter::builder()
         .with_env_var("HOMEOSTAT_LOG")

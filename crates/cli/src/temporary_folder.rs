@@ -60,7 +60,7 @@ impl TemporaryFolder {
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         if let Err(error) = remove_folder(&self.path) {
-            tracing::warn!(%error, "a temporary folder stays");
+            tracing::warn!(%error, "cannot remove a temporary folder: remove it by hand");
         }
     }
 }
@@ -86,7 +86,7 @@ async fn remove_abandoned_folders() {
         if end_leftover_processes(&path.join(NODE)).await
             && let Err(error) = remove_folder(&path)
         {
-            tracing::warn!(%error, "an abandoned folder stays: remove it by hand");
+            tracing::warn!(%error, "cannot remove an abandoned folder: remove it by hand");
         }
     }
 }

@@ -37,11 +37,11 @@ pub(crate) struct Up {
     #[arg(long, conflicts_with = "data_dir")]
     ephemeral: bool,
 
-    /// Where to write the kubeconfig; other entries of the file stay [default: in the data folder]
+    /// Where to write the kubeconfig; other entries of the file are kept [default: in the data folder]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// Leave Deployments, Jobs and their like alone: only the API, no controllers
+    /// Run only the API, without the controllers of Deployments, Jobs and so on
     #[arg(long)]
     no_workloads: bool,
 
@@ -53,8 +53,8 @@ pub(crate) struct Up {
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
     node_count: u32,
 
-    /// Run all Pods as this user of the machine, by name or number, with its rights, instead of each as a user of its own (if this
-    /// is root) or as your user without sight of what this server keeps (if not)
+    /// Run all Pods as this user of the machine (name or number), with its rights. Without it, each Pod runs as a user of its
+    /// own if the server is root, and otherwise as your user, without access to the data of the server
     #[arg(long, value_name = "USER")]
     node_as: Option<String>,
 
@@ -63,16 +63,16 @@ pub(crate) struct Up {
     image: Vec<(String, Vec<String>)>,
 }
 
-/// The most Nodes to be: each costs a heartbeat, and nobody tries out more on one machine.
+/// The largest number of Nodes: each costs a heartbeat, and nobody needs more on one machine.
 const NODES_MAX: i64 = 100;
 
-/// `127.0.0.1:6443`, or a name with a port.
+/// Parses `127.0.0.1:6443`, or a host name with a port.
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let resolved = text.to_socket_addrs().ok().and_then(|mut found| found.next());
     resolved.ok_or_else(|| "write an address and a port, as in 127.0.0.1:6443 or localhost:0".to_owned())
 }
 
-/// `NAME=COMMAND WORDS`. A name may hold no `=`, a command may.
+/// Parses `NAME=COMMAND WORDS`. The command may contain `=`, the name may not.
 fn parse_image(text: &str) -> Result<(String, Vec<String>), String> {
     let (name, command) = text.split_once('=').ok_or("write NAME=COMMAND")?;
     let command: Vec<String> = command.split_whitespace().map(ToOwned::to_owned).collect();
@@ -83,21 +83,12 @@ fn parse_image(text: &str) -> Result<(String, Vec<String>), String> {
 }
 
 impl Up {
-    /// Runs until told to stop.
+    /// Runs until a signal stops it.
     pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
         let idle = [
-            (
-                !self.image.is_empty(),
-                "--image says what a node runs for an image, and there is none: add --node\n",
-            ),
-            (
-                self.node_count > 1,
-                "--node-count says how many Nodes to pretend to be, and there is none: add --node\n",
-            ),
-            (
-                self.node_as.is_some(),
-                "--node-as says whom a node runs Pods as, and there is none: add --node\n",
-            ),
+            (!self.image.is_empty(), "--image has no effect without a node: add --node\n"),
+            (self.node_count > 1, "--node-count has no effect without a node: add --node\n"),
+            (self.node_as.is_some(), "--node-as has no effect without a node: add --node\n"),
         ];
         if let Some((_, why)) = idle.iter().find(|(is_given, _)| *is_given && !self.node) {
             clap::Error::raw(ErrorKind::MissingRequiredArgument, *why).exit();
@@ -107,7 +98,7 @@ impl Up {
     }
 
     async fn serve(self) -> Result<(), Box<dyn Error>> {
-        // A file that may not grow (`ulimit -f`) is an error of that write, which the store answers with; unheard, it would
+        // A file that may not grow (`ulimit -f`) makes a write fail, which the store reports. Without a handler the signal would
         // end the process.
         let _heard = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
         // Before anything else: a signal during the start must not leave a folder behind.
@@ -126,7 +117,7 @@ impl Up {
         }
         let mut control = builder.start().await?;
         if let Some(meaning) = self.node_notice() {
-            // Nobody reading it is no reason to stop.
+            // It does not matter if nobody reads it.
             let _ = writeln!(std::io::stderr(), "{meaning}");
         }
         print_ready_line(&control)?;
@@ -154,14 +145,14 @@ impl Up {
         images.fold(options, |options, (name, command)| options.image(name, command))
     }
 
-    /// What it means that this process runs Pods, if it does.
+    /// Returns what to tell the user about the rights of Pods, if this process runs any.
     fn node_notice(&self) -> Option<String> {
         let is_root = rustix::process::geteuid().is_root();
         let who = match &self.node_as {
             _ if !self.node => return None,
             Some(user) => format!("each Pod as {user}, with all the rights that {user} has on this machine"),
             None if is_root => {
-                "each Pod as a user of its own without rights on this machine; --node-as USER runs them all as one user of it"
+                "each Pod as a user of its own without rights on this machine; --node-as USER runs all of them as one user"
                     .to_owned()
             }
             None => "all Pods as your own user, with the rights you have here: they can read and change your files (~/.ssh and \
@@ -182,11 +173,12 @@ impl Up {
     }
 }
 
-/// A signal this soon after the first is the same one: `timeout` and some supervisors send it to the process and to its group.
+/// A second signal within this time counts as the first: `timeout` and some supervisors send it to the process and to its
+/// group.
 const SAME_SIGNAL_TIME: Duration = Duration::from_millis(500);
 
-/// Cancels `stop` at the first ctrl-c or SIGTERM; ends when it is cancelled. A second one ends the process at once: the first
-/// may have come while something hangs.
+/// Cancels `stop` at the first ctrl-c or SIGTERM; the future ends when `stop` is cancelled. A second signal ends the process
+/// at once, in case something hangs.
 pub(crate) fn stop_on_signal(stop: CancellationToken) -> std::io::Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {
@@ -207,11 +199,11 @@ async fn end_on_signal() -> std::io::Result<()> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    tracing::warn!("a second signal: ended at once");
+    tracing::warn!("stopped at once by a second signal");
     std::process::exit(1);
 }
 
-/// The one line on stdout. A reader that is gone is no reason to stop.
+/// Prints the one line on stdout. It does not matter if nobody reads it.
 fn print_ready_line(plane: &ControlPlane) -> std::io::Result<()> {
     let kubeconfig = plane.kubeconfig().unwrap_or(Path::new("")).display();
     let line = format!("ready {} kubeconfig={kubeconfig}\n", plane.url().unwrap_or_default());
@@ -221,9 +213,9 @@ fn print_ready_line(plane: &ControlPlane) -> std::io::Result<()> {
     }
 }
 
-/// Where everything is kept.
+/// Where the control plane keeps its data.
 enum DataLocation {
-    /// In memory; the folder has the kubeconfig.
+    /// In memory; the folder holds the kubeconfig.
     Memory(TemporaryFolder),
     Folder(PathBuf),
 }

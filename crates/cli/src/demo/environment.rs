@@ -116,7 +116,7 @@ impl DemoEnvironment {
             "  kubectl delete pod --all".to_owned(),
             format!("  the shapes are at {}", self.cloud.url()),
         ];
-        timeline.lines_under_heading("your turn; ctrl-c ends it", &lines);
+        timeline.lines_under_heading("your turn: try these commands; ctrl-c ends the demo", &lines);
     }
 
     /// Ends operators, processes and server, and removes the folders.

@@ -1,8 +1,9 @@
-//! `homeostat demo`: the operators of the examples on a control plane of their own, with things to reconcile, and things
-//! that break.
+//! `homeostat demo`: runs the operators of the examples on a control plane of their own, gives them objects to reconcile, and
+//! breaks things.
 //!
-//! `environment` holds what runs, `timeline` is the timeline people see, `observer` fills it from the API, `run` is what is asked
-//! for and broken, one file in `scenarios` per operator. **Invariant:** nothing is left behind: no process, no folder.
+//! `environment` holds everything that runs, `timeline` prints what happens, `observer` fills the timeline from the API, and
+//! `demo_run` applies objects, breaks things and waits; there is one file per operator in `scenarios`. **Invariant:** the demo
+//! leaves nothing behind, neither a process nor a folder.
 
 mod cloud_client;
 mod demo_run;
@@ -22,18 +23,18 @@ use demo_run::DemoRun;
 use environment::DemoEnvironment;
 use timeline::Timeline;
 
-/// Show it all: operators at work, things that break, and how they heal
+/// Show operators at work: what they do, what breaks, and how it is repaired
 #[derive(clap::Args)]
-#[command(after_help = "Pods run as processes of this machine. Nothing is left at the end. It exits with \
-    130 if it is interrupted before everything was shown.")]
+#[command(after_help = "Pods run as processes of this machine. Nothing is left behind. The exit code is \
+    130 if the demo is interrupted before everything was shown.")]
 pub(crate) struct Demo {
-    /// Exit when everything was shown: with 0 if all of it converged, with 1 and the reasons if not
+    /// Exit when everything was shown: with 0 if everything converged, otherwise with 1 and the reasons
     #[arg(long)]
     once: bool,
 }
 
 impl Demo {
-    /// Runs until all is shown or somebody stops it.
+    /// Runs until everything was shown or a signal stops it.
     pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(self.run_scenarios())
@@ -73,7 +74,7 @@ fn conclude(timeline: &Timeline, failures: &[String], is_all_shown: bool) -> Res
     Ok(())
 }
 
-/// Somebody stopped it before all was shown, so there is no verdict.
+/// A signal stopped the demo before everything was shown, so there is no result.
 #[derive(Debug)]
 pub(crate) struct Interrupted;
 

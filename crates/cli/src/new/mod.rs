@@ -64,7 +64,7 @@ impl New {
         }
         println!("made {0}: cd {0} && cargo test", folder.display());
         if let CrateSource::Folder(sources) = source {
-            println!("it uses homeostat from {sources}; --git and --published name other places");
+            println!("it uses homeostat from {sources}; --git and --published choose another source");
         }
         Ok(())
     }

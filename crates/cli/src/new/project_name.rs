@@ -40,13 +40,13 @@ impl FromStr for ProjectName {
         let (library, kind) = (name.library(), kind_name(name.singular()));
         let has = |words: &str, word: &str| words.split_whitespace().any(|one| one == word);
         let why = if has(KEYWORDS, &library) {
-            format!("{text} is a word of Rust itself")
+            format!("{text} is a keyword of Rust")
         } else if has(KEPT, &library) {
-            format!("Rust or cargo keep {text} for themselves")
+            format!("Rust or cargo reserve the name {text}")
         } else if has(DEPENDENCIES, &library) || text.starts_with(OURS) {
-            format!("the project will use a package {text} itself, or may")
+            format!("the project depends on a package named {text}, or may do so")
         } else if has(USED, &kind) {
-            format!("its kind would be {kind}, which its source uses for something else")
+            format!("its kind would be named {kind}, which the generated source uses for something else")
         } else {
             return Ok(name);
         };
@@ -144,16 +144,16 @@ mod tests {
         check_refused("page-", "end with a letter");
         check_refused(&"x".repeat(51), "at most 50");
         for name in ["fn", "async", "self", "box", "gen"] {
-            check_refused(name, "a word of Rust");
+            check_refused(name, "a keyword of Rust");
         }
         for name in ["test", "core", "std", "proc-macro", "build"] {
-            check_refused(name, "Rust or cargo keep");
+            check_refused(name, "Rust or cargo reserve");
         }
         for name in ["serde-json", "homeostat-core", "homeostat-example-at", "homeostat-of-mine"] {
-            check_refused(name, &format!("will use a package {name} itself"));
+            check_refused(name, &format!("depends on a package named {name}"));
         }
-        check_refused("result-operator", "its kind would be Result");
-        check_refused("self-operator", "its kind would be Self");
+        check_refused("result-operator", "its kind would be named Result");
+        check_refused("self-operator", "its kind would be named Self");
     }
 
     /// Every dependency of the template, so that the list cannot fall behind.
@@ -162,7 +162,7 @@ mod tests {
         let manifest = include_str!("template/Cargo.toml.template");
         let dependencies = manifest.split("[dependencies]").nth(1).unwrap().lines();
         for dependency in dependencies.filter_map(|line| line.split_once(" = ")).map(|(name, _)| name) {
-            check_refused(&dependency.replace('_', "-"), "will use a package");
+            check_refused(&dependency.replace('_', "-"), "depends on a package named");
         }
         let prelude = include_str!("../../../homeostat/src/lib.rs").split("pub mod prelude").nth(1).unwrap();
         let imports = include_str!("template/it.rs.template").split("\nuse {{").next().unwrap();

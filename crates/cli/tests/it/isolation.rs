@@ -67,7 +67,7 @@ async fn pods_run_as_whom_the_owner_names() {
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((output.status.code(), words.lines().count()), (Some(1), 1), "{words}");
     assert!(
-        words.contains("cannot run Pods as no-such-user: /etc/passwd has no user no-such-user: give the name or number of one"),
+        words.contains("cannot run Pods as no-such-user: /etc/passwd has no user no-such-user: give the name or number of a user"),
         "{words}"
     );
     if !rustix::process::getuid().is_root() {
@@ -90,7 +90,7 @@ async fn pods_run_as_whom_the_owner_names() {
     }
     told(&server, &["wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/plain", "--timeout=60s"]).await;
     assert_eq!(told(&server, &["logs", "plain"]).await, "daemon\n");
-    let refused = "cannot run as user 54341: this node was told to run Pods as daemon (--node-as)";
+    let refused = "cannot run as user 54341: this node runs all Pods as daemon (--node-as)";
     eventually(refused, || async {
         kubectl(&server, &["describe", "pod", "other"]).await.ok().filter(|told| told.contains(refused))
     })

@@ -89,7 +89,7 @@ async fn a_node_works_for_an_ordinary_user() {
     let expected = format!("{NOBODY}\nAx\nsystem:serviceaccount:default:default");
     assert_eq!(told(&server, &["logs", "plain"]).await, expected);
     for (name, words) in [
-        ("plain", "do not get: the server must run as root to give groups"),
+        ("plain", "do not get: the server must run as root to assign groups"),
         ("other", "cannot run as user 1: the server must run as root"),
         ("grouped", "cannot run as group 1: the server must run as root"),
     ] {

@@ -83,7 +83,8 @@ async fn what_keeps_it_from_starting_is_said_in_one_line() {
     check_refused(folder.path(), &[], 1, "another process uses it").await;
     check_refused(folder.path(), &["--data-dir", "/proc/nowhere"], 1, "/proc/nowhere").await;
     check_refused(folder.path(), &["--ephemeral", "--data-dir", "x"], 2, "").await;
-    check_refused(folder.path(), &["--image", "web=sleep 9"], 2, "there is none: add --node").await;
+    check_refused(folder.path(), &["--image", "web=sleep 9"], 2, "has no effect without a node: add --node")
+        .await;
     assert_eq!(std::fs::read(&server.kubeconfig).unwrap(), before, "the running server's file is untouched");
 }
 

@@ -1,8 +1,9 @@
-//! Nodes that fall silent, and what that means for their Pods.
+//! Marks Nodes that stopped reporting, and their Pods.
 //!
-//! A Node whose lease is not renewed becomes `Unknown`, and the Pods of a Node that is not ready are not ready either: nobody
-//! sees how they are. (Those of our own that are told to end go after a while: see `pod_collector`.) **Invariant:** only Nodes with a lease, or that say themselves that they are not ready, are judged. Pods
-//! are not evicted: there is nowhere to go.
+//! A Node whose lease is not renewed becomes `Unknown`, and the Pods of a Node that is not ready are not ready either,
+//! because nobody sees their state. (Pods of our own nodes that are being deleted are removed after a while: see
+//! `pod_collector`.) **Invariant:** only Nodes with a lease, or that report themselves as not ready, are judged. Pods are
+//! not evicted: there is nowhere to go.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,7 +112,7 @@ async fn mark_pod_unready(cx: &Context<Node>, pod: &PartialPod) -> Result<(), ku
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let pods: Api<core::Pod> = Api::namespaced(cx.client().clone(), namespace);
     let condition = json!({"type": "Ready", "status": "False", "reason": "NodeLost",
-        "message": "the Node is not ready: nobody sees how its Pods are", "lastTransitionTime": timestamp_text(cx)});
+        "message": "the Node is not ready, so the state of its Pods is unknown", "lastTransitionTime": timestamp_text(cx)});
     let patch =
         Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}}));
     match pods.patch_status(pod.name(), &PatchParams::default(), &patch).await {

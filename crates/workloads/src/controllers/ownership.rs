@@ -1,8 +1,8 @@
-//! Whose children are whose: an object claims what its selector matches and nobody controls, and lets go of what it
+//! Adopts and releases children: an object adopts what its selector matches and nobody controls, and releases what it
 //! controls but no longer matches.
 //!
-//! **Invariant:** an owner in deletion adopts nothing. That is asked of the server itself before the first adoption: a
-//! cache that lags would take back what an orphaning delete has just let go, and garbage collection would remove it.
+//! **Invariant:** an owner in deletion adopts nothing. The server itself is asked before the first adoption: a lagging
+//! cache would take back what an orphaning delete has just released, and garbage collection would remove it.
 
 use std::sync::Arc;
 

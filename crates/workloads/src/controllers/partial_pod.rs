@@ -1,7 +1,7 @@
-//! Pods as the controllers see them: the tenth of a Pod that they count, rank and point at, so that a thousand Pods in
-//! memory cost little. What is created is the full object; what is kept is this.
+//! The part of a Pod that the controllers need, a tenth of it, so that thousands of Pods in memory cost little.
+//! Controllers create full Pods and cache these.
 //!
-//! **Invariant:** nothing here is ever written back as a whole, so what the projection leaves out cannot be lost.
+//! **Invariant:** a partial Pod is never written back as a whole, so what it leaves out cannot be lost.
 
 use std::time::Duration;
 

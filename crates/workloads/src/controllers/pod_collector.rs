@@ -1,8 +1,8 @@
-//! Pods that nobody runs any more: those of Nodes that are gone, and those that wait for their end on a Node that said it
-//! was stopped, or on one of processes that was silent for too long. Nobody else would ever let them go, and their Namespaces with them.
+//! Removes Pods that nobody runs any more: Pods of Nodes that are gone, and Pods in deletion on a Node that reported its
+//! stop, or on a process node that was silent for too long. Nobody else would ever remove them, nor their Namespaces.
 //!
-//! A Node counts as gone when it was missing for a while and the server confirms it, as in Kubernetes. Pods that ended are
-//! not counted or thinned out here.
+//! A Node counts as gone when it was missing for a while and the server confirms it, as in Kubernetes. Finished Pods are
+//! not counted or removed here.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Making and removing Pods by the number, with the events people look for.
+//! Creates and deletes many Pods, with the events people look for.
 //!
 //! Creations start slowly and double: a template that the server refuses costs one request, not five hundred.
 

@@ -1,7 +1,7 @@
-//! Pods that wait for a Node when there is none: their condition and one event say so, and what to do.
+//! Reports Pods that wait for a Node when there is none: a condition and one event say so, and what to do.
 //!
-//! It binds nothing. As soon as a Node is ready, or does not say that it is not, its scheduler has the word. The event is sent
-//! when the condition changes, not at every look.
+//! Nothing is bound here. As soon as a Node is ready, or does not report that it is not, its scheduler is responsible.
+//! The event is sent when the condition changes, not at every reconcile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const AGAIN: Duration = Duration::from_secs(30);
 /// The one scheduler whose absence we know of.
 const SCHEDULER: &str = "default-scheduler";
 const CONDITION: &str = "PodScheduled";
-const REMEDY: &str = "no node runs Pods here: start with `homeostat up --node`";
+const REMEDY: &str = "no node runs Pods here: start the server with `homeostat up --node`";
 
 pub(super) fn control() -> Control {
     Controller::<PartialPod>::new().named("unscheduled-pods").reads::<core::Node>().reconcile(reconcile)

@@ -1,10 +1,10 @@
-//! Addresses of Pods: each has one of its own, although all of them are this machine.
+//! Addresses of Pods: each Pod has its own, although all of them are this machine.
 //!
-//! All of `127.0.0.0/8` leads to this machine on Linux. A program that listens on all addresses, or on its Pod's, is reached at the
-//! Pod's; two that listen on their Pods' addresses can have the same port. Elsewhere, and for Pods that want the machine's
-//! network, it is `127.0.0.1`.
+//! On Linux all of `127.0.0.0/8` leads to this machine. A program that listens on all addresses, or on the address of its
+//! Pod, is reached at that address; two Pods that listen on their own addresses can use the same port. On other systems,
+//! and for Pods with `hostNetwork`, the address is `127.0.0.1`.
 //!
-//! **Invariant:** a Pod keeps the address its status says; two that live never share one.
+//! **Invariant:** a Pod keeps the address that its status shows, and no two living Pods share one.
 
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;

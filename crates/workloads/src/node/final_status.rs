@@ -1,7 +1,7 @@
-//! The last word about Pods: when a node is stopped well, their status says what became of them.
+//! Writes the final status of Pods when a node is stopped in an orderly way.
 //!
-//! The controllers have ended by then and the supervisor is gone; what the supervisor wrote down last is what is true. The folder of
-//! an ephemeral node is gone with its records, and so is whoever could ask.
+//! By then the controllers have ended and the supervisor is gone, so the supervisor's last records are the truth. The
+//! folder of an ephemeral node is removed with its records, and so is the API that could be asked.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -47,8 +47,8 @@ impl FinalStatusWriter {
         }
         match timeout(LIMIT, self.write(&runs)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "cannot say what became of the Pods"),
-            Err(_) => tracing::warn!("saying what became of the Pods took too long"),
+            Ok(Err(error)) => tracing::warn!(%error, "cannot write the final status of the Pods"),
+            Err(_) => tracing::warn!("writing the final status of the Pods took too long"),
         }
     }
 
@@ -71,7 +71,7 @@ impl FinalStatusWriter {
         let patch = Patch::Merge(json!({"metadata": {"uid": pod.metadata.uid}, "status": status}));
         let params = PatchParams { field_manager: Some(NAME.to_owned()), ..PatchParams::default() };
         if let Err(error) = pods.patch_status(name.unwrap_or_default(), &params, &patch).await {
-            tracing::debug!(%error, pod = name, "cannot say what became of a Pod");
+            tracing::debug!(%error, pod = name, "cannot write the final status of a Pod");
         }
     }
 }

@@ -1,6 +1,7 @@
-//! One question by gRPC: `grpc.health.v1.PodHealth/Check`, over HTTP/2 without TLS, as Kubernetes asks it.
+//! One health check by gRPC: `grpc.health.v1.Health/Check` over HTTP/2 without TLS, as Kubernetes does it.
 //!
-//! Request and answer are a few bytes, written and read here by hand. What is not read: more than the first message.
+//! Request and answer are a few bytes, which are encoded and decoded here by hand. Only the first message of the answer
+//! is read.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -41,7 +42,7 @@ pub(crate) async fn check_health(host: &str, port: u16, service: &str) -> Result
 async fn read_answer(answer: Response<hyper::body::Incoming>) -> Result<(), String> {
     let (head, body) = answer.into_parts();
     if head.status != 200 {
-        return Err(format!("not an answer of gRPC: HTTP {}", head.status));
+        return Err(format!("the answer is not gRPC: HTTP {}", head.status));
     }
     let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| error.to_string())?;
     let trailers = body.trailers().cloned().unwrap_or_default();
@@ -91,7 +92,7 @@ fn check_serving(answer: &[u8]) -> Result<(), String> {
         Some([FIRST_NUMBER, SERVING, ..]) => Ok(()),
         Some([FIRST_NUMBER, status, ..]) => Err(format!("service unhealthy (status {status})")),
         Some([]) => Err("service unhealthy (status unknown)".to_owned()),
-        _ => Err("not an answer of a health service".to_owned()),
+        _ => Err("the answer is not from a gRPC health service".to_owned()),
     }
 }
 

@@ -1,7 +1,7 @@
-//! One HTTP request to a container: what probes and hooks ask with.
+//! One HTTP request to a container, for probes and hooks.
 //!
-//! Only the status line of the answer is read. Over HTTPS certificates are not checked, as Kubernetes does it: the question is
-//! whether somebody answers, and containers have certificates nobody signed.
+//! Only the status line of the answer is read. Certificates are not verified over HTTPS, as in Kubernetes: the question
+//! is whether somebody answers, and containers often use self-signed certificates.
 
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ fn check_status_line(head: &[u8]) -> Result<(), String> {
     match code {
         Some(200..=399) => Ok(()),
         Some(code) => Err(format!("HTTP probe failed with statuscode: {code}")),
-        None => Err(format!("not an answer of HTTP: {line:?}")),
+        None => Err(format!("the answer is not HTTP: {line:?}")),
     }
 }
 

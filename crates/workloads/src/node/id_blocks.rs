@@ -1,12 +1,13 @@
-//! The numbers that users of Pods have on this machine, when the node is root.
+//! The user and group IDs of Pods on this machine, when the node is root.
 //!
-//! Each Pod gets a block of numbers that nobody else has, and each claim of a volume too, since its files outlive Pods. The
-//! last number of a block is the user of whoever names none; the others stand in for numbers that a Pod names and the
-//! machine has given to somebody: a container sees the number it asked for, in a user namespace, and is the stand-in outside.
+//! Each Pod gets a block of IDs that nobody else has, and so does each volume claim, whose files outlive Pods. The last
+//! ID of a block is the user of containers that name none. The others stand in for IDs that a Pod names and that belong
+//! to somebody on the machine: in a user namespace the container sees the ID it asked for, and outside it is the
+//! stand-in.
 //!
-//! **Invariants:** two holders that exist never share a block, also not those of another server on this machine. A block is
-//! written down where it is used, in the owner of the holder's folder, so a server that starts again finds it; the folder of
-//! registered blocks only decides who was first.
+//! **Invariants:** two holders that exist never share a block, not even across servers on this machine. A block is
+//! recorded where it is used, as the owner of the holder's folder, so that a server finds it again after a restart. The
+//! registry folder only decides who was first.
 
 use std::fs;
 use std::io;
@@ -150,7 +151,7 @@ impl IdBlocks {
     /// Blocks of the whole machine; only of this node's folder where the machine has no place to agree on them.
     pub(crate) fn open(layout: &NodeLayout) -> Self {
         Self::registered_in(Path::new(REGISTRY)).unwrap_or_else(|error| {
-            tracing::info!(%error, "users of Pods are not agreed on with other servers of this machine");
+            tracing::info!(%error, "cannot share the registry of Pod users with other servers of this machine");
             Self { registry: layout.root().join("users"), choosing: Mutex::default() }
         })
     }
@@ -166,7 +167,10 @@ impl IdBlocks {
         let meta = fs::symlink_metadata(registry)?;
         let is_ours = meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw();
         if !is_ours || meta.mode() & 0o022 != 0 {
-            return Err(io::Error::other(format!("{} is not this user's alone", registry.display())));
+            return Err(io::Error::other(format!(
+                "{} does not belong to this user alone",
+                registry.display()
+            )));
         }
         Ok(Self { registry: registry.to_owned(), choosing: Mutex::default() })
     }
@@ -190,7 +194,7 @@ impl IdBlocks {
                 return Ok((block, true));
             }
         }
-        Err(io::Error::other(format!("all {BLOCKS} blocks of users are taken: delete Pods or claims")))
+        Err(io::Error::other(format!("all {BLOCKS} blocks of user IDs are taken: delete Pods or claims")))
     }
 
     /// Takes a block for a folder, unless another that exists has it.

@@ -1,8 +1,8 @@
-//! Reading what containers said: the server's `pods/log` comes down to this.
+//! Reads the logs of containers, for the server's `pods/log`.
 //!
-//! A log is two files of bounded size at most (see `supervisor::log`), so what stands is read whole. What follows is read as the
-//! client takes it; a task beside it opens every new file as soon as there is one, so that a client slower than the container
-//! loses nothing: a file that is open can be read when its name is gone.
+//! A log has at most two files of bounded size (see `supervisor::log_file`), so the existing part is read at once. What
+//! follows is read as fast as the client takes it. A task opens every new file as soon as it appears, so that a client
+//! slower than the container loses nothing: an open file can be read even when its name is gone.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};

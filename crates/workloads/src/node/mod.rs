@@ -247,7 +247,7 @@ fn find_account(name: &str) -> Result<UserAccount, Error> {
         let found = UserAccount::find(name).map_err(|error| refused(error.to_string()))?;
         if own.user != 0 && found.user != own.user {
             return Err(refused(format!(
-                "only root runs Pods as others, and this is {0}: give {0}, or leave it out",
+                "only root can run Pods as another user, and the server runs as {0}: give {0}, or leave the option out",
                 own.name
             )));
         }

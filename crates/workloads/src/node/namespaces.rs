@@ -1,4 +1,4 @@
-//! Which namespaces does this system give? Asked once at the start, by starting processes in them.
+//! Detects which namespaces this system offers, once at the start, by starting processes in them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,10 +28,15 @@ pub(super) struct AvailableNamespaces {
 /// Tries them.
 pub(super) async fn detect(supervisor: &SupervisorClient, layout: &NodeLayout) -> AvailableNamespaces {
     let has_mounts =
-        does_run(supervisor, mount_check(layout), "no mount namespaces: volumes are reached by links").await;
+        does_run(supervisor, mount_check(layout), "no mount namespaces: Pods reach volumes through links")
+            .await;
     let has_users = if rustix::process::geteuid().is_root() {
-        does_run(supervisor, Ok(user_check()), "no user namespaces: no user of the machine has a stand-in")
-            .await
+        does_run(
+            supervisor,
+            Ok(user_check()),
+            "no user namespaces: Pods cannot run as a user that the machine knows",
+        )
+        .await
     } else {
         has_mounts
     };
@@ -46,7 +51,7 @@ async fn does_run(
     let process = match process {
         Ok(process) => process,
         Err(error) => {
-            tracing::warn!(%error, "cannot find out which namespaces there are");
+            tracing::warn!(%error, "cannot detect which namespaces this system offers");
             return false;
         }
     };

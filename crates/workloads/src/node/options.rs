@@ -1,4 +1,4 @@
-//! How a node is set up.
+//! The options of a node.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
-//! Processes whose Pod is gone end at once: somebody deleted it by force, or while the node was away.
+//! Ends processes whose Pod is gone: it was deleted by force, or while the node was away.
 //!
-//! A controller of the Node itself, woken by Pods that are about to go and by its own clock.
+//! This is a controller of the Node itself, triggered by Pods that are about to go and by its own timer.
 
 use std::collections::HashSet;
 use std::sync::Arc;

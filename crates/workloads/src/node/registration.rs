@@ -1,7 +1,7 @@
-//! The Node object and its heartbeat.
+//! Maintains the Node object and its heartbeat.
 //!
-//! The lease in `kube-node-lease` is renewed while the node runs. When it is stopped well, its Ready condition says so;
-//! when it is killed, the lease tells by its age.
+//! The lease in `kube-node-lease` is renewed while the node runs. When the node is stopped in an orderly way, its Ready
+//! condition says so; when it is killed, the age of the lease tells.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ impl NodeRegistration {
     /// Makes the Node, and says that it is alive.
     async fn register(&self) {
         if let Err(error) = self.beat().await {
-            tracing::warn!(%error, node = self.name, "cannot tell the server that the node is alive");
+            tracing::warn!(%error, node = self.name, "cannot renew the Node and its lease");
         }
     }
 

@@ -1,8 +1,9 @@
-//! Removing a folder with all it contains, whatever containers did to it.
+//! Removes a folder with everything in it, whatever containers did to it.
 //!
-//! Who is not root cannot empty a folder that its own container closed (mode 555 or 000, as in Go's module cache) before it is
-//! opened again. **Invariant:** only folders below the one to go, and of this user, are opened; no link is followed, also not
-//! one that takes a folder's place meanwhile. What belongs to others stays, and is an error.
+//! A user who is not root cannot empty a folder that a container made read-only (mode 555 or 000, as Go's module cache
+//! does) before its mode is changed. **Invariant:** only folders below the one to remove, and only those of this user,
+//! are made writable. No link is followed, not even one that replaces a folder meanwhile. What belongs to others stays
+//! and is an error.
 
 use std::ffi::CStr;
 use std::fs;

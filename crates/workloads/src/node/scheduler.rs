@@ -1,7 +1,9 @@
-//! A scheduler for the Nodes of this machine: binds Pods that nobody bound to the one with the fewest, or says why not.
+//! A scheduler for the Nodes of this machine: binds unbound Pods to the Node with the fewest Pods, or reports why it
+//! cannot.
 //!
-//! It minds `nodeSelector`, `spec.unschedulable` of the Node, claims of volumes (and makes those that are for the Pod alone),
-//! scheduling gates and `schedulerName`. Affinity, taints and resources are not weighed: there is nothing to choose from.
+//! It respects `nodeSelector`, `spec.unschedulable` of the Node, volume claims (and creates the ephemeral ones),
+//! scheduling gates and `schedulerName`. It does not consider affinity, taints and resources: there is nothing to choose
+//! from.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

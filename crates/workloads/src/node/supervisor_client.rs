@@ -1,8 +1,9 @@
-//! The node's side of the connection to its supervisor: a mirror of all runs, requests out, triggers for what changed.
+//! The node's side of the connection to its supervisor: a copy of all runs, outgoing requests, and triggers for what
+//! changed.
 //!
-//! **Invariant:** the mirror holds what the supervisor told last, and every change of it triggers its Pod. A lost supervisor is
-//! started again and the mirror is replaced by what it knows; requests lost on the way are made again by the next
-//! reconcile, because requests may be repeated.
+//! **Invariant:** the copy holds what the supervisor reported last, and every change of it triggers its Pod. A supervisor
+//! that is lost is started again, and the copy is replaced by what it reports. Requests that were lost on the way are
+//! sent again by the next reconcile, because requests may be repeated.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -85,7 +86,7 @@ impl SupervisorClient {
         triggers: mpsc::Sender<Target>,
     ) -> Result<(Arc<Self>, SupervisorConnection), Error> {
         if was_started_as_helper() {
-            let why = "this program was started as a supervisor; let its main begin with run_node_helper()";
+            let why = "this program was started as a helper of a node, but did not act as one: call run_node_helper() first in main";
             return Err(Error::Supervisor(why.to_owned()));
         }
         let mut stream = connect_or_start(&supervisor_command)
@@ -103,7 +104,7 @@ impl SupervisorClient {
         // The first line is all there is: reconciles must not begin without it.
         let first = timeout(START_LIMIT, stream.lines.next_line()).await;
         let Ok(Ok(Some(first))) = first else {
-            return Err(Error::Supervisor("it does not say what it knows".to_owned()));
+            return Err(Error::Supervisor("it did not report the running containers".to_owned()));
         };
         supervisor.observe(&first);
         Ok((
@@ -126,9 +127,9 @@ impl SupervisorClient {
 
     /// Asks the supervisor. An overflow is an error: the reconcile that asked is tried again.
     pub(crate) fn send_request(&self, request: SupervisorRequest) -> io::Result<()> {
-        self.requests
-            .try_send(request)
-            .map_err(|_| io::Error::other("the supervisor does not keep up; trying again"))
+        self.requests.try_send(request).map_err(|_| {
+            io::Error::other("the supervisor has too many requests waiting; this one is tried again")
+        })
     }
 
     /// Forgets a Pod that is gone, here and at the supervisor.
@@ -172,7 +173,7 @@ impl SupervisorClient {
         self.executions().remove(&ticket);
         answer.unwrap_or_else(|| CommandOutcome {
             exit: RunExit::Lost,
-            output: "the supervisor did not answer".to_owned(),
+            output: "the supervisor did not answer in time".to_owned(),
         })
     }
 
@@ -194,7 +195,7 @@ impl SupervisorClient {
                 Vec::new()
             }
             Err(error) => {
-                tracing::warn!(%error, "the supervisor said something unreadable");
+                tracing::warn!(%error, "cannot read a message of the supervisor");
                 Vec::new()
             }
         }
@@ -278,7 +279,7 @@ impl SupervisorConnection {
             wait_until_unlocked(&self.supervisor_command.layout).await;
         };
         if timeout(grace + ANSWER_SLACK, gone).await.is_err() {
-            tracing::warn!("the supervisor did not end in time");
+            tracing::warn!("the supervisor did not stop in time");
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Tokens of the Pods' accounts: asked of the server, held while they are fresh, asked again before they expire.
+//! Tokens of the Pods' ServiceAccounts: requested from the server, cached while they are fresh, renewed before they
+//! expire.
 //!
-//! **Invariant:** a token is bound to its Pod and dies with it; what is held here is forgotten with the Pod. A server that does
-//! not answer costs nothing while the old token is good.
+//! **Invariant:** a token is bound to its Pod and becomes invalid with it, and the cache forgets it with the Pod. If the
+//! server does not answer, the old token is used as long as it is valid.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -119,7 +120,7 @@ fn describe_refusal(pod: &Pod, error: &kube::Error) -> String {
         }
         _ => String::new(),
     };
-    format!("no token of the account {name}: {why}{cure}")
+    format!("cannot get a token of the ServiceAccount {name}: {why}{cure}")
 }
 
 async fn request_token(

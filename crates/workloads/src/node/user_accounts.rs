@@ -1,9 +1,9 @@
-//! Who this machine knows by name: the people and services in its table of users, and its groups.
+//! The users and groups of this machine, read from `/etc/passwd` and `/etc/group`.
 //!
-//! Their numbers mean something here: files, sockets and devices are theirs. **Invariant:** no Pod becomes one of them because
-//! it names the number; the node's owner may let all Pods run as one of them (`--node-as`).
+//! Their numbers have a meaning here: files, sockets and devices belong to them. **Invariant:** a Pod never becomes one
+//! of these users because it names the number. The owner of the node can let all Pods run as one of them (`--node-as`).
 //!
-//! Only the files are read. Numbers that a directory service gives are not known here.
+//! Only the files are read. Numbers that a directory service assigns are not known here.
 
 use std::fs;
 use std::io;
@@ -30,7 +30,7 @@ impl UserAccount {
         Self::of(name, &users, &fs::read_to_string(GROUPS)?).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::NotFound,
-                format!("{USERS} has no user {name}: give the name or number of one that it has"),
+                format!("{USERS} has no user {name}: give the name or number of a user in it"),
             )
         })
     }

@@ -1,6 +1,6 @@
-//! Which run of a schedule is due now. Pure.
+//! Decides which run of a schedule is due now. Pure.
 //!
-//! After a long absence only the most recent missed run is made up for, never all of them.
+//! After a long absence only the most recent missed run is started, never all of them.
 
 use std::time::Duration;
 

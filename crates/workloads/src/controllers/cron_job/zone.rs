@@ -20,7 +20,8 @@ pub(super) fn load_zone(name: Option<&str>) -> Result<TimeZone, String> {
         return Err(format!("unknown time zone {name}"));
     }
     let found = FOLDERS.iter().find_map(|folder| std::fs::read(Path::new(folder).join(name)).ok());
-    let data = found.ok_or_else(|| format!("unknown time zone {name}: install the zones (tzdata)"))?;
+    let data =
+        found.ok_or_else(|| format!("unknown time zone {name}: install the time zone database (tzdata)"))?;
     TimeZone::tzif(name, &data).map_err(|error| error.to_string())
 }
 

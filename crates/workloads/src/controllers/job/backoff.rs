@@ -1,4 +1,4 @@
-//! How long a failed Pod is waited for before it is replaced: when it ended, and the back-off since. Pure.
+//! How long to wait before a failed Pod is replaced: when it ended, and the back-off since then. Pure.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Pods whose Job is gone, finished or in deletion: nobody will count them, so their finalizer must not hold them.
+//! Removes the finalizer from Pods whose Job is gone, finished or in deletion: nobody will count them any more.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! A Job's books: which Pods count, what is decided, what its status says. Pure.
+//! The progress of a Job: which Pods count, how the Job ends, and what its status says. Pure.
 //!
-//! A Pod carries a finalizer until it is counted. Counting takes three steps, each of which may be the last before a
-//! crash: its uid is written into the status as uncounted; the finalizer comes off; the uid is turned into a number.
-//! **Invariant:** a Pod is counted once: a uid in the status whose Pod has no finalizer any more is only turned into a
-//! number, and a Pod without the finalizer is never written down again.
+//! A Pod carries a finalizer until it is counted. Counting takes three steps, and a crash may follow each: the uid is
+//! written into the status as uncounted, the finalizer is removed, and the uid is turned into a number. **Invariant:** a
+//! Pod is counted once. A uid in the status whose Pod has no finalizer any more is only turned into a number, and a Pod
+//! without the finalizer is never noted again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

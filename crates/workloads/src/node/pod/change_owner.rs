@@ -1,7 +1,8 @@
-//! Giving all that is in a folder to another user: files of a claim outlive the Pods that wrote them.
+//! Changes the owner of everything in a folder: files of a claim outlive the Pods that wrote them.
 //!
-//! **Invariant:** only what lies in the folder is given, never what a link leads to. A file that has a second name elsewhere is
-//! given only if a Pod's user owns it: nobody gets a file of the machine by linking it.
+//! **Invariant:** only what lies in the folder changes its owner, never the target of a link. A file with a second name
+//! elsewhere changes its owner only if it belongs to the user of a Pod, so that nobody gets a file of the machine by
+//! linking it.
 
 use std::ffi::CStr;
 use std::io;

@@ -1,4 +1,5 @@
-//! From a container's declaration to a process that can be started: command, environment, directory, volumes, limits.
+//! Turns the declaration of a container into a process that can be started: command, environment, directory, volumes,
+//! limits.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -201,7 +202,7 @@ fn command_of_image(shared: &NodeShared, image: &str) -> Result<Vec<String>, Sta
     found.filter(|command| !command.is_empty()).cloned().ok_or_else(|| StartRefusal {
         reason: NO_COMMAND,
         message: format!(
-            "this node runs no images: give the container a command, or start the node with --image {image}=COMMAND"
+            "this node runs no images: give the container a command, or start the server with --image {image}=COMMAND"
         ),
         is_passing: false,
     })

@@ -1,4 +1,4 @@
-//! The containers of a Pod, each with the role it plays.
+//! The containers of a Pod, each with its role.
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 

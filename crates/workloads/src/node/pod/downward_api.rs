@@ -1,4 +1,4 @@
-//! What a Pod may know of itself: `fieldRef` and `resourceFieldRef`.
+//! What a Pod can learn about itself: `fieldRef` and `resourceFieldRef`.
 
 use homeostat_core::quantity::Quantity;
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceFieldSelector};

@@ -1,4 +1,4 @@
-//! The environment of a container: what the node gives, `envFrom`, then `env` in order, later entries winning.
+//! The environment of a container: variables of the node, then `envFrom`, then `env` in order; later entries win.
 
 use std::collections::BTreeMap;
 
@@ -134,7 +134,7 @@ fn require_key(
 }
 
 fn cannot_fill(variable: &EnvVar, what: &str) -> StartRefusal {
-    config_error(format!("the variable {} cannot be filled: {what} is not offered", variable.name))
+    config_error(format!("the variable {} cannot be set: this node does not offer {what}", variable.name))
 }
 
 /// As Kubernetes names it.

@@ -1,6 +1,7 @@
-//! What a Pod's events say of its containers: that they were started, failed to be, or wait for the next start.
+//! Events about the containers of a Pod: that they were started, failed to start, or wait for the next start.
 //!
-//! **Invariant:** told is what the Pod's status does not say yet, so that a reconcile at rest tells nothing.
+//! **Invariant:** only what the Pod's status does not show yet is reported, so a reconcile without changes reports
+//! nothing.
 
 use homeostat_runtime::{Context, Severity};
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, VolumeMount};
@@ -136,12 +137,11 @@ fn report_started(
             "fsGroup or supplementalGroups ask for the groups {groups}, which the containers and volumes do not get: {}",
             match shared.identity_policy {
                 IdentityPolicy::OneUser { is_root: false, .. } => {
-                    "the server must run as root to give groups it is not in"
+                    "the server must run as root to assign groups that its user is not in"
                 }
-                IdentityPolicy::OneUser { .. } =>
-                    "the user that this node was told to run Pods as is not in them",
+                IdentityPolicy::OneUser { .. } => "the user given with --node-as is not in them",
                 IdentityPolicy::AnyUser { .. } =>
-                    "they are groups of this machine, and this system gives no user namespaces",
+                    "they are groups of this machine, and this system offers no user namespaces",
             }
         );
         cx.event(Severity::Warning, "GroupsNotHonoured", message);
@@ -155,7 +155,7 @@ fn describe_other_path(container: &Container, mount: &VolumeMount) -> String {
     let (path, name) = (&mount.mount_path, &mount.name);
     let flaw = if mount.read_only == Some(true) { ", and can be written to" } else { "" };
     format!(
-        "mountPath {path} of container {} is not visible at that path: this system gives no mount namespaces. \
+        "mountPath {path} of container {} is not visible at that path: this system offers no mount namespaces. \
          Its files are in $HOMEOSTAT_VOLUMES/{name}{part} and $HOME{path}{flaw}",
         container.name
     )

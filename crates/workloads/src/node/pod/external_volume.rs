@@ -1,4 +1,4 @@
-//! Volumes that are not the Pod's own: paths of the machine, and volumes it claimed.
+//! Volumes that are not the Pod's own: paths of the machine, and claimed volumes.
 
 use std::io;
 use std::path::PathBuf;
@@ -74,8 +74,10 @@ impl ExternalVolume {
         let host = local.map(|path| HostPathVolumeSource { path, type_: None });
         let host = host.or_else(|| spec.and_then(|spec| spec.host_path.clone()));
         let host = host.ok_or_else(|| {
-            let message = format!("the persistentvolume \"{name}\" is of a sort this node does not have");
-            config_error(format!("{message}: use hostPath or local, or a claim of the class standard"))
+            let message = format!("this node does not support the type of persistentvolume \"{name}\"");
+            config_error(format!(
+                "{message}: use hostPath or local, or a claim with the storage class standard"
+            ))
         })?;
         Ok(Some(Self::Host(host)))
     }

@@ -1,13 +1,14 @@
-//! Who a container runs as: on this machine, and in its own eyes.
+//! Decides who a container runs as: on this machine, and as the container sees itself.
 //!
-//! A node that is root gives every Pod a user of its own (see `id_blocks`). A number that a Pod names is honoured: as it is if
-//! the machine knows nobody of that number, and otherwise in a user namespace, where the container has the number and somebody
-//! without rights stands in for it outside. So root in a container is root of nothing else. Whoever names a number, or shares
-//! files of a claim with another Pod, is in a user namespace of its own too: two Pods of one user cannot look into each
+//! A node that is root gives every Pod a user of its own (see `id_blocks`). An ID that a Pod names is used as it is if
+//! nobody on the machine has it. Otherwise the container gets a user namespace, in which it has the ID, while a user
+//! without rights stands in for it outside. So root in a container is root of nothing else. A Pod that names an ID, or
+//! shares files of a claim with another Pod, also gets a user namespace: two Pods of one user cannot look into each
 //! other's processes.
 //!
-//! A node told to run Pods as one account (`--node-as`), or that is not root, has that account only, and refuses others.
-//! **Invariant:** whoever cannot be kept away from what the server keeps is refused, unless the node's owner named the account.
+//! A node that runs Pods as one account (`--node-as`), or that is not root, has only that account and refuses others.
+//! **Invariant:** a Pod that cannot be kept away from the server's data is refused, unless the owner of the node named
+//! the account.
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext};
 
@@ -102,7 +103,7 @@ impl RequestedIdentity {
             is_apart: pod.spec.as_ref().and_then(|spec| spec.host_users) == Some(false),
         };
         if wish.must_not_be_root && wish.user == Some(0) {
-            let message = "container has runAsNonRoot and names root: set another runAsUser";
+            let message = "container has runAsNonRoot and will run as root: set another runAsUser";
             return Err(config_error(message.to_owned()));
         }
         Ok(wish)
@@ -127,7 +128,7 @@ impl ContainerIdentity {
                 identity_of_own_user(&wish, blocks, *has_user_namespaces)
             }
             (IdentityPolicy::AnyUser { .. }, None) => {
-                Err(config_error("there is no user for this Pod: its folder cannot be made".to_owned()))
+                Err(config_error("cannot find a user for this Pod: its folder cannot be created".to_owned()))
             }
             (identity_policy, blocks) => identity_of_one_user(identity_policy, &wish, blocks),
         }
@@ -185,8 +186,9 @@ struct IdMapper {
 impl IdMapper {
     fn map_id(&mut self, id: u32, what: &str, name: fn(u32) -> Option<String>) -> Result<u32, StartRefusal> {
         if is_reserved(id) {
-            let message =
-                format!("cannot run as {what} {id}: this node gives such numbers itself: leave it out");
+            let message = format!(
+                "cannot run as {what} {id}: this node assigns the numbers of this range itself; leave it out or choose a number below the range"
+            );
             return Err(config_error(message));
         }
         let name = name(id);
@@ -206,12 +208,12 @@ impl IdMapper {
                 Ok(id)
             }
             (None, Some(name)) => Err(config_error(format!(
-                "cannot run as {what} {id}, which is {name} on this machine: Pods get no rights of its people, and this \
-                 system gives no user namespaces, in which somebody else could stand in. Name another number or none, or \
-                 start the node with --node-as {name} if all Pods may be that"
+                "cannot run as {what} {id}, which is {name} on this machine: Pods never get the rights of a user of this machine, and this \
+                 system offers no user namespaces, which would let another user stand in. Choose another number or none, or \
+                 start the server with --node-as {name} to run all Pods as that user"
             ))),
             (None, None) => Err(config_error(format!(
-                "hostUsers: false goes with numbers below 32766 here, and not with {what} {id}"
+                "hostUsers: false works only with numbers below 32766 here, not with {what} {id}"
             ))),
         }
     }
@@ -229,14 +231,14 @@ fn identity_of_one_user(
     let UserAccount { name, user, group, groups } = account;
     if !is_root && !is_named && !has_user_namespaces {
         return Err(config_error(format!(
-            "the Pod would run as {name}, as the server does, and could read all the server keeps, its keys and every \
-             Secret: this system gives it no user namespace of its own. Start the node with --node-as {name} to allow that"
+            "the Pod would run as {name}, like the server, and could read all of its data, its keys and every \
+             Secret: this system offers it no user namespace of its own. Start the server with --node-as {name} to allow that"
         )));
     }
     let why = if *is_root {
-        format!("this node was told to run Pods as {name} (--node-as)")
+        format!("this node runs all Pods as {name} (--node-as)")
     } else {
-        "the server must run as root to run containers as others".to_owned()
+        "the server must run as root to run containers as other users".to_owned()
     };
     if let Some(other) = wish.user.filter(|wanted| wanted != user) {
         return Err(config_error(format!("cannot run as user {other}: {why}; leave runAsUser out")));
@@ -444,13 +446,13 @@ mod tests {
                 &identity_policy,
                 &json!({"runAsUser": own}),
                 &none,
-                Err("this node gives such numbers itself"),
+                Err("this node assigns the numbers of this range itself"),
             );
             check(
                 &identity_policy,
                 &root,
                 &json!({"runAsNonRoot": true}),
-                Err("runAsNonRoot and names root"),
+                Err("runAsNonRoot and will run as root"),
             );
         }
         check(&somebody_with(true), &root, &none, Ok((0, blocks().own.stand_in(0).unwrap())));
@@ -530,7 +532,7 @@ mod tests {
         check(&me, &json!({"runAsUser": 0}), &none, Err("the server must run as root"));
         check(&me, &none, &json!({"runAsUser": 5}), Err("cannot run as user 5"));
         check(&me, &none, &json!({"runAsGroup": 200}), Err("cannot run as group 200"));
-        let words = "could read all the server keeps";
+        let words = "could read all of its data";
         check(&identity_of_one_user(1000, false, false, false), &none, &none, Err(words));
         assert!(
             identity(&identity_of_one_user(1000, false, true, false), &none, &none).is_ok(),
@@ -544,7 +546,7 @@ mod tests {
         let ada = identity_of_one_user(1000, true, true, true);
         check(&ada, &none, &none, Ok((1000, 1000)));
         check(&ada, &json!({"runAsUser": 1000, "runAsGroup": 200}), &none, Ok((1000, 1000)));
-        let words = "told to run Pods as ada (--node-as)";
+        let words = "runs all Pods as ada (--node-as)";
         check(&ada, &json!({"runAsUser": 0}), &none, Err(words));
         check(&ada, &json!({"runAsUser": 0}), &none, Err("leave runAsUser out"));
         check(&ada, &json!({"runAsGroup": 0}), &none, Err(words));

@@ -1,7 +1,7 @@
-//! A volume at the path where a container wants it: a mount for its launcher, or a link in its home.
+//! Places a volume at the path that a container asks for: as a mount by its launcher, or as a link in its home.
 //!
-//! **Invariant:** nothing is made outside of the home, whatever links its owner put there. What the launcher makes is its own
-//! matter.
+//! **Invariant:** nothing is created outside the home, whatever links the container put there. What the launcher creates
+//! is its own responsibility.
 
 use std::ffi::OsStr;
 use std::io;

@@ -1,4 +1,4 @@
-//! The phase of a Pod: one word for the state of all its containers, with Kubernetes' rules.
+//! The phase of a Pod: one word for the state of all its containers, by Kubernetes' rules.
 
 use super::container_roles::{ContainerRole, RestartPolicy, init_containers, main_containers};
 use super::plan::{AfterExit, PodSituation};

@@ -1,7 +1,7 @@
-//! What to do about a Pod's processes, decided from what is: no I/O, no memory of its own.
+//! Decides what to do about a Pod's processes from the current situation, without I/O and without state of its own.
 //!
-//! **Invariant:** the same situation gives the same plan, and doing a plan twice does it once: starts name their attempt,
-//! stops may be repeated. So a reconcile may be lost or doubled at any point.
+//! **Invariant:** the same situation gives the same plan, and carrying out a plan twice has the effect of once: starts
+//! name their attempt, and stops may be repeated. So a reconcile may be lost or run twice at any point.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Where a container finds the Pod's own folders.
 //!
-//! In a mount namespace the node's folder is hidden, and the Pod's home and volumes are mounted where everybody can walk to.
-//! Without one they are where they are; if the Pod's user is not the node's, the folders above let nobody pass but the Pod's
-//! group.
+//! In a mount namespace the node's folder is hidden, and the Pod's home and volumes are mounted at paths that everybody
+//! can reach. Without one they stay where they are; if the Pod's user is not the node's user, the folders above let only
+//! the Pod's group pass.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,7 +1,8 @@
-//! Which users a Pod gets, and whose the files of its claims are.
+//! Assigns users to a Pod, and owners to the files of its claims.
 //!
-//! A claim outlives Pods, and two Pods may have it at a time; so its files belong to a user of the claim, and a Pod that has claims
-//! and names no user runs as that of the first one. Further claims are given to the same user, unless another Pod uses them.
+//! A claim outlives Pods, and two Pods may use it at a time. So its files belong to a user of the claim, and a Pod that
+//! has claims and names no user runs as the user of the first one. Further claims are given to the same user, unless
+//! another Pod uses them.
 
 use std::path::PathBuf;
 
@@ -32,7 +33,7 @@ pub(super) fn identities_of_pod<'a>(
     };
     let claims = claim_folders(shared, pod, supplies)?;
     let Some(blocks) = &shared.blocks else { return Ok(identities) };
-    let failed = |error: std::io::Error| config_error(format!("there is no user for this Pod: {error}"));
+    let failed = |error: std::io::Error| config_error(format!("cannot find a user for this Pod: {error}"));
     let folder = shared.layout.pod(pod.metadata.uid.as_deref().unwrap_or_default());
     let (own, _) = blocks.block_for(BlockHolder::Pod(&folder)).map_err(failed)?;
     let files = match &shared.identity_policy {

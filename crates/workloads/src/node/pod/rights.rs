@@ -1,10 +1,11 @@
-//! What a container may do beyond its user: capabilities, and whether it may gain any.
+//! What a container may do beyond the rights of its user: capabilities, and whether it may gain any.
 //!
-//! Kubernetes' containers are root with a short list of capabilities unless told otherwise; here they are somebody without
-//! any, and the list bounds what programs of the machine that give rights (`sudo`, `ping`) can give them. `drop` and `add` change
-//! the list. One capability is handed over as such: to listen on a port below 1024, as every container may.
+//! In Kubernetes containers are root with a short list of capabilities by default. Here they run as a user without any,
+//! and the list limits what privileged programs of the machine (`sudo`, `ping`) can give them. `drop` and `add` change
+//! the list. One capability is granted directly: to listen on ports below 1024, as every container may.
 //!
-//! Only a node told to run Pods as root gives what reaches beyond the Pod. What is not given is in [`super::unsupported_security`].
+//! Only a node that runs Pods as root (`--node-as root`) grants rights beyond the Pod. [`super::unsupported_security`]
+//! reports what is not granted.
 
 use k8s_openapi::api::core::v1::{Capabilities, Container};
 

@@ -1,10 +1,11 @@
-//! The account of a Pod: who its processes are to the server, and where they find that out.
+//! The ServiceAccount of a Pod: who its processes are to the server, and where they find their credentials.
 //!
-//! Kubernetes' admission adds to every Pod a volume with a token, the server's CA and the namespace. Here the node sees the Pod
-//! as if that had happened; the stored Pod stays as it was written. Where the system gives no mount namespaces, the volume
-//! cannot be at the path all clients know: then there is a kubeconfig beside the token, and variables name it.
+//! In Kubernetes an admission plugin adds to every Pod a volume with a token, the server's CA and the namespace. Here the
+//! node treats the Pod as if that had happened; the stored Pod stays as it was written. Where the system offers no mount
+//! namespaces, the volume cannot be at the path that all clients know. Then there is a kubeconfig beside the token, and
+//! variables name it.
 //!
-//! It does nothing for a node that was not told where its server listens.
+//! Does nothing for a node that does not know where its server listens.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,7 +1,8 @@
-//! The Services a container is told of by variables, as Kubernetes has it: where each is, by its name and by its ports.
+//! The environment variables that tell a container about Services, as in Kubernetes: where each one is, by its name and
+//! its ports.
 //!
-//! Those of its own namespace that have an address, unless the Pod wants no links; and the server itself, always. What changes
-//! later reaches only containers that start later.
+//! These are the Services of its own namespace that have an address, unless the Pod disables service links; and always
+//! the server itself. Later changes reach only containers that start later.
 
 use k8s_openapi::api::core::v1::{Pod, Service};
 

@@ -1,5 +1,5 @@
-//! What a Pod takes values from: ConfigMaps, Secrets and claimed volumes as the reconciler's cache has them, and tokens of
-//! its account.
+//! Where a Pod takes values from: ConfigMaps, Secrets and claimed volumes in the reconciler's cache, and tokens of its
+//! account.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,7 +59,9 @@ impl ValueSources for CachedSources<'_> {
         let found =
             found.ok_or_else(|| config_error(format!("persistentvolumeclaim \"{claim}\" not found")))?;
         if is_its_own && !storage::is_made_for(&found, self.cx.object()) {
-            return Err(config_error(format!("persistentvolumeclaim \"{claim}\" was not made for this Pod")));
+            return Err(config_error(format!(
+                "persistentvolumeclaim \"{claim}\" was not created for this Pod"
+            )));
         }
         let volume = storage::volume_of(&found)
             .ok_or_else(|| config_error(format!("persistentvolumeclaim \"{claim}\" is not bound")))?;

@@ -1,7 +1,7 @@
-//! The status of a Pod, reckoned from what its processes do.
+//! The status of a Pod, computed from what its processes do.
 //!
-//! Times of conditions are kept while the condition stays, and conditions of other writers are left alone, so that a Pod at
-//! rest gets the same status again and nothing is written.
+//! Times of conditions are kept while the condition stays, and conditions of other writers are left alone, so that a Pod
+//! without changes gets the same status again and nothing is written.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! Where a container leaves its last words: a file of its own, seen at its `terminationMessagePath`.
+//! The file for the termination message of a container, which the container sees at its `terminationMessagePath`.
 //!
-//! The usual path is in `/dev`, and the machine's own must not be written to: in a mount namespace the file covers the path.
-//! Elsewhere a variable names the file. The supervisor reads it when the container has ended.
+//! The usual path is in `/dev`, and the machine's own `/dev` must not be written to. In a mount namespace the file covers
+//! the path; otherwise a variable names the file. The supervisor reads it when the container has ended.
 
 use std::fs;
 use std::io;

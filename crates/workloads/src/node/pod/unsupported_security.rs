@@ -1,7 +1,7 @@
-//! What a Pod asks for its safety and this node does not give. It is said once, in an event of the Pod.
+//! Reports which security settings of a Pod this node does not provide, once, in an event of the Pod.
 //!
-//! The Pod runs all the same: what it asks for takes rights from it, or gives it some it can do without knowing. Whatever would
-//! give it the rights of somebody else is refused instead (see `identity`).
+//! The Pod runs all the same: these settings would restrict it, or grant it rights it can do without. Settings that would
+//! give it the rights of another user are refused instead (see `identity`).
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub(super) fn report(shared: &NodeShared, cx: &Context<Pod>, identity: &PodIdent
         cx.event(Severity::Warning, "HostPathNotHonoured", unseen);
     }
     if !missing.is_empty() {
-        let message = format!("This node does not give what the Pod asks for: {}", missing.join("; "));
+        let message = format!("This node does not provide what the Pod asks for: {}", missing.join("; "));
         cx.event(Severity::Warning, "SecurityContextNotHonoured", message);
     }
 }
@@ -47,7 +47,7 @@ fn unsupported_of_pod(shared: &NodeShared, identity: &PodIdentities<'_>) -> Vec<
         (context.sysctls.as_ref().is_some_and(|all| !all.is_empty()), "sysctls (they are the machine's)"),
         (
             spec.host_users == Some(false) && !has_user_namespaces(identity.identity_policy),
-            "hostUsers: false (this system gives no user namespaces)",
+            "hostUsers: false (this system offers no user namespaces)",
         ),
     ];
     let mut missing: Vec<String> =
@@ -70,8 +70,8 @@ fn host_paths_hidden(shared: &NodeShared, identity: &PodIdentities<'_>) -> Vec<S
     };
     let words = |(name, path): (&String, &String)| {
         format!(
-            "The container does not see {path}, the hostPath of the volume {name}: this server keeps its data there, and no Pod \
-             sees that. Use another path, or a persistentVolumeClaim for data of the Pod"
+            "The container does not see {path}, the hostPath of the volume {name}: the server keeps its data there, which no Pod \
+             may see. Use another path, or a persistentVolumeClaim for the data of the Pod"
         )
     };
     asked.filter(|(_, path)| is_hidden(path)).map(words).collect()
@@ -94,7 +94,7 @@ fn unreachable_folders(shared: &NodeShared, identity: &PodIdentities<'_>) -> Opt
     let is_closed = |folder: &&Path| std::fs::metadata(folder).is_ok_and(|meta| meta.mode() & PASSABLE == 0);
     let closed = shared.layout.root().ancestors().filter(|_| is_apart).find(is_closed)?;
     Some(format!(
-        "its home and volumes by name: this system gives no mount namespaces, and the Pod's user may not pass {}; \
+        "its home and volumes by name: this system offers no mount namespaces, and the Pod's user may not pass {}; \
          choose another --data-dir",
         closed.display()
     ))

@@ -266,7 +266,7 @@ fn volume_files(
         return Ok(None);
     }
     Err(config_error(format!(
-        "the volume {} is of a sort this node does not have: use emptyDir, configMap, secret, downwardAPI, projected, \
+        "the volume {} has a type that this node does not support: use emptyDir, configMap, secret, downwardAPI, projected, \
          persistentVolumeClaim, ephemeral or hostPath",
         volume.name
     )))
@@ -304,7 +304,7 @@ fn projected_files(
             let wish = TokenSpec::new(token.audience.as_deref(), token.expiration_seconds);
             files.insert(token.path.clone(), secret_content(identities, sources.token(&wish)?));
         } else if one.cluster_trust_bundle.as_ref().is_none_or(|bundle| bundle.optional != Some(true)) {
-            let message = "a projected source is of a sort this node does not have: use configMap, secret, downwardAPI or serviceAccountToken";
+            let message = "this node does not support the type of a projected source: use configMap, secret, downwardAPI or serviceAccountToken";
             return Err(config_error(message.to_owned()));
         }
     }
@@ -365,7 +365,12 @@ fn downward_files(pod: &Pod, items: Option<&[DownwardAPIVolumeFile]>) -> Result<
             downward_api::resource_field(all.find(|container| container.name == wanted)?, selector)
         });
         let text = field.or(resource);
-        let text = text.ok_or_else(|| config_error(format!("the file {} cannot be filled", item.path)))?;
+        let text = text.ok_or_else(|| {
+            config_error(format!(
+                "the file {} cannot be written: this node does not offer its source",
+                item.path
+            ))
+        })?;
         let content = FileContent { mode: own_mode(item.mode), ..FileContent::from(text.into_bytes()) };
         files.insert(item.path.clone(), content);
     }

@@ -1,4 +1,4 @@
-//! Answers in a row: a probe's word counts only when it is repeated often enough.
+//! Counts answers in a row: the result of a probe counts only when it is repeated often enough.
 
 use k8s_openapi::api::core::v1::Probe;
 

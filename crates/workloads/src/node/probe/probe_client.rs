@@ -1,4 +1,4 @@
-//! One question to a container: a command, an HTTP request, a connection or a call by gRPC.
+//! Probes a container once: by a command, an HTTP request, a TCP connection or a gRPC call.
 
 use std::sync::Arc;
 use std::time::Duration;

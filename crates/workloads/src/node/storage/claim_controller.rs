@@ -1,7 +1,7 @@
-//! Claims: bound to a volume that suits, or to a new folder.
+//! Binds claims to a suitable volume, or to a new folder.
 //!
-//! Every step is a write that the next look finds done: the volume is made or taken for the claim first, then the claim
-//! names it, then its status says so. So a crash in between leaves nothing that is not taken up again.
+//! Every step is a write that the next reconcile finds done: first the volume is created or taken for the claim, then the
+//! claim names it, then its status says so. So after a crash in between, the next reconcile continues.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -168,7 +168,7 @@ async fn provision(
     cx: &Context<PersistentVolumeClaim>,
 ) -> Result {
     if spec.volume_mode.as_deref() == Some("Block") {
-        let message = "this node gives folders, not devices: use volumeMode Filesystem";
+        let message = "this node provides folders, not block devices: use volumeMode Filesystem";
         return Ok(report_waiting(claim, cx, ("ProvisioningFailed", message)));
     }
     let name = format!("pvc-{}", claim.metadata.uid.as_deref().unwrap_or_default());

@@ -35,7 +35,7 @@ pub(super) fn controls() -> [Control; 2] {
 /// Makes the class, unless there is one of ours. A failure is for the next start.
 pub(super) async fn create_class(client: &Client) {
     if let Err(error) = make_class(client).await {
-        tracing::warn!(%error, "cannot offer a StorageClass: claims of volumes stay pending");
+        tracing::warn!(%error, "cannot create the StorageClass: PersistentVolumeClaims stay pending");
     }
 }
 

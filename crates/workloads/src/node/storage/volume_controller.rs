@@ -1,6 +1,7 @@
-//! Volumes: their phase, and what becomes of them when their claims are gone.
+//! Writes the phase of volumes, and removes those whose claims are gone.
 //!
-//! **Invariant:** a folder is removed only after the server itself said that the claim is gone: a cache may be late.
+//! **Invariant:** a folder is removed only after the server itself confirmed that the claim is gone, because a cache may
+//! lag.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +49,7 @@ async fn reconcile(volume: Arc<PersistentVolume>, cx: Context<PersistentVolume>)
         cx.delete(&*volume).await?;
     } else if must_be_deleted(&volume) {
         let message =
-            "nobody here deletes what this node did not make: remove the data and the volume by hand";
+            "this node deletes only volumes that it created: remove the data and the volume by hand";
         cx.event(Severity::Warning, "VolumeFailedDelete", message);
     }
     Ok(Action::await_change())

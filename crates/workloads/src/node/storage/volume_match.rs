@@ -1,4 +1,5 @@
-//! Which volume suits a claim: free, of its class and mode, with all it wants to do, large enough, and selected. Pure.
+//! Decides which volume suits a claim: one that is free, large enough, selected, and has the class, mode and access
+//! modes. Pure.
 
 use std::sync::Arc;
 

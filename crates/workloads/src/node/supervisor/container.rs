@@ -1,4 +1,4 @@
-//! The life of one run: started, watched, told to end, killed, recorded.
+//! The life of one container run: start, watch, stop, kill, record.
 
 use std::fs;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Becoming who a container shall be, with the rights it shall have and no others.
+//! Changes this process to the user of a container, with the rights it should have and no others.
 //!
-//! This process has one thread, so its credentials are the thread's. **Invariant:** what is taken is taken for good, before the
-//! command runs; the order is such that every step still has the rights it needs.
+//! The process has one thread, so its credentials are those of the thread. **Invariant:** everything is given up for good
+//! before the command runs, in an order in which every step still has the rights it needs.
 
 use std::io::{self, Read, Write};
 
@@ -43,7 +43,7 @@ fn enter_user_namespace(supervisor: &mut (impl Read + Write)) -> io::Result<()> 
     let mut answer = [0];
     supervisor.read_exact(&mut answer)?;
     if answer != [NAMESPACE_IS_SET_UP] {
-        return Err(io::Error::other("the supervisor did not set up its user namespace"));
+        return Err(io::Error::other("the supervisor did not set up the user namespace"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A command beside a container: a probe or a hook. Its output is cut short, its time is limited.
+//! Runs a command beside a container, for a probe or a hook. Its output is truncated and its time is limited.
 
 use std::time::Duration;
 

@@ -1,12 +1,12 @@
 //! The guard: the parent of the supervisor, which outlives it for a moment.
 //!
-//! A supervisor that is killed cannot end its containers. The kernel kills their first processes with it (see `launcher`), and gives
-//! what those leave behind to the guard, which kills it. **Invariant:** when a guard has ended, nothing of its supervisor's
-//! containers runs. It does nothing else, so that nothing else can end it; if somebody kills both, the next supervisor cleans
-//! up (see `leftovers`).
+//! A supervisor that is killed cannot end its containers. The kernel kills their first processes together with it (see
+//! `launcher`) and hands the rest to the guard, which kills them. **Invariant:** when a guard has ended, nothing of its
+//! supervisor's containers runs. The guard does nothing else, so that nothing else can end it. If both are killed, the
+//! next supervisor cleans up (see `leftovers`).
 //!
-//! It starts itself anew first: what whoever started the server left open (a lock, a pipe, a socket) closes with that, for
-//! neither the supervisor nor a container may hold it.
+//! The guard first starts itself again, which closes every descriptor that was inherited from whoever started the server
+//! (a lock, a pipe, a socket): neither the supervisor nor a container may hold them.
 
 use std::ffi::OsString;
 use std::io;

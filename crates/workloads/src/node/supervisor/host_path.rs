@@ -1,7 +1,7 @@
-//! Paths of the machine that a Pod asks for (`hostPath`): made or checked as their type says.
+//! Paths of the machine that a Pod asks for (`hostPath`): creates or checks them as their type requires.
 //!
-//! All of it is done by the launcher, as the container's user. **Invariant:** a Pod reaches, makes and sees of the machine's files
-//! what its user may, and never more because the node is root.
+//! The launcher does all of this as the container's user. **Invariant:** a Pod reaches, creates and sees only those files
+//! of the machine that its user may access, even if the node is root.
 
 use std::fs;
 use std::io;

@@ -1,9 +1,9 @@
-//! The last step before a container's command: a process that makes itself what the container asks for and then becomes
-//! the command.
+//! The launcher: the process that prepares itself as the container asks for, and then becomes the command.
 //!
-//! It reads its orders from stdin, one line, and answers on the same socket: nothing and a closed socket when the command
-//! runs, words when it does not. In between it may say that it is in a user namespace, which the supervisor then sets up. **Invariant:** it dies with its supervisor, and so does the command (`PR_SET_PDEATHSIG` survives
-//! the exec). Children of the command do not: the guard kills them.
+//! It reads its order from stdin, one line, and answers on the same socket: it closes the socket without a word when the
+//! command runs, and sends an error message otherwise. In between it may report that it is in a user namespace, which the
+//! supervisor then sets up. **Invariant:** the launcher dies with its supervisor, and so does the command
+//! (`PR_SET_PDEATHSIG` survives the exec). Children of the command do not; the guard kills them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -42,7 +42,7 @@ pub(super) fn main() -> ExitCode {
     let read = BufReader::new(&answer).read_line(&mut text);
     let error = match read.and_then(|_| Ok(serde_json::from_str::<LaunchOrder>(&text)?)) {
         Ok(order) => become_command(order, &mut answer),
-        Err(error) => format!("unreadable orders: {error}"),
+        Err(error) => format!("cannot read the launch order: {error}"),
     };
     // The supervisor reads the words, or is gone and does not care.
     let _ = answer.write_all(error.as_bytes());
@@ -105,7 +105,7 @@ fn describe_user_failure(process: &ProcessSpec, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
             format!(
-                "cannot run {who}: {error}: only root with all its capabilities runs containers as others"
+                "cannot run {who}: {error}: only root with all its capabilities can run containers as other users"
             )
         }
         _ => format!("cannot run {who}: {error}"),

@@ -1,6 +1,8 @@
-//! What a killed supervisor left: records of runs that nobody watches, and processes, if its guard was killed with it.
+//! Cleans up after a supervisor that was killed: records of runs that nobody watches, and processes, if its guard was
+//! killed too.
 //!
-//! **Invariant:** when the next supervisor serves, no process of an earlier one is alive and no record claims to run.
+//! **Invariant:** when the next supervisor serves, no process of an earlier one is alive, and no record claims that a run
+//! is going on.
 
 use jiff::Timestamp;
 use rustix::process::Signal;

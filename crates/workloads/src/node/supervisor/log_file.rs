@@ -1,8 +1,9 @@
-//! What a container says, line by line with the time, in the format container runtimes write: `TIME stdout F text`.
+//! Writes the output of a container line by line with timestamps, in the format of container runtimes: `TIME stdout F
+//! text`.
 //!
-//! stdout and stderr share one pipe, so that lines stand in the order they were written; both are labelled `stdout`.
-//! **Invariant:** one run never fills more than [`FILE_BYTES_MAX`] twice: a full file is set aside and the one before it
-//! is dropped.
+//! stdout and stderr share one pipe, so that lines keep the order in which they were written; both are labelled `stdout`.
+//! **Invariant:** one run never fills more than two files of [`FILE_BYTES_MAX`]: a full file is rotated, and the one
+//! before it is dropped.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -50,7 +50,7 @@ pub(super) fn mount_all(process: &ProcessSpec) -> io::Result<()> {
     if mounted.is_empty() && process.view.hidden.is_empty() {
         return Ok(());
     }
-    enter_namespace().map_err(with_context("this system gives no mount namespace".to_owned()))?;
+    enter_namespace().map_err(with_context("this system offers no mount namespace".to_owned()))?;
     let mut maker = MountBuilder {
         descriptors: rustix::fs::open("/proc/self/fd", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?,
         mirrors: Vec::new(),
@@ -209,7 +209,7 @@ fn mount_and_inode(of: &OwnedFd) -> io::Result<(u64, u64)> {
     let wanted = StatxFlags::MNT_ID | StatxFlags::INO;
     let told = rustix::fs::statx(of, c"", AtFlags::EMPTY_PATH, wanted)?;
     if told.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
-        return Err(io::Error::other("the kernel does not tell mounts apart: Linux 5.8 does"));
+        return Err(io::Error::other("the kernel does not report mount IDs: Linux 5.8 or later is needed"));
     }
     Ok((told.stx_mnt_id, told.stx_ino))
 }
@@ -257,7 +257,7 @@ impl MountBuilder {
         let ResolvedPath { at, missing } = self.resolve(&volume.mount.target)?;
         let point = if missing.is_empty() { at } else { self.make_point(at, &missing, volume.is_folder)? };
         if is_root(mount_and_inode(&point)?)? {
-            return Err(io::Error::other("the root cannot be covered"));
+            return Err(io::Error::other("nothing can be mounted at the root folder"));
         }
         attach(&volume.tree, &point)?;
         if volume.mount.origin == MountOrigin::Pod {
@@ -303,7 +303,7 @@ impl MountBuilder {
         let listed = Dir::new(rustix::fs::openat(folder, c".", flags, Mode::empty())?)?;
         let entries = listed.collect::<Result<Vec<_>, Errno>>()?;
         if entries.len() > ENTRIES_MAX {
-            return Err(io::Error::other(format!("its folder has more than {ENTRIES_MAX} entries")));
+            return Err(io::Error::other(format!("the folder above it has more than {ENTRIES_MAX} entries")));
         }
         let tree = memory_file_system(folder)?;
         attach(&tree, folder)?;

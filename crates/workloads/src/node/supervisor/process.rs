@@ -1,4 +1,4 @@
-//! What the kernel says about processes: when one started, who belongs to whom, and signals to whole groups.
+//! What the kernel reports about processes: start times, children, sessions; and signals to whole process groups.
 
 use std::fs;
 use std::path::Path;

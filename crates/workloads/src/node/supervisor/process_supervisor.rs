@@ -1,7 +1,7 @@
-//! All runs of a supervisor, and what may be done with them.
+//! All runs of a supervisor, and the operations on them.
 //!
-//! **Invariant:** whatever changes here is on disk and told to the node, in this order and under one lock, so that a node
-//! that connects gets the whole state and then every change after it.
+//! **Invariant:** every change is first stored on disk and then sent to the node, under one lock, so that a node that
+//! connects gets the whole state and then every later change.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -125,7 +125,7 @@ impl ProcessSupervisor {
     /// Nothing is started that could not be found again.
     fn record_refusal(&self, table: &mut RunTable, id: &ContainerKey, error: &io::Error) {
         let now = self.clock.now();
-        let exit = RunExit::NotStarted(format!("cannot write its record: {error}"));
+        let exit = RunExit::NotStarted(format!("cannot write the record of its runs: {error}"));
         if let Some(entry) = table.entries.get_mut(id) {
             entry.runs.current.state =
                 RunState::Ended { started_at: now, finished_at: now, exit, message: None };
@@ -195,7 +195,7 @@ impl ProcessSupervisor {
     fn remove_pod(&self, table: &mut RunTable, pod: &str) {
         table.entries.retain(|id, _| id.pod != pod);
         if let Err(error) = remove_folder(&self.layout.pod(pod)) {
-            eprintln!("the files of the Pod {pod} stay: {error}");
+            eprintln!("cannot remove the files of the Pod {pod}: {error}");
         }
     }
 

@@ -1,8 +1,9 @@
-//! The brand: a number that every process of a container carries from its launch to its end, whatever it does.
+//! The process tag: a number that every process of a container carries from its start to its end.
 //!
-//! It is written into a resource limit that has had no effect since Linux 2.4 (`RLIMIT_LOCKS`). Children inherit it, an exec
-//! keeps it, a new session and an empty environment do not touch it, and who is not root cannot raise it again. Its upper
-//! part names the node's folder, the lower one the container; a hash of each, so that every supervisor reckons the same.
+//! It is stored in a resource limit that has had no effect since Linux 2.4 (`RLIMIT_LOCKS`). Children inherit it, an exec
+//! keeps it, a new session or an empty environment does not change it, and only root can raise it again. The upper bits
+//! name the node's folder and the lower bits the container, each by a hash, so that every supervisor computes the same
+//! tag.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
-//! What a node and its supervisor say to each other: one JSON value per line over a socket in the node's folder.
+//! The protocol between a node and its supervisor: one JSON value per line, over a socket in the node's folder.
 //!
-//! **Invariant:** every request may be repeated. A start names its attempt and an attempt is started once; so a node that
-//! lost its connection, or its life, asks again and gets the state it asked for, never a second process.
+//! **Invariant:** every request may be repeated. A start names its attempt, and an attempt is started only once. So a
+//! node that lost its connection, or was restarted, asks again and gets the state it asked for, never a second process.
 
 use std::path::PathBuf;
 

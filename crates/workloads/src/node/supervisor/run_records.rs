@@ -1,7 +1,7 @@
-//! What is known about a container's last two runs, on disk beside its logs.
+//! Stores what is known about the last two runs of a container, on disk beside its logs.
 //!
-//! A file is replaced as a whole, so a reader sees the old or the new one. Nothing is synced: after a crash of the machine
-//! no process is left either, and what the record says of the past is history.
+//! A file is replaced as a whole, so a reader sees either the old or the new one. Nothing is synced: after a crash of the
+//! machine no process is left, and the record is only history.
 
 use std::fs;
 use std::io;

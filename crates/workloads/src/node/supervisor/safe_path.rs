@@ -1,8 +1,12 @@
-//! Walking a path one name at a time, so that no symbolic link leads where it should not.
+//! Resolves paths one name at a time, so that no symbolic link leads where it should not.
 //!
-//! Volumes and homes belong to containers, which may put links in them, and the node may be root. **Invariant:** no link is
-//! followed out of a folder that is walked [`resolve_beneath`], and nothing is made through a link. Every name is looked up from a
-//! descriptor, so that what is replaced meanwhile changes nothing. Who may do what is left to the kernel.
+//! Volumes and homes belong to containers, which may put links in them, and the node may be root. **Invariant:**
+//! [`resolve_beneath`] follows no link out of its folder, and nothing is created through a link. Every name is looked up from a
+//! descriptor, so replacing a folder meanwhile changes nothing. Permissions are left to the kernel.
+//!
+//! Why not `openat2` with `RESOLVE_BENEATH`, or `cap-std`: both open a path that exists. Callers need to know how far a path
+//! exists and which names are missing, and `resolve_from_root` decides at every link, by the mount of its folder, whether it
+//! may be followed. `openat2` would also need this code as its fallback, on other Unix systems and below seccomp filters.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -184,7 +188,10 @@ impl PathResolver {
 
     fn reached(mut self, path: &Path) -> io::Result<ResolvedPath> {
         if self.left.iter().any(|name| name == "..") {
-            return Err(io::Error::other(format!("{} goes up from what is not there", path.display())));
+            return Err(io::Error::other(format!(
+                "{} goes up from a folder that does not exist",
+                path.display()
+            )));
         }
         self.left.reverse();
         let at = self.passed.pop().expect("its beginning is never left");

@@ -1,4 +1,4 @@
-//! The supervisor's own life: alone in its folder, listening for its node, gone when nobody wants it.
+//! The main loop of the supervisor: takes the lock of its folder, serves its node, and ends when it is no longer needed.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -44,7 +44,9 @@ struct SupervisorArguments {
 /// Runs a supervisor until its node ends it or stays away.
 pub(super) fn main(arguments: &[OsString]) -> ExitCode {
     let Some(arguments) = parse_arguments(arguments) else {
-        eprintln!("error: a supervisor is started by its node");
+        eprintln!(
+            "error: the supervisor is started by its node and takes three arguments: folder, milliseconds, keep or remove"
+        );
         return ExitCode::from(2);
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -70,7 +72,7 @@ async fn supervise(arguments: SupervisorArguments) -> io::Result<()> {
     let open_files = raise_open_files();
     let locked = File::create(layout.lock())?;
     if !take_lock(&locked).await {
-        return Err(io::Error::other("another supervisor has this folder"));
+        return Err(io::Error::other("another supervisor uses this folder"));
     }
     let known = leftovers::clean_up(&layout, Clock::system().now()).await;
     let socket = layout.root().join(NodeLayout::socket_name());
@@ -88,7 +90,7 @@ async fn supervise(arguments: SupervisorArguments) -> io::Result<()> {
     if arguments.is_ephemeral
         && let Err(error) = remove_folder(supervisor.layout.root())
     {
-        eprintln!("the folder of the node stays: {error}");
+        eprintln!("cannot remove the folder of the node: {error}");
     }
     Ok(())
 }
@@ -157,7 +159,7 @@ async fn read_requests(supervisor: &Arc<ProcessSupervisor>, read: OwnedReadHalf)
         match serde_json::from_str(&line) {
             Ok(SupervisorRequest::End { grace_ms }) => return Some(Duration::from_millis(grace_ms)),
             Ok(request) => supervisor.handle_request(request),
-            Err(error) => eprintln!("unreadable request: {error}"),
+            Err(error) => eprintln!("cannot read a request of the node: {error}"),
         }
     }
     None

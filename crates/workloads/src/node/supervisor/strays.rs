@@ -1,9 +1,9 @@
-//! Processes that left their container's process group: daemons, mostly. Their parents end and the kernel gives them to the
-//! supervisor, which asked for that; here it finds them.
+//! Stray processes: those that left the process group of their container, mostly daemons. When their parents end, the
+//! kernel hands them to the supervisor, which asked for that; this module finds and ends them.
 //!
-//! **Invariant:** a run is over only when nothing of it is left, and a supervisor ends only when it has no children. A process is
-//! told by any of three signs: the brand, which it cannot lose, the mark in its environment, and its session. Only processes
-//! that nobody else waits for are waited for here.
+//! **Invariant:** a run is over only when nothing of it is left, and a supervisor ends only when it has no children. A
+//! process is recognized by any of three marks: the process tag, which it cannot lose, the variable in its environment,
+//! and its session. Only processes that nobody else waits for are reaped here.
 
 use std::io;
 use std::time::Duration;
@@ -74,7 +74,7 @@ pub(super) async fn kill_until_none(mut find: impl FnMut() -> Vec<i32>) {
         kill_process_trees(found);
         sleep(LOOK_PAUSE).await;
     }
-    eprintln!("processes do not die: {:?}", find());
+    eprintln!("these processes do not end although they were killed: {:?}", find());
 }
 
 /// Kills processes and their descendants. Each is stopped before its children are read, so that it makes no more of them.

@@ -1,4 +1,4 @@
-//! What only Linux gives: death signals, adoption of orphans, files named by their descriptors.
+//! System calls that only Linux has: parent death signals, adoption of orphans, files named by their descriptors.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,7 +1,8 @@
-//! The last words of a container: what it wrote to its message file, or the end of its log if that is wanted.
+//! The termination message of a container: what it wrote to its message file, or the end of its log if the policy says
+//! so.
 //!
-//! Sizes are Kubernetes' own. The file belongs to the container, which may have put anything in its place: only a plain file is
-//! read or emptied, no link is followed, and nothing is waited for.
+//! Sizes are Kubernetes' own. The file belongs to the container, which may have replaced it with anything: only a regular
+//! file is read or truncated, no link is followed, and nothing blocks.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};

@@ -129,8 +129,7 @@ async fn a_pod_without_any_node_says_so() {
     lab.pass(300).await;
     let waits = lab.get::<Pod>("waits").await;
     assert_eq!(condition(&waits, "PodScheduled"), "False Unschedulable");
-    let words =
-        "no nodes available to schedule pods: no node runs Pods here: start with `homeostat up --node`";
+    let words = "no nodes available to schedule pods: no node runs Pods here: start the server with `homeostat up --node`";
     assert_eq!(lab.events("waits").await, [format!("FailedScheduling: {words}")]);
     for name in ["gated", "theirs"] {
         assert!(lab.events(name).await.is_empty(), "{name}");

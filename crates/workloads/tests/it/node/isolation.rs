@@ -204,7 +204,7 @@ async fn no_pod_reads_what_the_server_keeps() {
             assert!(!said.contains("precious"), "{name}: {said}");
         }
         let asked_first = format!("{name}-host-0");
-        lab.until_event(&asked_first, "HostPathNotHonoured", "this server keeps its data there").await;
+        lab.until_event(&asked_first, "HostPathNotHonoured", "the server keeps its data there").await;
     }
 }
 
@@ -242,7 +242,7 @@ async fn without_namespaces_no_pod_is_a_user_of_the_machine() {
         ("root", json!({"runAsUser": 0}), "cannot run as user 0, which is root on this machine"),
         ("daemon", json!({"runAsUser": 1}), "cannot run as user 1, which is"),
         ("group", json!({"runAsUser": 54_324, "runAsGroup": 0}), "cannot run as group 0, which is root"),
-        ("given", json!({"runAsUser": FIRST + 5}), "this node gives such numbers itself"),
+        ("given", json!({"runAsUser": FIRST + 5}), "this node assigns the numbers of this range itself"),
     ] {
         lab.pod(name, spec("true", &security)).await;
         lab.until_event(name, "Failed", words).await;
@@ -346,7 +346,7 @@ async fn pods_run_as_the_user_the_owner_named() {
     assert!(said.ends_with("done\n") && !said.contains("secret-of"), "{said}");
     for (name, security) in [("other", json!({"runAsUser": 54_328})), ("root", json!({"runAsUser": 0}))] {
         lab.pod(name, spec("true", &security)).await;
-        lab.until_event(name, "Failed", "this node was told to run Pods as daemon (--node-as)").await;
+        lab.until_event(name, "Failed", "this node runs all Pods as daemon (--node-as)").await;
     }
     let found = homeostat_workloads::node::Node::connect(
         lab.client.clone(),
@@ -354,7 +354,7 @@ async fn pods_run_as_the_user_the_owner_named() {
         homeostat_core::Clock::system(),
     );
     let error = found.await.err().unwrap().to_string();
-    let words = "cannot run Pods as no-such-user: /etc/passwd has no user no-such-user: give the name or number of one that it has";
+    let words = "cannot run Pods as no-such-user: /etc/passwd has no user no-such-user: give the name or number of a user in it";
     assert_eq!(error, words);
 }
 

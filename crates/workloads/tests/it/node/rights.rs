@@ -134,7 +134,7 @@ async fn what_is_not_given_is_said_once() {
     lab.until_started("asks", 3).await;
     let told: Vec<String> =
         lab.events_of("asks").await.into_iter().filter(|event| event.contains("NotHonoured")).collect();
-    let words = "SecurityContextNotHonoured: This node does not give what the Pod asks for: sysctls (they are the machine's); \
+    let words = "SecurityContextNotHonoured: This node does not provide what the Pod asks for: sysctls (they are the machine's); \
         privileged of container main; seccompProfile of container main; seLinuxOptions of container main; capabilities SYS_TIME of container main";
     assert_eq!(told, [words]);
     assert_eq!(lab.count_of("asks", "SecurityContextNotHonoured").await, 1);

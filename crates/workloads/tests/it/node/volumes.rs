@@ -132,7 +132,7 @@ async fn what_cannot_be_given_is_refused() {
     let folder = json!({"hostPath": {"path": file, "type": "Directory"}});
     let unknown = json!({"emptyDir": {}});
     for (name, mut volume, words) in [
-        ("token", token, "no token of the account default"),
+        ("token", token, "cannot get a token of the ServiceAccount default"),
         ("folder", folder, "hostPath type check failed"),
         ("unknown", unknown, "names an unknown variable"),
     ] {
@@ -180,7 +180,7 @@ async fn a_path_that_leads_out_is_refused() {
 /// Volumes belong to the Pod's group, whose every container is of it.
 #[tokio::test]
 async fn volumes_are_the_groups() {
-    if !is_root("only root gives files to groups it is not in") {
+    if !is_root("only root gives files to groups that its user is not in") {
         return;
     }
     let lab = with_sources(|options| options).await;
