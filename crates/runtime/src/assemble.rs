@@ -18,16 +18,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Freshness, ObjectCache};
 use crate::context::Memo;
+use crate::controller_queue::Inbox;
 use crate::election::{Constituent, Relist};
 use crate::engine::{Bench, Cleanup, Engine, Handler};
-use crate::ground::Ground;
-use crate::inbox::Inbox;
 use crate::kind::{KindInfo, Target};
 use crate::panics::message_of;
 use crate::predicate::ChangeTest;
 use crate::queue::{Config, Urgency};
 use crate::relations::{Options, Relation, Wire, main};
 use crate::rule::{MainWrites, Rule};
+use crate::shared::Ground;
 use crate::states::StateType;
 use crate::takeover::Takeover;
 use crate::watch::Scope;

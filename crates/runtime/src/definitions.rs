@@ -15,10 +15,10 @@ use tokio::sync::watch;
 
 use crate::cache::Freshness;
 use crate::error::Error;
-use crate::ground::Ground;
 use crate::queue::Backoff;
+use crate::request::{Attempt, call};
 use crate::rule::Rule;
-use crate::talk::{Attempt, call};
+use crate::shared::Ground;
 
 /// While the server is away: soon at first, and never so late that its watch would have to wait long for it.
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(500), Duration::from_secs(10));

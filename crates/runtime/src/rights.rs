@@ -14,8 +14,8 @@ use kube::{Client, Resource};
 use serde::Deserialize;
 
 use crate::error::Error;
+use crate::request::{Attempt, call};
 use crate::rule::{Rule, merge};
-use crate::talk::{Attempt, call};
 
 /// Reviews under way at a time. Each of them opens a connection of its own, whose handshake costs more than the answer,
 /// and the first lists matter more than the verdict.

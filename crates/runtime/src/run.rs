@@ -24,11 +24,11 @@ use crate::definitions;
 use crate::election::{self, Participation};
 use crate::error::Error;
 use crate::events::{self, Recorder};
-use crate::ground::Ground;
 use crate::operator::Operator;
 use crate::queue::Backoff;
 use crate::rights;
 use crate::rule::Rule;
+use crate::shared::Ground;
 use crate::tasks::Tasks;
 
 /// What sending the last events may always take: with the grace it stays below the 30 s after which a Pod is killed.

@@ -23,7 +23,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::kind::parse_revision;
-use crate::talk::{Attempt, call};
+use crate::request::{Attempt, call};
 
 /// How long one run waits for a watch that is behind: longer than any lag but that of a broken watch, which the retry of
 /// the run waits for.

@@ -20,9 +20,9 @@ use tracing::Instrument;
 
 use crate::action::Action;
 use crate::cache::Freshness;
+use crate::controller_queue::{Admitted, Ended, Inbox, Seat};
 use crate::fault::Fault;
 use crate::fence::{Claim, Fence};
-use crate::inbox::{Admitted, Ended, Inbox, Seat};
 use crate::queue::{Outcome, Work};
 
 /// Reconciles one key.

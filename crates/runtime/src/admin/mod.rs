@@ -23,13 +23,13 @@ mod why;
 
 use crate::assemble::Assembled;
 use crate::caches::Caches;
+use crate::controller_queue::Inbox;
 use crate::error::Error;
-use crate::ground::Ground;
 use crate::handlers::Activities;
-use crate::inbox::Inbox;
 use crate::journal::Journal;
 use crate::metrics::{Metrics, Reading};
 use crate::rights::Rights;
+use crate::shared::Ground;
 use crate::world::Vital;
 
 /// Connections at a time: a scraper, a kubelet, a few people. One more ends the oldest, so that idle ones keep nobody

@@ -20,31 +20,31 @@ use homeostat_core::journal::{Change, Source, WatchState};
 use homeostat_core::{Key, Revision};
 use tokio::sync::watch;
 
+mod coverage;
 mod delta;
 mod entry;
+mod event_only;
 mod index;
+mod notify;
 mod owners;
-mod passing;
-mod scope;
-mod telling;
+mod pending_write;
 #[cfg(test)]
 mod tests;
 mod typed;
-mod writing;
 
+use coverage::Coverage;
 pub use delta::Delta;
 use delta::sort_of;
 pub(crate) use delta::{ObjectDelta, Writer};
 use entry::Entry;
+use event_only::Passing;
+pub(crate) use event_only::Reader;
 use index::Follow;
 pub use index::Index;
 pub(crate) use index::ObjectIndex;
 use owners::Owners;
-use passing::Passing;
-pub(crate) use passing::Reader;
-use scope::Coverage;
+pub(crate) use pending_write::Writing;
 pub use typed::Cache;
-pub(crate) use writing::Writing;
 
 use crate::journal::Journal;
 use crate::kind::KindInfo;

@@ -18,15 +18,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::memo::{Applied, hash_of};
-use super::standing::Standing;
+use super::last_applied::{Applied, hash_of};
+use super::whose::Standing;
 use super::{Context, Run};
-use crate::contrast::{differences, without_nulls};
 use crate::declared::Deed;
 use crate::error::Error;
+use crate::json_diff::{differences, without_nulls};
 use crate::kind::{Kind, KindInfo, info};
 use crate::object::{Object, typed};
-use crate::talk::{Attempt, call_object};
+use crate::request::{Attempt, call_object};
 
 /// What happens to an object of the wanted name that is not ours.
 #[derive(Clone, Copy)]

@@ -14,12 +14,12 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{Context, Run};
-use crate::contrast::without_nulls;
 use crate::declared::Deed;
 use crate::error::Error;
+use crate::json_diff::without_nulls;
 use crate::kind::{Kind, KindInfo, info};
 use crate::object::{Object, typed};
-use crate::talk::{Attempt, call_object};
+use crate::request::{Attempt, call_object};
 
 impl<K: Kind> Context<K> {
     /// Creates `desired`, owned by our object, in its namespace unless it names one, and keeps it as a `T`.

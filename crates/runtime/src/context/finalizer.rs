@@ -11,7 +11,7 @@ use super::Run;
 use crate::declared::Deed;
 use crate::error::Error;
 use crate::object::Object;
-use crate::talk::{Attempt, call_object};
+use crate::request::{Attempt, call_object};
 
 impl Run {
     /// Puts our finalizer on; returns the object with it.

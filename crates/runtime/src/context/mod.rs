@@ -12,25 +12,25 @@ use kube::Client;
 
 mod annotation;
 mod apply;
-mod condemn;
 mod condition;
 mod create;
 mod event;
+mod failure_report;
 mod finalizer;
-mod memo;
-mod note;
+mod journal_writes;
+mod last_applied;
 mod prune;
+mod quarantine;
 mod raw;
 mod read;
 mod report;
-mod standing;
 mod status;
-mod tell;
+mod whose;
 
 pub(crate) use annotation::Annotation;
-pub(crate) use condemn::condemn;
 pub use condition::{StatusBase, condition};
-pub(crate) use memo::Memo;
+pub(crate) use last_applied::Memo;
+pub(crate) use quarantine::condemn;
 pub use report::Parent;
 use status::Draft;
 

@@ -13,7 +13,7 @@ use super::{Context, Run};
 use crate::declared::Deed;
 use crate::error::Error;
 use crate::kind::{Kind, KindInfo, info};
-use crate::talk::{Attempt, call};
+use crate::request::{Attempt, call};
 
 impl<K: Kind> Context<K> {
     /// Deletes the objects of this kind that our object controls and that are not in `keep`. Returns how many.

@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::ground::Ground;
 use crate::kind::KindInfo;
-use crate::talk::{Attempt, Built, Decode, call, call_as};
+use crate::request::{Attempt, Built, Decode, call, call_as};
+use crate::shared::Ground;
 
 /// A JSON patch of an object or of one of its subresources.
 pub(super) struct JsonPatch<'a> {

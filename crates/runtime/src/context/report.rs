@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use super::raw::{JsonPatch, escaped, is_stale, read_whole, send_patch};
 use super::status::{Snapshot, StatusChange};
 use super::{Context, Run};
-use crate::contrast::{differences, without_nulls};
 use crate::declared::Deed;
 use crate::error::Error;
+use crate::json_diff::{differences, without_nulls};
 use crate::kind::{Kind, KindInfo, Target, info, key_of};
 
 /// The field of a parent's status that holds the reports.

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::agreement::COUNT_ANNOTATION;
 use super::lease::{Candidate, Move, Terms, given_back};
 use crate::error::Error;
-use crate::talk::{Attempt, Built, call_within};
+use crate::request::{Attempt, Built, call_within};
 
 /// The label by which the leases of one operator are found.
 pub(super) const OPERATOR_LABEL: &str = "homeostat.dev/operator";

@@ -23,12 +23,12 @@ pub(crate) use lease::TERM;
 use lease::{Candidate, Terms};
 use shards::{Shards, shard_name};
 
+use crate::controller_queue::Inbox;
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::fence::Fence;
-use crate::ground::Ground;
-use crate::inbox::Inbox;
 use crate::manifests::object_name;
+use crate::shared::Ground;
 
 /// Between two looks at what still runs in a shard that is to be given back. They cost no request.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);

@@ -19,7 +19,7 @@ mod correlate;
 
 use correlate::{Correlator, Decision};
 
-use crate::talk::{Attempt, call};
+use crate::request::{Attempt, call};
 
 /// Events waiting to be sent. A burst beyond this is a loop, and its events say nothing new.
 const WAITING_MAX: usize = 1024;

@@ -16,8 +16,8 @@ use super::turn::value_of;
 use crate::engine::words_of;
 use crate::error::Error;
 use crate::fault::{Fault, Result};
-use crate::ground::Ground;
 use crate::queue::{Backoff, Outcome};
+use crate::shared::Ground;
 
 /// How long a probe may take: who asks waits a few seconds at most, and no answer is worse than a bad one.
 const PROBE_MAX: Duration = Duration::from_secs(5);

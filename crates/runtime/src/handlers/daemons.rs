@@ -18,14 +18,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::essence::{Fingerprint, essence_of};
+use super::handled_condition;
 use super::plan::Plan;
 use super::turn::{TurnState, Which};
-use super::verdict;
 use crate::context::Run;
+use crate::controller_queue::Inbox;
 use crate::engine::{Engine, Test, words_of};
 use crate::fault::{Fault, Result};
 use crate::fence::{Admission, Permit};
-use crate::inbox::Inbox;
 use crate::queue::{Backoff, Outcome, Urgency};
 
 /// How long a daemon may take to end when told to stop: a request under way, not a long poll.
@@ -307,7 +307,7 @@ async fn tend(post: Post, plan: Arc<Plan>, context: Arc<Run>, stop: Cancellation
             Err(Outcome::RetryAfter(delay)) => Some(delay),
             Err(_) => Some(daemon.backoff.delay(failures, &context.engine().ground.entropy)),
         };
-        let error = result.err().map(|fault| verdict::brief(&fault.chain()));
+        let error = result.err().map(|fault| handled_condition::brief(&fault.chain()));
         note(&context, (&daemon.id, attempt), error.as_deref(), delay, took);
         let Some(delay) = delay else {
             return (post, error.map_or(Ended::Well, |error| Ended::GaveUp(state, error)));
@@ -357,7 +357,7 @@ fn note(
     if let Some(error) = error {
         tracing::warn!(object = %context.key(), daemon = id, error, restart = ?delay, "daemon failed");
     }
-    verdict::warn(context, id, attempt, &outcome);
+    handled_condition::warn(context, id, attempt, &outcome);
     let (object, handler) = (context.key().clone(), id.to_owned());
     engine.ground.journal.record(&engine.source, Entry::Handled { object, handler, outcome, took });
 }

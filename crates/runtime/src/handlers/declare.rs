@@ -1,4 +1,4 @@
-//! Declaring handlers: one method per kind of handler, each with an id and a function. Options follow in `last`.
+//! Declaring handlers: one method per kind of handler, each with an id and a function. Options follow in `options`.
 
 use std::future::Future;
 use std::hash::Hash;
@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 
 use super::agenda::Role;
 use super::daemons::{Daemon, DaemonCall, GRACE};
-use super::desk::Desk;
 use super::diff::{Diff, Field, changes};
 use super::essence::{essence_of, revive};
-use super::keep::SECRET_VERBS;
-use super::last::{self, Handler, Nothing, Timer};
-use super::listen::{Listener, ListenerCall, RawEvent};
+use super::listeners::{Listener, ListenerCall, RawEvent};
+use super::options::{self, Handler, Nothing, Timer};
 use super::plan::{Call, Entry, Lens, Occasion, Plan};
 use super::policy::Policy;
+use super::record_store::SECRET_VERBS;
+use super::runner::Desk;
 use super::timer::Schedule;
 use super::turn::{Turn, value_of};
 use crate::assemble::{Control, Description};
@@ -146,7 +146,7 @@ impl<K: Kind, L> Handlers<K, L> {
     /// A task for each object while it is there and the filters match, told to stop by [`Turn::stop`]: for what blocks,
     /// such as a long poll. One that ends well has done its work; one that fails is started again; one that fails
     /// for good ([`terminal`](crate::terminal)) is started again when the object is edited.
-    pub fn daemon<F, Fut>(mut self, id: impl Into<String>, daemon: F) -> Handlers<K, last::Daemon>
+    pub fn daemon<F, Fut>(mut self, id: impl Into<String>, daemon: F) -> Handlers<K, options::Daemon>
     where
         F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<()>> + Send + 'static,
@@ -162,7 +162,7 @@ impl<K: Kind, L> Handlers<K, L> {
 
     /// Every change that the watch shows, in order for each object: no progress, no retries, no promise over restarts. Where
     /// the operator needs the objects for nothing else, none is kept in memory, and the watch waits for slow listeners.
-    pub fn on_event<F, Fut>(mut self, id: impl Into<String>, listener: F) -> Handlers<K, last::Listener>
+    pub fn on_event<F, Fut>(mut self, id: impl Into<String>, listener: F) -> Handlers<K, options::Listener>
     where
         F: Fn(RawEvent<K>, Turn<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<()>> + Send + 'static,

@@ -11,8 +11,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use crate::contrast::without_nulls;
 use crate::fence::stable_hash;
+use crate::json_diff::without_nulls;
 use crate::kind::KindInfo;
 use crate::object::Object;
 

@@ -9,8 +9,8 @@ use homeostat_core::Entropy;
 use jiff::Timestamp;
 
 use super::essence::Fingerprint;
+use super::handled_condition::brief;
 use super::record::Trial;
-use super::verdict::brief;
 use crate::fault::Fault;
 use crate::queue::{Backoff, Outcome};
 

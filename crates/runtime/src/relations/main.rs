@@ -10,7 +10,7 @@ use homeostat_core::journal::{Cause, Change, Source};
 
 use super::admits;
 use crate::cache::{ObjectCache, ObjectDelta};
-use crate::inbox::Inbox;
+use crate::controller_queue::Inbox;
 use crate::predicate::ChangeTest;
 use crate::queue::Urgency;
 

@@ -28,7 +28,7 @@ pub use selects::Selector;
 use crate::cache::{Cache, Freshness, ObjectCache, ObjectDelta};
 use crate::caches::Caches;
 use crate::context::Memo;
-use crate::inbox::Inbox;
+use crate::controller_queue::Inbox;
 use crate::kind::{Kind, KindInfo, Target, info};
 use crate::object::Object;
 use crate::panics::contain;

@@ -18,9 +18,9 @@ use kube::client::Body;
 use kube::core::{Request as Path, Status};
 use tokio::time::{Instant, timeout};
 
-use super::ahead::{List, Reading};
 use super::machine::{Effect, Machine, Request, Signal};
 use super::outage::Outage;
+use super::read_ahead::{List, Reading};
 use super::wire::{self, Item, Line};
 use crate::cache::{ObjectCache, ObjectDelta};
 use crate::journal::Journal;

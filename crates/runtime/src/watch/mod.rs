@@ -5,12 +5,12 @@
 //! the cache, [`outage`] says how much of a failure is news. Ours rather than kube's because each watch here has its
 //! own backoff and health, bookmarks are visible, and an object that does not decode harms nobody else.
 
-mod ahead;
+mod decode_error;
 mod drive;
 mod lines;
-mod locate;
 mod machine;
 mod outage;
+mod read_ahead;
 mod scan;
 mod trim;
 mod wire;

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny};
 use serde_json::{Error, Value};
 
-use super::locate::explain;
+use super::decode_error::explain;
 use super::scan::{fields, first, items};
 use super::trim::without_managed_fields;
 use crate::kind::{KindInfo, parse_revision};

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::contrast::differences;
+use crate::json_diff::differences;
 
 /// One field that is not as wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

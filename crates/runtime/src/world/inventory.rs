@@ -18,12 +18,12 @@ use serde_json::{Value, json};
 
 use super::contract::World;
 use super::decide::Owner;
-use super::desk::Desk;
+use super::parts::Desk;
 use super::record::{OutsideRecord, OutsideRecordSpec, Records};
 use crate::cache::Writer;
 use crate::error::Error;
 use crate::kind::{info, key, key_of, revision_of};
-use crate::talk::{Attempt, call, call_object};
+use crate::request::{Attempt, call, call_object};
 
 /// Was the name in the inventory already?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

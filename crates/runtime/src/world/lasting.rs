@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::attempts::Print;
 use super::contract::World;
-use super::desk::Desk;
+use super::parts::Desk;
 use crate::error::Error;
 
 /// A difference of one thing that our updates do not remove.

@@ -9,7 +9,7 @@ use kube::{CustomResourceExt, Resource};
 use serde_json::Value;
 
 use super::contract::World;
-use super::desk::Desk;
+use super::parts::Desk;
 use super::patrol::Patrol;
 use super::policy::{Drift, Limits, Ownership, Policy, Sweep, Use};
 use super::push::listen;
@@ -18,9 +18,9 @@ use super::record::OutsideRecord;
 use super::tally::SYNCED;
 use crate::assemble::{Assembled, Control, Part};
 use crate::controller::Controller;
-use crate::ground::Ground;
 use crate::kind::info;
 use crate::rule::{KEEP, MainWrites, Rule};
+use crate::shared::Ground;
 
 /// A world outside Kubernetes, and how it is treated. [`control`](Self::control) completes it.
 ///

@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::contract::World;
 use super::decide::Owner;
-use super::desk::{Desk, is_owner};
+use super::parts::{Desk, is_owner};
 use crate::error::Error;
 use crate::kind::{info, key, key_of};
-use crate::talk::{Attempt, call};
+use crate::request::{Attempt, call};
 
 impl<W: World> Desk<W> {
     /// Is there the very object a thing is kept for?

@@ -17,14 +17,14 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::contract::{Answer, Page, World};
-use super::desk::{Desk, fingerprint};
 use super::failure::Failure;
 use super::leaks::Leaks;
 use super::ledger::Agreement;
+use super::parts::{Desk, fingerprint};
 use super::survey::Survey;
 use crate::cache::Freshness;
+use crate::controller_queue::Inbox;
 use crate::engine::words_of;
-use crate::inbox::Inbox;
 use crate::kind::revision_of;
 use crate::queue::{Backoff, Urgency};
 

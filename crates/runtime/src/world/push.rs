@@ -10,9 +10,9 @@ use futures::{FutureExt, StreamExt};
 use homeostat_core::journal::Cause;
 
 use super::contract::{Answer, Push, World};
-use super::desk::Desk;
+use super::parts::Desk;
+use crate::controller_queue::Inbox;
 use crate::engine::words_of;
-use crate::inbox::Inbox;
 use crate::queue::{Backoff, Urgency};
 
 /// Between two attempts to open the stream.

@@ -18,9 +18,9 @@ use super::act::Thing;
 use super::attempts::Print;
 use super::contract::World;
 use super::decide::{Claim, Seen, Situation, Whose, decide};
-use super::desk::{Desk, fingerprint, is_owner};
-use super::gate::Stopped;
 use super::ledger::{Agreement, Sighting};
+use super::limiter::Stopped;
+use super::parts::{Desk, fingerprint, is_owner};
 use super::tally::{
     CONTESTED, DRIFTED, REFUSED, SETTLING, SYNCED, State, Sum, Tally, UNAVAILABLE, in_sync, out_of_sync,
 };

@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use super::contract::World;
 use super::decide::Owner;
-use super::desk::Desk;
-use super::gate::Stopped;
 use super::leaks::Suspicion;
+use super::limiter::Stopped;
+use super::parts::Desk;
 use super::patrol::Patrol;
 use super::survey::Finding;
 use crate::error::Error;

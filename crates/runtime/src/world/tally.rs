@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::failure::Failure;
-use super::gate::Stopped;
+use super::limiter::Stopped;
 use crate::context::condition;
 
 /// The condition that says whether the outside is as the object wants it.

@@ -23,12 +23,12 @@ pub(super) use operations::Snapshot;
 pub(super) use write::Written;
 
 use super::condition::condition;
-use super::memo::{Applied, status_key};
-use super::{Context, Run, tell};
-use crate::contrast::without_nulls;
+use super::last_applied::{Applied, status_key};
+use super::{Context, Run, failure_report};
 use crate::declared::Deed;
 use crate::error::Error;
 use crate::fault::Fault;
+use crate::json_diff::without_nulls;
 use crate::kind::Kind;
 use crate::object::Object;
 
@@ -216,7 +216,7 @@ impl Run {
     fn word(&self, fault: &Fault) -> Option<&'static str> {
         let engine = &self.engine;
         let is_ours_to_say = (fault.is_terminal() || self.info().is_custom) && engine.may_write_status();
-        tell::name(fault, self.failures).filter(|_| is_ours_to_say).map(|name| name.condition)
+        failure_report::name(fault, self.failures).filter(|_| is_ours_to_say).map(|name| name.condition)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::context::raw::{JsonPatch, is_stale};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::fence::Claim;
-use crate::talk::Decode;
+use crate::request::Decode;
 
 /// Requests for one change: whoever loses this often against other writers loses against a loop, and the reconcile's own
 /// backoff is the better pause.

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{Gadget, gadget, get, kill, lab, run, says, says_changes};
 use crate::lab::Log;
 
-fn handlers(log: &Log) -> Handlers<Gadget, homeostat_runtime::handlers::last::Handler> {
+fn handlers(log: &Log) -> Handlers<Gadget, homeostat_runtime::handlers::options::Handler> {
     Handlers::<Gadget>::new()
         .on_create("create", says(log, "create"))
         .on_update("update", says_changes(log, "update"))

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use homeostat_core::Entropy;
 use homeostat_runtime::Handlers;
 use homeostat_runtime::handlers::Turn;
-use homeostat_runtime::handlers::last::Handler;
+use homeostat_runtime::handlers::options::Handler;
 use http::Method;
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_runtime::handlers::last::Daemon;
+use homeostat_runtime::handlers::options::Daemon;
 use homeostat_runtime::{Backoff, Handlers, terminal};
 use serde_json::json;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use homeostat_core::journal::{Entry, HandlerOutcome};
 use homeostat_runtime::handlers::Turn;
-use homeostat_runtime::handlers::last::Handler;
+use homeostat_runtime::handlers::options::Handler;
 use homeostat_runtime::{Backoff, Handlers, Result, retry_after, terminal};
 use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Gadget, gadget, kill, lab, run};
 use crate::lab::Log;
 
-fn follows_size(log: &Log) -> Handlers<Gadget, homeostat_runtime::handlers::last::Handler> {
+fn follows_size(log: &Log) -> Handlers<Gadget, homeostat_runtime::handlers::options::Handler> {
     let log = log.clone();
     Handlers::<Gadget>::new().on_field(
         "scale",

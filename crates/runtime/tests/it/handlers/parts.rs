@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_runtime::handlers::last::Handler;
+use homeostat_runtime::handlers::options::Handler;
 use homeostat_runtime::handlers::{Diff, Turn};
 use homeostat_runtime::{Handlers, Result, retry_after, terminal};
 use kube::ResourceExt;

@@ -3,7 +3,7 @@
 use homeostat_core::Entropy;
 use homeostat_core::journal::Entry;
 use homeostat_runtime::Handlers;
-use homeostat_runtime::handlers::last::Handler;
+use homeostat_runtime::handlers::options::Handler;
 use k8s_openapi::api::core::v1::{Event, Secret};
 use kube::ResourceExt;
 use kube::api::ListParams;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_runtime::handlers::last::Timer;
+use homeostat_runtime::handlers::options::Timer;
 
 use homeostat_runtime::{Controller, Handlers, retry_after, terminal};
 use serde_json::json;

@@ -14,7 +14,7 @@ use super::Run;
 use crate::cache::ObjectCache;
 use crate::error::Error;
 use crate::kind::KindInfo;
-use crate::talk::{Attempt, call_whole};
+use crate::request::{Attempt, call_whole};
 
 /// What stands under a name.
 #[derive(Debug, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use tracing::Span;
 
 use crate::fence::{Admission, Fence, Permit};
 use crate::journal::Journal;
-use crate::origins::Origins;
 use crate::queue::{Config, Depth, Outcome, Queue, Urgency, Work};
+use crate::span_links::Origins;
 
 /// Over how long the retries after an outage are spread: all at once would be the next one.
 const RETURN_SPREAD: Duration = Duration::from_secs(2);

@@ -20,9 +20,9 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::handled_condition::brief;
 use super::plan::{Plan, admits};
 use super::turn::{TurnState, Which};
-use super::verdict::brief;
 use crate::cache::{ObjectCache, ObjectDelta, Reader};
 use crate::context::Run;
 use crate::engine::{Engine, Test, words_of};

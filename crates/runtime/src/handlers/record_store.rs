@@ -20,7 +20,7 @@ use crate::events::Severity;
 use crate::fault::{Result, terminal};
 use crate::kind::key;
 use crate::object::Object;
-use crate::talk::{Attempt, call};
+use crate::request::{Attempt, call};
 
 /// What is done to the Secrets beside.
 pub(super) const SECRET_VERBS: &[&str] = &["get", "create", "patch"];

@@ -16,20 +16,20 @@ use tokio::time::Instant;
 
 use super::contract::{Answer, World};
 use super::decide::{Claim, Owner};
-use super::gate::{Gate, Stopped};
+use super::health::Passes;
 use super::leaks::{Pace, Suspicion};
 use super::ledger::Ledger;
+use super::limiter::{Gate, Stopped};
 use super::mark::Mark;
 use super::policy::{Ownership, Policy, Use};
 use super::record::Records;
 use super::survey::Finding;
-use super::vitals::Passes;
 use crate::cache::{Cache, Index};
 use crate::engine::words_of;
 use crate::error::Error;
 use crate::fault::{Fault, Result};
-use crate::ground::Ground;
 use crate::kind::{info, key, key_of};
+use crate::shared::Ground;
 
 /// One world and all that is known about it.
 pub(super) struct Desk<W: World> {

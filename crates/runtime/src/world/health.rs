@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::contract::World;
-use super::desk::Desk;
+use super::parts::Desk;
 
 /// How a world is doing.
 #[derive(Clone, Debug)]

@@ -16,14 +16,14 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::agenda::{self, Candidate, Known, Role, Step, View};
-use super::desk::Memory;
 use super::essence::{Fingerprint, essence_of, renew};
-use super::keep::{self, Kept};
+use super::handled_condition::{self, Told, Trouble, Word};
 use super::plan::{Occasion, Plan};
 use super::policy::{Failure, Policy, until};
 use super::record::{Record, Seen, Trial};
+use super::record_store::{self, Kept};
+use super::runner::Memory;
 use super::turn::{Part, TurnState, Which};
-use super::verdict::{self, Told, Trouble, Word};
 use crate::context::Run;
 use crate::engine::words_of;
 use crate::error::Error;
@@ -73,11 +73,11 @@ impl<'a> Sitting<'a> {
     /// Reads the record, or first writes what could not be written last time. A record that somebody else wrote
     /// meanwhile, after we had lost the right to, is the newer one.
     pub(super) async fn open(&mut self) -> Result<()> {
-        let text = keep::text_of(&self.cx, &*self.object);
+        let text = record_store::text_of(&self.cx, &*self.object);
         if self.kept.text == text {
             self.save().await?;
         } else {
-            self.kept = keep::load(&self.cx, text).await?;
+            self.kept = record_store::load(&self.cx, text).await?;
             let (info, object) = (self.cx.info(), &*self.object);
             self.kept.record.renew(|essence| renew(info, essence, object));
         }
@@ -154,7 +154,7 @@ impl<'a> Sitting<'a> {
             return;
         }
         let candidates = self.plan.candidates(&*self.object, self.state);
-        let mut troubles = verdict::troubles(&candidates, self.known());
+        let mut troubles = handled_condition::troubles(&candidates, self.known());
         troubles.extend(daemons);
         let told = self.told().clone();
         let Some(word) =
@@ -177,7 +177,8 @@ impl<'a> Sitting<'a> {
             |candidate: &Candidate<'_>| candidate.role.is_durable() && candidate.role != Role::Delete;
         let may_say = told.is_trouble()
             || (candidates.iter().any(is_handled)
-                && (told.word.is_some() || verdict::keeps_conditions(self.cx.info(), &*self.object)));
+                && (told.word.is_some()
+                    || handled_condition::keeps_conditions(self.cx.info(), &*self.object)));
         may_say && !self.is_dying && !agenda::is_pending(candidates, self.known(), &self.view())
     }
 
@@ -198,9 +199,9 @@ impl<'a> Sitting<'a> {
         through(&mut record, call, self.plan.updates(), self.state);
         let candidates = self.plan.candidates(&*self.object, self.state);
         let known = Known { record: &record, passing: &self.memory.passing };
-        let is_well = verdict::troubles(&candidates, known).is_empty()
+        let is_well = handled_condition::troubles(&candidates, known).is_empty()
             && !agenda::is_pending(&candidates, known, &self.view())
-            && verdict::keeps_conditions(self.cx.info(), &*self.object);
+            && handled_condition::keeps_conditions(self.cx.info(), &*self.object);
         let news = Told::new(Word::Well, &*self.object);
         if is_well && *self.told() != news {
             turn.condition(Word::Well.condition());
@@ -212,7 +213,7 @@ impl<'a> Sitting<'a> {
         if self.kept.is_unsaved {
             self.kept.record.prune(|id| self.plan.is_known(id));
         }
-        keep::save(&self.cx, &mut self.kept).await
+        record_store::save(&self.cx, &mut self.kept).await
     }
 
     /// The object as it was last looked at, and the name of its state.
@@ -306,7 +307,7 @@ impl<'a> Sitting<'a> {
             }
         }
         let attempt = self.trial(call).map_or(1, |trial| trial.attempts);
-        verdict::warn(&self.cx, call.id, attempt, &outcome);
+        handled_condition::warn(&self.cx, call.id, attempt, &outcome);
         let (object, handler, took) = (self.cx.key().clone(), call.id.to_owned(), until(began, now));
         engine
             .ground
