@@ -18,21 +18,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Freshness, ObjectCache};
 use crate::context::Memo;
-use crate::controller_queue::Inbox;
-use crate::election::{Constituent, Relist};
-use crate::engine::{Bench, Cleanup, Engine, Handler};
+use crate::controller_queue::ControllerQueue;
+use crate::election::{LeaseMember, Relist};
+use crate::engine::{Cleanup, ControllerRunner, Engine, ReconcileFunction};
 use crate::kind::{KindInfo, Target};
 use crate::panics::message_of;
 use crate::predicate::ChangeTest;
 use crate::queue::{Config, Urgency};
-use crate::relations::{Options, Relation, Wire, main};
+use crate::relations::{Options, Relation, RelationContext, main};
 use crate::rule::{MainWrites, Rule};
-use crate::shared::Ground;
+use crate::shared::OperatorShared;
 use crate::states::StateType;
 use crate::takeover::Takeover;
 use crate::watch::Scope;
-use crate::worker::Pump;
-use crate::world::Vital;
+use crate::worker::WorkerPool;
+use crate::world::WorldHealthSource;
 
 /// Reconciles at a time: enough to hide the latency of an API server, few enough not to flood it.
 const CONCURRENCY: usize = 32;
@@ -41,7 +41,7 @@ const CONCURRENCY: usize = 32;
 const RESYNC: Duration = Duration::from_secs(10 * 3600);
 
 /// What a controller is to do, without the type of its objects.
-pub(crate) struct Description {
+pub(crate) struct ControllerDescription {
     pub(crate) info: &'static KindInfo,
     pub(crate) name: String,
     pub(crate) labels: Option<String>,
@@ -49,7 +49,7 @@ pub(crate) struct Description {
     pub(crate) relations: Vec<Relation>,
     /// How the kinds of its relations are followed.
     pub(crate) options: Options,
-    pub(crate) streams: Vec<Outside>,
+    pub(crate) streams: Vec<TriggerStream>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) writes: MainWrites,
     /// The types of state that its code asks for.
@@ -59,7 +59,7 @@ pub(crate) struct Description {
     pub(crate) cleanup: Option<Cleanup>,
     pub(crate) companions: Vec<Companion>,
     pub(crate) is_called_to_the_end: bool,
-    pub(crate) vouches: Option<&'static str>,
+    pub(crate) dependent_condition: Option<&'static str>,
     /// Its objects are not reconciled: companions hear of their changes, and that is all.
     pub(crate) only_listens: bool,
 }
@@ -68,12 +68,12 @@ pub(crate) struct Description {
 pub(crate) type Companion = Box<dyn FnOnce(Arc<Engine>, CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
 /// A stream of triggers from outside the cluster.
-pub(crate) struct Outside {
+pub(crate) struct TriggerStream {
     pub(crate) name: Cow<'static, str>,
     pub(crate) targets: BoxStream<'static, Target>,
 }
 
-impl Description {
+impl ControllerDescription {
     pub(crate) fn new(info: &'static KindInfo) -> Self {
         Self {
             info,
@@ -91,7 +91,7 @@ impl Description {
             cleanup: None,
             companions: Vec::new(),
             is_called_to_the_end: false,
-            vouches: None,
+            dependent_condition: None,
             only_listens: false,
         }
     }
@@ -126,18 +126,18 @@ impl Description {
     }
 
     /// Completes the controller with its reconcile function.
-    pub(crate) fn complete(self, reconcile: Handler) -> Control {
+    pub(crate) fn complete(self, reconcile: ReconcileFunction) -> Control {
         let rules = [Rule::main(self.info, self.writes), self.rules.clone()].concat();
-        Control(Box::new(Complete { controller: self, rules, reconcile }))
+        Control(Box::new(DescribedController { controller: self, rules, reconcile }))
     }
 }
 
 /// A complete controller, ready for [`Operator::control`](crate::Operator::control).
 #[must_use = "a controller does nothing until it is given to an operator"]
-pub struct Control(pub(crate) Box<dyn Part>);
+pub struct Control(pub(crate) Box<dyn CompleteController>);
 
 /// A complete controller without its type.
-pub(crate) trait Part: Send {
+pub(crate) trait CompleteController: Send {
     /// The controller's name.
     fn name(&self) -> &str;
     /// Refuses a controller that was put together wrongly, and says what to do.
@@ -153,14 +153,14 @@ pub(crate) trait Part: Send {
     fn definitions(&self) -> &[Value] {
         &[]
     }
-    fn assemble(self: Box<Self>, ground: &Arc<Ground>, grace: Duration) -> Assembled;
+    fn assemble(self: Box<Self>, shared: &Arc<OperatorShared>, grace: Duration) -> Assembled;
 }
 
 /// A controller connected to the caches and ready to be started.
 pub(crate) struct Assembled {
     pub(crate) name: Source,
-    pub(crate) inbox: Inbox,
-    pub(crate) pump: Pump,
+    pub(crate) queue: ControllerQueue,
+    pub(crate) pump: WorkerPool,
     /// The main kind first, then the others.
     pub(crate) freshness: Vec<watch::Receiver<Freshness>>,
     pub(crate) streams: Vec<BoxFuture<'static, ()>>,
@@ -168,23 +168,23 @@ pub(crate) struct Assembled {
     /// Queues the objects of the main kind that are in these shards.
     pub(crate) relist: Relist,
     /// The worlds it keeps.
-    pub(crate) worlds: Vec<Arc<dyn Vital>>,
+    pub(crate) worlds: Vec<Arc<dyn WorldHealthSource>>,
 }
 
 impl Assembled {
     /// The controller as the election sees it.
-    pub(crate) fn constituent(&self) -> Constituent {
-        Constituent { inbox: self.inbox.clone(), relist: self.relist.clone() }
+    pub(crate) fn lease_member(&self) -> LeaseMember {
+        LeaseMember { queue: self.queue.clone(), relist: self.relist.clone() }
     }
 }
 
-struct Complete {
-    controller: Description,
+struct DescribedController {
+    controller: ControllerDescription,
     rules: Vec<Rule>,
-    reconcile: Handler,
+    reconcile: ReconcileFunction,
 }
 
-impl Part for Complete {
+impl CompleteController for DescribedController {
     fn name(&self) -> &str {
         &self.controller.name
     }
@@ -201,61 +201,67 @@ impl Part for Complete {
         &self.rules
     }
 
-    fn assemble(self: Box<Self>, ground: &Arc<Ground>, grace: Duration) -> Assembled {
+    fn assemble(self: Box<Self>, shared: &Arc<OperatorShared>, grace: Duration) -> Assembled {
         let Self { controller, reconcile, .. } = *self;
         let (info, source) = (controller.info, Source::from(controller.name.as_str()));
-        let scope = Scope { labels: controller.labels, ..ground.scope.clone() };
+        let scope = Scope { labels: controller.labels, ..shared.scope.clone() };
         let cache = if controller.only_listens {
-            ground.caches.declare_events(info, &scope)
+            shared.caches.declare_events(info, &scope)
         } else {
-            ground.caches.declare(info, &scope)
+            shared.caches.declare(info, &scope)
         };
-        let (journal, fence) = (ground.journal.clone(), ground.fence.clone());
-        let inbox = Inbox::new(controller.config, &ground.entropy, journal, source.clone(), fence.clone());
+        let (journal, fence) = (shared.journal.clone(), shared.fence.clone());
+        let queue =
+            ControllerQueue::new(controller.config, &shared.entropy, journal, source.clone(), fence.clone());
         if !controller.only_listens {
-            main::follow(&cache, &inbox, controller.predicate);
+            main::follow_main_kind(&cache, &queue, controller.predicate);
         }
         let mut freshness = vec![cache.watch_freshness()];
         let memo = Arc::<Memo>::default();
-        let wire =
-            Wire { caches: &ground.caches, scope: &ground.scope, main: &cache, inbox: &inbox, memo: &memo };
+        let wire = RelationContext {
+            caches: &shared.caches,
+            scope: &shared.scope,
+            main: &cache,
+            queue: &queue,
+            memo: &memo,
+        };
         let options = controller.options;
         freshness.extend(controller.relations.into_iter().map(|Relation { other, connect }| {
             connect(&wire, options.followed(other.map_or(info, |other| other.info)))
         }));
-        let home = ground.home_namespace();
-        let listen = |outside| listen(info, outside, inbox.clone(), home.clone());
+        let home = shared.home_namespace();
+        let listen = |outside| listen(info, outside, queue.clone(), home.clone());
         let streams = controller.streams.into_iter().map(listen).collect();
         let engine = Arc::new(Engine {
-            finalizer: format!("{}/{}", ground.name, controller.name),
+            finalizer: format!("{}/{}", shared.name, controller.name),
             source: source.clone(),
-            ground: ground.clone(),
+            shared: shared.clone(),
             scope,
             cache: cache.clone(),
             reconcile,
             cleanup: controller.cleanup,
             is_called_to_the_end: controller.is_called_to_the_end,
-            vouches: controller.vouches,
+            dependent_condition: controller.dependent_condition,
             memo: memo.clone(),
             takeover: Takeover::new(&cache, &fence),
         });
         forget_gone(&cache, memo);
-        let relist: Relist = if controller.only_listens { Arc::new(|_| {}) } else { relist(&engine, &inbox) };
+        let relist: Relist = if controller.only_listens { Arc::new(|_| {}) } else { relist(&engine, &queue) };
         let accompanied = |companion: Companion| -> Box<dyn FnOnce(_) -> _ + Send> {
             let engine = engine.clone();
             Box::new(move |stop| companion(engine, stop))
         };
         let companions = controller.companions.into_iter().map(accompanied).collect();
-        let runner = Arc::new(Bench(engine));
-        let pump = Pump {
-            inbox: inbox.clone(),
+        let runner = Arc::new(ControllerRunner(engine));
+        let pump = WorkerPool {
+            queue: queue.clone(),
             runner,
             fence,
             freshness: cache.watch_freshness(),
             concurrency: controller.concurrency,
             grace,
         };
-        Assembled { name: source, inbox, pump, freshness, streams, companions, relist, worlds: vec![] }
+        Assembled { name: source, queue, pump, freshness, streams, companions, relist, worlds: vec![] }
     }
 }
 
@@ -267,15 +273,15 @@ fn forget_gone(cache: &ObjectCache, memo: Arc<Memo>) {
     });
 }
 
-fn relist(engine: &Arc<Engine>, inbox: &Inbox) -> Relist {
-    let (cache, inbox, fence) = (engine.cache.clone(), inbox.clone(), engine.ground.fence.clone());
+fn relist(engine: &Arc<Engine>, queue: &ControllerQueue) -> Relist {
+    let (cache, queue, fence) = (engine.cache.clone(), queue.clone(), engine.shared.fence.clone());
     Arc::new(move |shards| {
         let is_in_them = |key: &Key| fence.shard_of(key).is_some_and(|shard| shards.contains(&shard));
         // In order, so that runs of a test do not differ.
         let keys: BTreeSet<Key> =
             cache.entries().into_iter().map(|(key, _)| key).filter(is_in_them).collect();
         for key in keys {
-            inbox.add(&key, Cause::Listed, Urgency::Background);
+            queue.add(&key, Cause::Listed, Urgency::Background);
         }
     })
 }
@@ -283,8 +289,8 @@ fn relist(engine: &Arc<Engine>, inbox: &Inbox) -> Relist {
 /// Queues what the stream names; a name without a namespace is one of `home`.
 fn listen(
     info: &'static KindInfo,
-    mut outside: Outside,
-    inbox: Inbox,
+    mut outside: TriggerStream,
+    queue: ControllerQueue,
     home: String,
 ) -> BoxFuture<'static, ()> {
     Box::pin(async move {
@@ -301,7 +307,7 @@ fn listen(
                 }
             };
             let cause = Cause::Outside { source: outside.name.clone() };
-            inbox.add(&info.target_key(&target, &home), cause, Urgency::Event);
+            queue.add(&info.target_key(&target, &home), cause, Urgency::Event);
         }
     })
 }

@@ -62,7 +62,7 @@ impl Caches {
         if let Some(&at) = table.by_type.get(&id) {
             return table.all[at].1.clone();
         }
-        let cache = ObjectCache::passing(info, scope);
+        let cache = ObjectCache::event_only(info, scope);
         let at = table.all.len();
         table.by_type.insert(id, at);
         table.all.push((scope.clone(), cache.clone()));

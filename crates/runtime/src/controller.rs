@@ -11,9 +11,9 @@ use futures::StreamExt;
 use futures::stream::Stream;
 
 use crate::action::Action;
-use crate::assemble::{Control, Description, Outside};
+use crate::assemble::{Control, ControllerDescription, TriggerStream};
 use crate::context::{Context, Run};
-use crate::engine::{Cleanup, Handler};
+use crate::engine::{Cleanup, ReconcileFunction};
 use crate::fault::Result;
 use crate::handlers::Handlers;
 use crate::kind::{Kind, Metadata, Target, info};
@@ -27,7 +27,7 @@ use crate::states::StateType;
 /// A controller of `K` in the making. [`reconcile`](Self::reconcile) completes it.
 #[must_use = "a controller does nothing until it is completed with reconcile and given to an operator"]
 pub struct Controller<K: Kind> {
-    description: Description,
+    description: ControllerDescription,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -38,7 +38,7 @@ impl<K: Kind> Controller<K> {
         reason = "a controller that nothing was asked of is not a useful default"
     )]
     pub fn new() -> Self {
-        Self { description: Description::new(info::<K>()), kind: PhantomData }
+        Self { description: ControllerDescription::new(info::<K>()), kind: PhantomData }
     }
 
     /// Another name, for a second controller of the same kind. It is part of the finalizer and of metrics.
@@ -172,7 +172,9 @@ impl<K: Kind> Controller<K> {
         name: impl Into<Cow<'static, str>>,
         stream: impl Stream<Item: Into<Target>> + Send + 'static,
     ) -> Self {
-        self.description.streams.push(Outside { name: name.into(), targets: stream.map(Into::into).boxed() });
+        self.description
+            .streams
+            .push(TriggerStream { name: name.into(), targets: stream.map(Into::into).boxed() });
         self
     }
 
@@ -238,8 +240,8 @@ impl<K: Kind> Controller<K> {
     }
 
     /// Its reconcile keeps this condition, which must not go on saying that all is well when the object does not decode.
-    pub(crate) fn vouching(mut self, condition: &'static str) -> Self {
-        self.description.vouches = Some(condition);
+    pub(crate) fn with_dependent_condition(mut self, condition: &'static str) -> Self {
+        self.description.dependent_condition = Some(condition);
         self
     }
 
@@ -252,7 +254,7 @@ impl<K: Kind> Controller<K> {
         self.description.complete(handler(reconcile))
     }
 
-    pub(crate) fn describe(self) -> Description {
+    pub(crate) fn describe(self) -> ControllerDescription {
         self.description
     }
 
@@ -279,14 +281,14 @@ impl<K: Kind> Controller<K> {
     }
 }
 
-fn handler<K, F, Fut>(function: F) -> Handler
+fn handler<K, F, Fut>(function: F) -> ReconcileFunction
 where
     K: Kind,
     F: Fn(Arc<K>, Context<K>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Action>> + Send + 'static,
 {
     Arc::new(move |run: Arc<Run>| {
-        let context = Context::<K>::of(run);
+        let context = Context::<K>::from_run(run);
         Box::pin(function(context.object().clone(), context))
     })
 }

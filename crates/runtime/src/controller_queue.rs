@@ -14,18 +14,18 @@ use tracing::Span;
 use crate::fence::{Admission, Fence, Permit};
 use crate::journal::Journal;
 use crate::queue::{Config, Depth, Outcome, Queue, Urgency, Work};
-use crate::span_links::Origins;
+use crate::span_links::SpanLinks;
 
 /// Over how long the retries after an outage are spread: all at once would be the next one.
 const RETURN_SPREAD: Duration = Duration::from_secs(2);
 
 /// A shared handle on a queue. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Inbox(Arc<Shared>);
+pub(crate) struct ControllerQueue(Arc<QueueShared>);
 
-struct Shared {
-    queue: Mutex<Manned>,
-    origins: Origins,
+struct QueueShared {
+    queue: Mutex<LockedQueue>,
+    span_links: SpanLinks,
     wake: Notify,
     journal: Journal,
     source: Source,
@@ -33,8 +33,8 @@ struct Shared {
 }
 
 /// The queue and how many workers take from it. They change together: a worker that finds nothing leaves under the
-/// same lock, so a key added a moment later finds its seat free.
-struct Manned {
+/// same lock, so a key added a moment later finds its slot free.
+struct LockedQueue {
     queue: Queue,
     workers: usize,
     /// The keys whose last run failed because the server could not be reached.
@@ -44,34 +44,34 @@ struct Manned {
 }
 
 /// A key to be run, and the right to do so.
-pub(crate) struct Admitted {
+pub(crate) struct AdmittedWork {
     pub(crate) work: Work,
     pub(crate) permit: Permit,
 }
 
 /// A worker's place. Giving it up is telling the pump that a new worker may be started.
-pub(crate) struct Seat {
-    inbox: Inbox,
+pub(crate) struct WorkerSlot {
+    queue: ControllerQueue,
     is_taken: bool,
 }
 
-impl Seat {
-    /// The next key this process may run; none ends the seat.
-    pub(crate) fn next(&mut self, now: Instant) -> Option<Admitted> {
-        let next = self.inbox.next(now);
+impl WorkerSlot {
+    /// The next key this process may run; none ends the slot.
+    pub(crate) fn next(&mut self, now: Instant) -> Option<AdmittedWork> {
+        let next = self.queue.next(now);
         self.is_taken = next.is_some();
         next
     }
 
     /// Ends a run, notes it (if it was not noted before), and takes the next key if this worker goes on, all under one
     /// lock: the note of this run stands in the journal before another worker can begin the next run of the same key.
-    pub(crate) fn turn(
+    pub(crate) fn finish_and_take_next(
         &mut self,
-        ended: Ended<'_>,
+        ended: FinishedRun<'_>,
         goes_on: bool,
         note: impl FnOnce(Option<Duration>) -> Option<Entry>,
-    ) -> Option<Admitted> {
-        let next = self.inbox.turn(ended, goes_on, note);
+    ) -> Option<AdmittedWork> {
+        let next = self.queue.finish_and_take_next(ended, goes_on, note);
         self.is_taken = next.is_some() || !goes_on;
         next
     }
@@ -79,7 +79,7 @@ impl Seat {
 
 /// A run that is over.
 #[derive(Clone, Copy)]
-pub(crate) struct Ended<'a> {
+pub(crate) struct FinishedRun<'a> {
     pub(crate) work: &'a Work,
     pub(crate) outcome: Outcome,
     pub(crate) at: Instant,
@@ -87,15 +87,15 @@ pub(crate) struct Ended<'a> {
     pub(crate) is_cut_off: bool,
 }
 
-impl Drop for Seat {
+impl Drop for WorkerSlot {
     fn drop(&mut self) {
         if self.is_taken {
-            self.inbox.lock().workers -= 1;
+            self.queue.lock().workers -= 1;
         }
     }
 }
 
-impl Inbox {
+impl ControllerQueue {
     pub(crate) fn new(
         config: Config,
         entropy: &Entropy,
@@ -103,15 +103,15 @@ impl Inbox {
         source: Source,
         fence: Fence,
     ) -> Self {
-        let queue = Mutex::new(Manned {
+        let queue = Mutex::new(LockedQueue {
             queue: Queue::new(config, entropy),
             workers: 0,
             cut_off: BTreeSet::new(),
             suspended: BTreeMap::new(),
         });
-        Self(Arc::new(Shared {
+        Self(Arc::new(QueueShared {
             queue,
-            origins: Origins::default(),
+            span_links: SpanLinks::default(),
             wake: Notify::new(),
             journal,
             source,
@@ -122,42 +122,42 @@ impl Inbox {
     /// Asks for a reconcile.
     pub(crate) fn add(&self, key: &Key, cause: Cause, urgency: Urgency) {
         self.0.journal.record(&self.0.source, Entry::Queued { object: key.clone(), cause: cause.clone() });
-        self.0.origins.add(key, &Span::current());
+        self.0.span_links.add(key, &Span::current());
         self.lock().queue.add(key, cause, urgency, Instant::now());
         self.0.wake.notify_one();
     }
 
     /// The next key this process may run; a worker that gets none has left.
-    fn next(&self, now: Instant) -> Option<Admitted> {
+    fn next(&self, now: Instant) -> Option<AdmittedWork> {
         self.take(&mut self.lock(), now)
     }
 
-    fn take(&self, manned: &mut Manned, now: Instant) -> Option<Admitted> {
-        let next = self.next_of(manned, now);
+    fn take(&self, locked: &mut LockedQueue, now: Instant) -> Option<AdmittedWork> {
+        let next = self.next_of(locked, now);
         if next.is_none() {
-            manned.workers -= 1;
+            locked.workers -= 1;
         }
         next
     }
 
-    fn next_of(&self, manned: &mut Manned, now: Instant) -> Option<Admitted> {
+    fn next_of(&self, locked: &mut LockedQueue, now: Instant) -> Option<AdmittedWork> {
         loop {
-            let work = manned.queue.next(now)?;
+            let work = locked.queue.next(now)?;
             match self.0.fence.enter(&work.key) {
-                Admission::Granted(permit) => return Some(Admitted { work, permit }),
+                Admission::Granted(permit) => return Some(AdmittedWork { work, permit }),
                 Admission::Suspended => {
                     let Some(shard) = self.0.fence.shard_of(&work.key) else {
                         // No key may run: this one keeps its place.
-                        manned.queue.put_back(work, now);
+                        locked.queue.put_back(work, now);
                         return None;
                     };
-                    manned.suspended.entry(shard).or_default().insert(work.key.clone());
-                    manned.queue.suspend(work);
+                    locked.suspended.entry(shard).or_default().insert(work.key.clone());
+                    locked.queue.suspend(work);
                 }
                 // It is forgotten here, and listed again when its shard comes to us.
                 Admission::Elsewhere => {
-                    self.0.origins.take(&work.key);
-                    manned.queue.done(work.ticket, Outcome::Gone, now);
+                    self.0.span_links.take(&work.key);
+                    locked.queue.done(work.ticket, Outcome::Gone, now);
                 }
             }
         }
@@ -165,45 +165,45 @@ impl Inbox {
 
     /// The right to this shard began anew: what came due meanwhile may run.
     pub(crate) fn resume(&self, shard: u32) {
-        let mut manned = self.lock();
+        let mut locked = self.lock();
         let now = Instant::now();
-        for key in manned.suspended.remove(&shard).unwrap_or_default() {
-            manned.queue.resume(&key, now);
+        for key in locked.suspended.remove(&shard).unwrap_or_default() {
+            locked.queue.resume(&key, now);
         }
-        drop(manned);
+        drop(locked);
         self.0.wake.notify_one();
     }
 
     /// This shard went to another: what came due meanwhile is no longer ours.
     pub(crate) fn forget(&self, shard: u32) {
-        let mut manned = self.lock();
-        for key in manned.suspended.remove(&shard).unwrap_or_default() {
-            self.0.origins.take(&key);
-            manned.queue.forget(&key);
+        let mut locked = self.lock();
+        for key in locked.suspended.remove(&shard).unwrap_or_default() {
+            self.0.span_links.take(&key);
+            locked.queue.forget(&key);
         }
     }
 
-    fn turn(
+    fn finish_and_take_next(
         &self,
-        ended: Ended<'_>,
+        ended: FinishedRun<'_>,
         goes_on: bool,
         note: impl FnOnce(Option<Duration>) -> Option<Entry>,
-    ) -> Option<Admitted> {
-        let mut manned = self.lock();
-        let before = manned.queue.deadline();
+    ) -> Option<AdmittedWork> {
+        let mut locked = self.lock();
+        let before = locked.queue.deadline();
         if ended.is_cut_off {
-            manned.cut_off.insert(ended.work.key.clone());
+            locked.cut_off.insert(ended.work.key.clone());
         } else {
-            manned.cut_off.remove(&ended.work.key);
+            locked.cut_off.remove(&ended.work.key);
         }
-        let delay = manned.queue.done(ended.work.ticket, ended.outcome, ended.at);
+        let delay = locked.queue.done(ended.work.ticket, ended.outcome, ended.at);
         let is_earliest = delay.is_some()
-            && manned.queue.deadline().is_some_and(|now| before.is_none_or(|before| now < before));
+            && locked.queue.deadline().is_some_and(|now| before.is_none_or(|before| now < before));
         if let Some(entry) = note(delay) {
             self.0.journal.record(&self.0.source, entry);
         }
-        let next = if goes_on { self.take(&mut manned, ended.at) } else { None };
-        drop(manned);
+        let next = if goes_on { self.take(&mut locked, ended.at) } else { None };
+        drop(locked);
         if is_earliest {
             self.0.wake.notify_one();
         }
@@ -212,9 +212,9 @@ impl Inbox {
 
     /// The server is back: what failed for want of it is tried again soon, whatever its backoff.
     pub(crate) fn reconnected(&self, now: Instant) {
-        let mut manned = self.lock();
-        for key in std::mem::take(&mut manned.cut_off) {
-            manned.queue.hasten(&key, RETURN_SPREAD, now);
+        let mut locked = self.lock();
+        for key in std::mem::take(&mut locked.cut_off) {
+            locked.queue.hasten(&key, RETURN_SPREAD, now);
         }
     }
 
@@ -223,13 +223,13 @@ impl Inbox {
     }
 
     /// Seats for the workers to be started now, and when the next key comes due by itself.
-    pub(crate) fn seats(&self, workers_max: usize, now: Instant) -> (Vec<Seat>, Option<Instant>) {
-        let mut manned = self.lock();
-        manned.queue.tick(now);
-        let count = manned.queue.depth().ready.min(workers_max.saturating_sub(manned.workers));
-        manned.workers += count;
-        let seats = (0..count).map(|_| Seat { inbox: self.clone(), is_taken: true }).collect();
-        (seats, manned.queue.deadline())
+    pub(crate) fn seats(&self, workers_max: usize, now: Instant) -> (Vec<WorkerSlot>, Option<Instant>) {
+        let mut locked = self.lock();
+        locked.queue.tick(now);
+        let count = locked.queue.depth().ready.min(workers_max.saturating_sub(locked.workers));
+        locked.workers += count;
+        let seats = (0..count).map(|_| WorkerSlot { queue: self.clone(), is_taken: true }).collect();
+        (seats, locked.queue.deadline())
     }
 
     /// Waits until there may be more to do.
@@ -238,8 +238,8 @@ impl Inbox {
     }
 
     /// The spans that asked for runs of keys.
-    pub(crate) fn origins(&self) -> &Origins {
-        &self.0.origins
+    pub(crate) fn span_links(&self) -> &SpanLinks {
+        &self.0.span_links
     }
 
     pub(crate) fn source(&self) -> &Source {
@@ -250,7 +250,7 @@ impl Inbox {
         &self.0.journal
     }
 
-    fn lock(&self) -> MutexGuard<'_, Manned> {
+    fn lock(&self) -> MutexGuard<'_, LockedQueue> {
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -266,18 +266,19 @@ mod tests {
     fn a_key_added_after_the_last_look_finds_a_free_seat() {
         let journal = Journal::new(Clock::system());
         let fence = Fence::unlimited();
-        let inbox = Inbox::new(Config::default(), &Entropy::seeded(1), journal, "test".into(), fence);
+        let queue =
+            ControllerQueue::new(Config::default(), &Entropy::seeded(1), journal, "test".into(), fence);
         let key = Key::new("", "things", "a", "x");
-        inbox.add(&key, Cause::Created, Urgency::Edit);
+        queue.add(&key, Cause::Created, Urgency::Edit);
         let now = Instant::now();
-        let mut seat = inbox.seats(1, now).0.pop().expect("one seat");
-        let work = seat.next(now).expect("one key").work;
-        let ended = Ended { work: &work, outcome: Outcome::AwaitChange, at: now, is_cut_off: false };
+        let mut slot = queue.seats(1, now).0.pop().expect("one slot");
+        let work = slot.next(now).expect("one key").work;
+        let ended = FinishedRun { work: &work, outcome: Outcome::AwaitChange, at: now, is_cut_off: false };
         let next = Next::AwaitChange;
         let note = |_| Some(Entry::Settled { object: key.clone(), next, took: Duration::ZERO });
-        assert!(seat.turn(ended, true, note).is_none());
+        assert!(slot.finish_and_take_next(ended, true, note).is_none());
         // The worker has not ended yet, but it will not look again.
-        inbox.add(&key, Cause::Created, Urgency::Edit);
-        assert_eq!(inbox.seats(1, now).0.len(), 1);
+        queue.add(&key, Cause::Created, Urgency::Edit);
+        assert_eq!(queue.seats(1, now).0.len(), 1);
     }
 }

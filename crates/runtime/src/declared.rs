@@ -12,7 +12,7 @@ use crate::rule::Rule;
 
 /// A sort of write, as rights name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum WriteVerb {
     /// Server-side apply creates what is not there.
     Apply,
     Create,
@@ -25,7 +25,7 @@ pub(crate) enum Deed {
     Release,
 }
 
-impl Deed {
+impl WriteVerb {
     fn verbs(self) -> &'static [&'static str] {
         match self {
             Self::Apply => &["create", "patch"],
@@ -69,20 +69,20 @@ impl Declared {
     }
 
     /// Do the declarations give the right to such a write?
-    pub(crate) fn has(&self, info: &KindInfo, deed: Deed) -> bool {
-        let declared = self.verbs.get(&resource_written(info, deed));
-        deed.verbs().iter().all(|verb| declared.is_some_and(|verbs| verbs.contains(verb)))
+    pub(crate) fn has(&self, info: &KindInfo, verb: WriteVerb) -> bool {
+        let declared = self.verbs.get(&resource_written(info, verb));
+        verb.verbs().iter().all(|verb| declared.is_some_and(|verbs| verbs.contains(verb)))
     }
 
     /// Warns, once per kind and cure, of a write that the declarations give no right to.
-    pub(crate) fn expect(&self, info: &KindInfo, deed: Deed) {
-        if self.has(info, deed) {
+    pub(crate) fn expect(&self, info: &KindInfo, verb: WriteVerb) {
+        if self.has(info, verb) {
             return;
         }
-        let resource = resource_written(info, deed);
+        let resource = resource_written(info, verb);
         let words = format!(
             "{resource} is written but not declared, which a cluster forbids: add {} to the controller",
-            deed.cure(&info.kind)
+            verb.cure(&info.kind)
         );
         if self.undeclared.lock().unwrap_or_else(PoisonError::into_inner).insert(words.clone()) {
             tracing::warn!("{words}");
@@ -95,8 +95,8 @@ impl Declared {
     }
 }
 
-fn resource_written(info: &KindInfo, deed: Deed) -> String {
-    format!("{}{}", info.resource, deed.subresource())
+fn resource_written(info: &KindInfo, verb: WriteVerb) -> String {
+    format!("{}{}", info.resource, verb.subresource())
 }
 
 #[cfg(test)]
@@ -110,11 +110,11 @@ mod tests {
     #[test]
     fn what_is_not_declared_is_named_once_with_its_cure() {
         let declared = Declared::new(&[Rule::on::<ConfigMap>("", WRITE), Rule::on::<Secret>("", READ)]);
-        for deed in [Deed::Apply, Deed::Create, Deed::Patch, Deed::Delete] {
-            declared.expect(info::<ConfigMap>(), deed);
-            declared.expect(info::<Secret>(), deed);
+        for verb in [WriteVerb::Apply, WriteVerb::Create, WriteVerb::Patch, WriteVerb::Delete] {
+            declared.expect(info::<ConfigMap>(), verb);
+            declared.expect(info::<Secret>(), verb);
         }
-        declared.expect(info::<Pod>(), Deed::PatchStatus);
+        declared.expect(info::<Pod>(), WriteVerb::PatchStatus);
         let cause = "is written but not declared, which a cluster forbids: add";
         assert_eq!(
             declared.undeclared(),

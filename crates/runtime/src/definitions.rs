@@ -16,9 +16,9 @@ use tokio::sync::watch;
 use crate::cache::Freshness;
 use crate::error::Error;
 use crate::queue::Backoff;
-use crate::request::{Attempt, call};
+use crate::request::{RequestLabel, call};
 use crate::rule::Rule;
-use crate::shared::Ground;
+use crate::shared::OperatorShared;
 
 /// While the server is away: soon at first, and never so late that its watch would have to wait long for it.
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(500), Duration::from_secs(10));
@@ -29,7 +29,7 @@ const LOOKS_MAX: u32 = 50;
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
 /// One definition and how far it is.
-pub(crate) struct Kept {
+pub(crate) struct InstalledDefinition {
     definition: Value,
     is_applied: bool,
     /// It is known that the server refuses it.
@@ -37,37 +37,37 @@ pub(crate) struct Kept {
 }
 
 /// Tries each definition once and waits until its kind is served, so that watches usually begin with it in place.
-pub(crate) async fn install(ground: &Ground, definitions: Vec<Value>) -> Vec<Kept> {
+pub(crate) async fn install(shared: &OperatorShared, definitions: Vec<Value>) -> Vec<InstalledDefinition> {
     let mut kept = Vec::new();
     for definition in definitions {
-        let verdict = apply(ground, &definition).await;
-        if matches!(verdict, Verdict::Applied) {
-            await_served(ground, &definition).await;
+        let verdict = apply(shared, &definition).await;
+        if matches!(verdict, ApplyResult::Applied) {
+            await_served(shared, &definition).await;
         }
-        let is_applied = matches!(verdict, Verdict::Applied | Verdict::Forbidden);
-        kept.push(Kept { definition, is_applied, is_told: tell(false, &verdict) });
+        let is_applied = matches!(verdict, ApplyResult::Applied | ApplyResult::Forbidden);
+        kept.push(InstalledDefinition { definition, is_applied, is_told: log_result(false, &verdict) });
     }
     kept
 }
 
 /// Keeps a definition in place for as long as it is polled.
-pub(crate) async fn keep(ground: Arc<Ground>, kept: Kept) {
-    let Kept { definition, mut is_applied, mut is_told } = kept;
-    let mut freshness = followers(&ground, &definition);
+pub(crate) async fn keep_installed(shared: Arc<OperatorShared>, kept: InstalledDefinition) {
+    let InstalledDefinition { definition, mut is_applied, mut is_told } = kept;
+    let mut freshness = followers(&shared, &definition);
     let mut failures = 0;
     loop {
         if is_applied {
             failures = 0;
             cut_off(&mut freshness).await;
         }
-        let verdict = apply(&ground, &definition).await;
-        is_told = tell(is_told, &verdict);
+        let verdict = apply(&shared, &definition).await;
+        is_told = log_result(is_told, &verdict);
         is_applied = match verdict {
-            Verdict::Applied => true,
-            Verdict::Forbidden => return,
-            Verdict::Failed(_) => {
+            ApplyResult::Applied => true,
+            ApplyResult::Forbidden => return,
+            ApplyResult::Failed(_) => {
                 failures += 1;
-                tokio::time::sleep(BACKOFF.delay(failures, &ground.entropy)).await;
+                tokio::time::sleep(BACKOFF.delay(failures, &shared.entropy)).await;
                 false
             }
         };
@@ -75,9 +75,9 @@ pub(crate) async fn keep(ground: Arc<Ground>, kept: Kept) {
 }
 
 /// The caches of the kind it defines.
-fn followers(ground: &Ground, definition: &Value) -> Vec<watch::Receiver<Freshness>> {
+fn followers(shared: &OperatorShared, definition: &Value) -> Vec<watch::Receiver<Freshness>> {
     let resource = format!("{}/{}", text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
-    let caches = ground.caches.all().into_iter();
+    let caches = shared.caches.all().into_iter();
     caches
         .filter(|(_, cache)| cache.info().resource == resource)
         .map(|(_, cache)| cache.watch_freshness())
@@ -105,54 +105,54 @@ async fn cut_off(freshness: &mut [watch::Receiver<Freshness>]) {
     futures::future::select_all(each).await;
 }
 
-enum Verdict {
+enum ApplyResult {
     Applied,
     Forbidden,
     Failed(Error),
 }
 
 /// Logs a refusal once, and its end; returns whether one is known. That the server is away is told by the watches.
-fn tell(is_told: bool, verdict: &Verdict) -> bool {
+fn log_result(is_told: bool, verdict: &ApplyResult) -> bool {
     match verdict {
-        Verdict::Failed(error) if is_told || error.is_cut_off() => {
+        ApplyResult::Failed(error) if is_told || error.is_cut_off() => {
             tracing::debug!(?error, "definition not applied");
             return is_told;
         }
-        Verdict::Failed(error) => {
+        ApplyResult::Failed(error) => {
             tracing::warn!(%error, "definition not applied; trying until it is");
             return true;
         }
-        Verdict::Applied if is_told => tracing::info!("definition applied after all"),
-        Verdict::Applied | Verdict::Forbidden => {}
+        ApplyResult::Applied if is_told => tracing::info!("definition applied after all"),
+        ApplyResult::Applied | ApplyResult::Forbidden => {}
     }
     false
 }
 
-async fn apply(ground: &Ground, definition: &Value) -> Verdict {
+async fn apply(shared: &OperatorShared, definition: &Value) -> ApplyResult {
     let name = text(definition, "/metadata/name");
     let path = Path::new("/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
-    let params = PatchParams::apply(ground.name.as_str()).force();
+    let params = PatchParams::apply(shared.name.as_str()).force();
     let request = path.patch(name, &params, &Patch::Apply(definition));
-    let attempt = Attempt { verb: "apply the definition", target: name };
-    match call::<Value>(&ground.client, attempt, request).await {
-        Ok(_) => Verdict::Applied,
+    let label = RequestLabel { verb: "apply the definition", target: name };
+    match call::<Value>(&shared.client, label, request).await {
+        Ok(_) => ApplyResult::Applied,
         Err(error @ Error::Api { .. }) if error.code() == Some(403) => {
             // As operators run in a cluster: who installs them applies the definitions.
             tracing::debug!(%error, "definition not applied; expecting it in the cluster");
-            Verdict::Forbidden
+            ApplyResult::Forbidden
         }
-        Err(error) => Verdict::Failed(error),
+        Err(error) => ApplyResult::Failed(error),
     }
 }
 
 /// Waits until objects of the kind can be listed. Any other refusal is left to the watches.
-async fn await_served(ground: &Ground, definition: &Value) {
+async fn await_served(shared: &OperatorShared, definition: &Value) {
     let version = text(definition, "/spec/versions/0/name");
     let (group, plural) = (text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
     let path = Path::new(format!("/apis/{group}/{version}/{plural}"));
     for _ in 0..LOOKS_MAX {
-        let attempt = Attempt { verb: "list", target: plural };
-        let listed = call::<Value>(&ground.client, attempt, path.list(&ListParams::default().limit(1))).await;
+        let label = RequestLabel { verb: "list", target: plural };
+        let listed = call::<Value>(&shared.client, label, path.list(&ListParams::default().limit(1))).await;
         if !listed.is_err_and(|error| matches!(error.code(), Some(404 | 429))) {
             return;
         }

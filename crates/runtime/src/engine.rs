@@ -16,23 +16,23 @@ use homeostat_core::journal::Source;
 
 use crate::action::Action;
 use crate::cache::ObjectCache;
-use crate::context::{Memo, Run, condemn};
+use crate::context::{Memo, Run, report_undecodable};
 use crate::fault::{Fault, Result, terminal};
 use crate::fence::Claim;
 use crate::object::Object;
 use crate::panics::message_of;
 use crate::queue::Work;
-use crate::shared::Ground;
+use crate::shared::OperatorShared;
 use crate::takeover::Takeover;
 use crate::watch::Scope;
-use crate::worker::{Runner, Verdict};
+use crate::worker::{RunResult, Runner};
 
 /// The user's reconcile or cleanup function.
-pub(crate) type Handler = Arc<dyn Fn(Arc<Run>) -> BoxFuture<'static, Result<Action>> + Send + Sync>;
+pub(crate) type ReconcileFunction = Arc<dyn Fn(Arc<Run>) -> BoxFuture<'static, Result<Action>> + Send + Sync>;
 
 /// The user's cleanup, and which objects need it.
 pub(crate) struct Cleanup {
-    pub(crate) call: Handler,
+    pub(crate) call: ReconcileFunction,
     pub(crate) is_needed: Test,
 }
 
@@ -42,16 +42,16 @@ pub(crate) type Test = Arc<dyn Fn(&Object) -> bool + Send + Sync>;
 /// Everything a controller needs to reconcile an object of its kind.
 pub(crate) struct Engine {
     pub(crate) source: Source,
-    pub(crate) ground: Arc<Ground>,
+    pub(crate) shared: Arc<OperatorShared>,
     pub(crate) scope: Scope,
     pub(crate) cache: ObjectCache,
     pub(crate) finalizer: String,
-    pub(crate) reconcile: Handler,
+    pub(crate) reconcile: ReconcileFunction,
     pub(crate) cleanup: Option<Cleanup>,
     /// Objects being deleted are reconciled like any other.
     pub(crate) is_called_to_the_end: bool,
     /// A condition that falls when the object does not decode.
-    pub(crate) vouches: Option<&'static str>,
+    pub(crate) dependent_condition: Option<&'static str>,
     /// What was applied last to each child, so that applying it again costs nothing.
     pub(crate) memo: Arc<Memo>,
     /// How far the cache is since the right to act came.
@@ -59,66 +59,66 @@ pub(crate) struct Engine {
 }
 
 /// A controller's engine as the worker sees it.
-pub(crate) struct Bench(pub(crate) Arc<Engine>);
+pub(crate) struct ControllerRunner(pub(crate) Arc<Engine>);
 
-impl Runner for Bench {
+impl Runner for ControllerRunner {
     fn span(&self, work: &Work) -> tracing::Span {
         tracing::debug_span!("reconcile", controller = %self.0.source, object = %work.key, causes = ?work.causes)
     }
 
-    fn run<'a>(&'a self, work: &'a Work, claim: &'a Claim) -> BoxFuture<'a, Verdict> {
-        Box::pin(self.0.run(Order { work, claim }))
+    fn run<'a>(&'a self, work: &'a Work, claim: &'a Claim) -> BoxFuture<'a, RunResult> {
+        Box::pin(self.0.run(RunInput { work, claim }))
     }
 }
 
 /// What is to be run, and the right to do so.
 #[derive(Clone, Copy)]
-struct Order<'a> {
+struct RunInput<'a> {
     work: &'a Work,
     claim: &'a Claim,
 }
 
 impl Engine {
-    async fn run(self: &Arc<Self>, run: Order<'_>) -> Verdict {
+    async fn run(self: &Arc<Self>, run: RunInput<'_>) -> RunResult {
         let work = run.work;
-        if let Some(gain) = self.ground.fence.gain()
+        if let Some(gain) = self.shared.fence.gain()
             && let Err(error) = Box::pin(self.catch_up(&work.key, gain)).await
         {
             return self.failed(work, error.into());
         }
         let Some(object) = self.cache.get(&work.key) else {
-            return match self.cache.poison(&work.key) {
-                Some(error) => Box::pin(self.condemn(run, error)).await,
-                None => Verdict::Gone,
+            return match self.cache.quarantined_error(&work.key) {
+                Some(error) => Box::pin(self.report_undecodable(run, error)).await,
+                None => RunResult::Gone,
             };
         };
         let step = self.step(object, run);
         let result = AssertUnwindSafe(step).catch_unwind().await;
         match result.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic)))) {
-            Ok(action) => Verdict::Settled(action),
-            Err(fault) if fault.is_panic() && self.ground.states.is_one_missing() => Verdict::Abandoned,
+            Ok(action) => RunResult::Settled(action),
+            Err(fault) if fault.is_panic() && self.shared.states.is_one_missing() => RunResult::Abandoned,
             Err(fault) => self.failed(work, fault),
         }
     }
 
     /// The event follows the status, which says the same where there is room for it.
-    fn failed(&self, work: &Work, fault: Fault) -> Verdict {
+    fn failed(&self, work: &Work, fault: Fault) -> RunResult {
         if let Some(object) = self.cache.get(&work.key) {
-            self.tell(&*object, work.failures, &fault);
+            self.report_failure(&*object, work.failures, &fault);
         }
-        Verdict::Failed(fault)
+        RunResult::Failed(fault)
     }
 
     /// An object that does not decode is nobody's to reconcile until it changes; its status says so.
-    async fn condemn(&self, run: Order<'_>, error: String) -> Verdict {
-        match condemn(self, &run.work.key, run.claim, &error).await {
-            Ok(()) => Verdict::Failed(terminal(format!("the object does not decode: {error}"))),
-            Err(error) => Verdict::Failed(error.into()),
+    async fn report_undecodable(&self, run: RunInput<'_>, error: String) -> RunResult {
+        match report_undecodable(self, &run.work.key, run.claim, &error).await {
+            Ok(()) => RunResult::Failed(terminal(format!("the object does not decode: {error}"))),
+            Err(error) => RunResult::Failed(error.into()),
         }
     }
 
     /// The rare branches are boxed, so that the usual one makes a small future: every run allocates it.
-    async fn step(self: &Arc<Self>, object: Arc<Object>, run: Order<'_>) -> Result<Action> {
+    async fn step(self: &Arc<Self>, object: Arc<Object>, run: RunInput<'_>) -> Result<Action> {
         let is_dying = object.meta().deletion_timestamp.is_some();
         let is_held = has_finalizer(&*object, &self.finalizer);
         let is_needed = self.cleanup.as_ref().is_some_and(|cleanup| (cleanup.is_needed)(&*object));
@@ -127,18 +127,18 @@ impl Engine {
             (_, false) if is_held && !is_needed => {
                 // The object, or a new version of the operator, no longer asks for the cleanup. That the write comes back
                 // is nothing to wait for: a predicate may hold it back.
-                Box::pin(self.context(object, run).release()).await?;
+                Box::pin(self.context(object, run).remove_finalizer()).await?;
                 let Some(object) = self.cache.get(&run.work.key) else { return Ok(Action::await_change()) };
                 self.call(object, run, &self.reconcile).await
             }
             (None, true) if is_held => {
                 // A former version registered a cleanup; nobody would ever take its finalizer off.
-                Box::pin(self.context(object, run).release()).await?;
+                Box::pin(self.context(object, run).remove_finalizer()).await?;
                 Ok(Action::await_change())
             }
             (_, true) if !self.is_called_to_the_end => Ok(Action::await_change()),
             (Some(_), false) if is_needed && !is_held => {
-                let object = Box::pin(self.context(object, run).hold()).await?;
+                let object = Box::pin(self.context(object, run).add_finalizer()).await?;
                 self.call(object, run, &self.reconcile).await
             }
             (_, _) => self.call(object, run, &self.reconcile).await,
@@ -148,14 +148,14 @@ impl Engine {
     async fn clean_up(
         self: &Arc<Self>,
         object: Arc<Object>,
-        run: Order<'_>,
-        cleanup: &Handler,
+        run: RunInput<'_>,
+        cleanup: &ReconcileFunction,
     ) -> Result<Action> {
         let action = self.call(object.clone(), run, cleanup).await?;
         if action.is_settled() {
             // The cleanup may have written to the object; an old resourceVersion would be refused.
             let object = self.cache.get(&run.work.key).unwrap_or(object);
-            self.context(object, run).release().await?;
+            self.context(object, run).remove_finalizer().await?;
         }
         Ok(action)
     }
@@ -164,8 +164,8 @@ impl Engine {
     async fn call(
         self: &Arc<Self>,
         object: Arc<Object>,
-        run: Order<'_>,
-        handler: &Handler,
+        run: RunInput<'_>,
+        handler: &ReconcileFunction,
     ) -> Result<Action> {
         let context = self.context(object, run);
         // The call itself may panic as well as its future.
@@ -186,13 +186,13 @@ impl Engine {
         Ok(action)
     }
 
-    fn context(self: &Arc<Self>, object: Arc<Object>, run: Order<'_>) -> Arc<Run> {
+    fn context(self: &Arc<Self>, object: Arc<Object>, run: RunInput<'_>) -> Arc<Run> {
         Run::new(self.clone(), object, run.work, run.claim.clone())
     }
 
     /// May this controller write on behalf of `key` now?
     pub(crate) fn is_admitted(&self, key: &Key) -> bool {
-        self.ground.fence.admits(key)
+        self.shared.fence.admits(key)
     }
 }
 

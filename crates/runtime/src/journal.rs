@@ -27,9 +27,9 @@ type Fold = Arc<dyn Fn(&Record) + Send + Sync>;
 
 /// A handle on the journal. Cheap to clone; all clones write to the same ring.
 #[derive(Clone)]
-pub struct Journal(Arc<Shared>);
+pub struct Journal(Arc<JournalShared>);
 
-struct Shared {
+struct JournalShared {
     clock: Clock,
     held: Mutex<Held>,
     folds: RwLock<Vec<Fold>>,
@@ -38,8 +38,8 @@ struct Shared {
 #[derive(Default)]
 struct Held {
     ring: VecDeque<Record>,
-    troubles: Kept,
-    changes: Kept,
+    troubles: KeptRecord,
+    changes: KeptRecord,
     dropped: u64,
 }
 
@@ -56,7 +56,7 @@ impl Journal {
     /// An empty journal on this clock.
     pub fn new(clock: Clock) -> Self {
         let held = Held { ring: VecDeque::with_capacity(RECORDS_MAX), ..Held::default() };
-        Self(Arc::new(Shared { clock, held: Mutex::new(held), folds: RwLock::default() }))
+        Self(Arc::new(JournalShared { clock, held: Mutex::new(held), folds: RwLock::default() }))
     }
 
     /// Writes down what was done.
@@ -146,14 +146,14 @@ fn room(entry: &Entry) -> Option<Room> {
 
 /// What outlives the ring, object by object.
 #[derive(Default)]
-struct Kept {
+struct KeptRecord {
     /// The last records of each with their numbers, oldest first, never none.
     objects: HashMap<Key, VecDeque<(u64, Record)>>,
     /// The objects in the order in which something was last kept of them.
     order: BTreeMap<u64, Key>,
 }
 
-impl Kept {
+impl KeptRecord {
     /// Takes a record in, whose number is above all before; returns one that is no longer needed.
     fn push(&mut self, number: u64, record: Record) -> Option<Record> {
         let Some(object) = record.entry.object().cloned() else { return Some(record) };
@@ -268,7 +268,7 @@ mod tests {
         fill(&journal, |number| failed(thing(KEPT_OBJECTS + number), 1), 10);
         fill(&journal, |_| looked_at(Key::new("", "things", "", "crowd")), RECORDS_MAX);
         let held = journal.held();
-        let Kept { objects, order } = &held.troubles;
+        let KeptRecord { objects, order } = &held.troubles;
         assert_eq!((objects.len(), order.len()), (KEPT_OBJECTS, KEPT_OBJECTS));
         drop(held);
         assert_eq!(journal.about(&thing(0)).len(), 2);

@@ -23,14 +23,14 @@ pub(crate) enum Arguments {
 
 /// The arguments of a program, without its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct CommandLine {
     /// The program's own, with the `--` that ends them.
     pub(crate) own: Vec<String>,
     /// The operator's.
     pub(crate) rest: Vec<String>,
 }
 
-impl Line {
+impl CommandLine {
     /// Returns the command line as the operator was told to read it.
     pub(crate) fn read(arguments: Arguments) -> Self {
         match arguments {
@@ -184,14 +184,14 @@ mod tests {
     #[test]
     fn a_program_may_have_arguments_of_its_own() {
         let check = |all: &[&str], own: &[&str], rest: &[&str]| {
-            let expected = Line { own: words(own), rest: words(rest) };
-            assert_eq!(Line::split(words(all)), expected);
+            let expected = CommandLine { own: words(own), rest: words(rest) };
+            assert_eq!(CommandLine::split(words(all)), expected);
         };
         check(&["operator", "--poll", "5"], &["operator", "--poll", "5", "--"], &[]);
         check(&["operator", "--", "manifests"], &["operator", "--"], &["manifests"]);
         check(&["--", "--image", "--"], &["--"], &["--image", "--"]);
-        let given = Line::read(Arguments::Given(words(&["manifests"])));
-        assert_eq!(given, Line { own: vec![], rest: words(&["manifests"]) });
+        let given = CommandLine::read(Arguments::Given(words(&["manifests"])));
+        assert_eq!(given, CommandLine { own: vec![], rest: words(&["manifests"]) });
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::election::Election;
 use crate::rule::{Rule, merge};
 
 /// What the manifests are made from.
-pub(crate) struct Description<'a> {
+pub(crate) struct ManifestInput<'a> {
     pub(crate) name: &'a str,
     /// Where the operator runs and keeps its leases.
     pub(crate) home: &'a str,
@@ -31,7 +31,7 @@ pub(crate) struct Description<'a> {
 pub(crate) const HOME_NAMESPACE: &str = "default";
 
 /// The manifests, in the order `kubectl apply` should take them.
-pub(crate) fn manifests(description: &Description<'_>) -> Vec<Value> {
+pub(crate) fn manifests(description: &ManifestInput<'_>) -> Vec<Value> {
     let mut documents = Vec::new();
     // A namespace to work in is the user's; one to live in comes with the operator. Every cluster has `default`.
     if description.home != HOME_NAMESPACE {
@@ -63,7 +63,7 @@ pub(crate) fn object_name(name: &str) -> String {
 
 /// A cluster-wide operator gets a ClusterRole; one bound to a namespace gets a Role there, and a ClusterRole only for
 /// kinds that live in no namespace. Leases are a matter of the namespace it lives in.
-fn roles(description: &Description<'_>, name: &str) -> Vec<Value> {
+fn roles(description: &ManifestInput<'_>, name: &str) -> Vec<Value> {
     let rules = [description.rules, &[Rule::events()]].concat();
     let (inside, outside): (Vec<Rule>, Vec<Rule>) = match description.namespace {
         Some(_) => rules.into_iter().partition(|rule| rule.is_namespaced),
@@ -129,7 +129,7 @@ fn everywhere(address: IpAddr) -> IpAddr {
     }
 }
 
-fn deployment(description: &Description<'_>, name: &str) -> Value {
+fn deployment(description: &ManifestInput<'_>, name: &str) -> Value {
     let labels = json!({"app.kubernetes.io/name": name});
     // Never a control plane of its own, which would be ready and do nothing for the cluster.
     let mut arguments = [description.own_arguments, &["--in-cluster".to_owned()]].concat();
@@ -174,7 +174,7 @@ mod tests {
     fn shown(home: &str, namespace: Option<&str>) -> Vec<String> {
         let rules =
             [Rule::on::<ConfigMap>("", WRITE), Rule::on::<Node>("", READ), Rule::on::<ConfigMap>("", READ)];
-        let description = Description {
+        let description = ManifestInput {
             name: "web.demo.dev",
             home,
             namespace,
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn probes_reach_the_admin_pages_also_when_they_are_served_to_the_machine_only() {
         let container = |address: &str| {
-            let description = Description {
+            let description = ManifestInput {
                 name: "web.demo.dev",
                 home: "default",
                 namespace: None,

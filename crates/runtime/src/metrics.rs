@@ -18,7 +18,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::kind::resource;
-use crate::world::Vitals;
+use crate::world::WorldHealth;
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -102,7 +102,7 @@ pub(crate) struct Reading {
     pub(crate) queues: Vec<(String, usize, usize)>,
     /// Resource, cached objects, quarantined objects, is it fresh.
     pub(crate) caches: Vec<(String, usize, usize, bool)>,
-    pub(crate) worlds: Vec<Vitals>,
+    pub(crate) worlds: Vec<WorldHealth>,
 }
 
 /// Times in seconds, from 0.1 ms (a cache hit) to 100 s (a call that hangs), in steps of about three. Written out, so
@@ -227,17 +227,21 @@ impl Metrics {
     /// Takes in one record.
     pub(crate) fn fold(&self, record: &Record) {
         match &record.entry {
-            Entry::Queued { .. } => self.of(&record.source, |of| {
+            Entry::Queued { .. } => self.update_source(&record.source, |of| {
                 of.adds.inc();
             }),
-            Entry::Started { waited, .. } => self.of(&record.source, |of| {
+            Entry::Started { waited, .. } => self.update_source(&record.source, |of| {
                 of.active.inc();
                 of.queue_time.observe(waited.as_secs_f64());
             }),
-            Entry::Settled { next, took, .. } => self.of(&record.source, |of| of.settled(*next, *took)),
-            Entry::Failed { fault, took, .. } => self.of(&record.source, |of| of.failed(*fault, *took)),
-            Entry::Cancelled { took, .. } => self.of(&record.source, |of| of.ended(*took)),
-            Entry::Drifted { .. } => self.of(&record.source, |of| {
+            Entry::Settled { next, took, .. } => {
+                self.update_source(&record.source, |of| of.settled(*next, *took));
+            }
+            Entry::Failed { fault, took, .. } => {
+                self.update_source(&record.source, |of| of.failed(*fault, *took));
+            }
+            Entry::Cancelled { took, .. } => self.update_source(&record.source, |of| of.ended(*took)),
+            Entry::Drifted { .. } => self.update_source(&record.source, |of| {
                 of.drift.inc();
             }),
             Entry::Wrote { verb, outcome, .. } => {
@@ -299,7 +303,7 @@ impl Metrics {
         text
     }
 
-    fn of(&self, source: &Source, update: impl FnOnce(&Handles)) {
+    fn update_source(&self, source: &Source, update: impl FnOnce(&Handles)) {
         if let Some(handles) = self.handles.read().unwrap_or_else(PoisonError::into_inner).get(source) {
             update(handles);
             return;

@@ -19,10 +19,10 @@ use crate::definitions;
 use crate::election::{Election, TERM};
 use crate::error::Error;
 use crate::fault::{self, BoxError};
-use crate::handlers::{Activities, Activity, Occasion};
+use crate::handlers::{Activities, Activity, ActivityKind};
 use crate::journal::Journal;
-use crate::launch::{Arguments, Launch, Line, help};
-use crate::manifests::{Description, HOME_NAMESPACE, as_yaml, manifests};
+use crate::launch::{Arguments, CommandLine, Launch, help};
+use crate::manifests::{HOME_NAMESPACE, ManifestInput, as_yaml, manifests};
 use crate::rule::{Rule, reconciled};
 use crate::run;
 use crate::states::States;
@@ -115,7 +115,7 @@ impl Operator {
         F: Fn(Activity) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = fault::Result<()>> + Send + 'static,
     {
-        self.activities.add(Occasion::Startup, id.into(), startup);
+        self.activities.add(ActivityKind::Startup, id.into(), startup);
         self
     }
 
@@ -125,7 +125,7 @@ impl Operator {
         F: Fn(Activity) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = fault::Result<()>> + Send + 'static,
     {
-        self.activities.add(Occasion::Shutdown, id.into(), shutdown);
+        self.activities.add(ActivityKind::Shutdown, id.into(), shutdown);
         self
     }
 
@@ -136,7 +136,7 @@ impl Operator {
         Fut: Future<Output = fault::Result<R>> + Send + 'static,
         R: Serialize + 'static,
     {
-        self.activities.add(Occasion::Probe, id.into(), probe);
+        self.activities.add(ActivityKind::Probe, id.into(), probe);
         self
     }
 
@@ -219,7 +219,7 @@ impl Operator {
     }
 
     async fn launch(mut self, otherwise: Connect) -> Result<(), Error> {
-        let line = Line::read(std::mem::replace(&mut self.arguments, Arguments::OfProcess));
+        let line = CommandLine::read(std::mem::replace(&mut self.arguments, Arguments::OfProcess));
         match line.parse()? {
             Launch::Help => {
                 print!("{}", help(self.name.as_str(), &line.own));
@@ -275,7 +275,7 @@ impl Operator {
     }
 
     fn printed(&self, home: &str, image: &str, own_arguments: &[String]) -> String {
-        as_yaml(&manifests(&Description {
+        as_yaml(&manifests(&ManifestInput {
             name: self.name.as_str(),
             home,
             namespace: self.scope.namespace.as_deref(),

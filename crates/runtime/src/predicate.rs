@@ -29,7 +29,7 @@ pub struct Predicate<K> {
 
 impl<K> Clone for Predicate<K> {
     fn clone(&self) -> Self {
-        Self::of(self.test.clone())
+        Self::from_test(self.test.clone())
     }
 }
 
@@ -37,12 +37,12 @@ impl<K: 'static> Predicate<K> {
     /// Any test of your own: old state, new state.
     pub fn new(test: impl Fn(&K, &K) -> bool + Send + Sync + 'static) -> Self {
         let compare = Arc::new(move |old: &Object, new: &Object| test(old.as_type(), new.as_type()));
-        Self::of(ChangeTest { compare, reads_whole: true })
+        Self::from_test(ChangeTest { compare, reads_whole: true })
     }
 }
 
 impl<K> Predicate<K> {
-    fn of(test: ChangeTest) -> Self {
+    fn from_test(test: ChangeTest) -> Self {
         Self { test, kind: PhantomData }
     }
 
@@ -86,21 +86,21 @@ fn is_deletion(old: &ObjectMeta, new: &ObjectMeta) -> bool {
 impl<K> BitOr for Predicate<K> {
     type Output = Self;
     fn bitor(self, other: Self) -> Self {
-        Self::of(self.test.or(other.test))
+        Self::from_test(self.test.or(other.test))
     }
 }
 
 impl<K> BitAnd for Predicate<K> {
     type Output = Self;
     fn bitand(self, other: Self) -> Self {
-        Self::of(self.test.and(other.test))
+        Self::from_test(self.test.and(other.test))
     }
 }
 
 impl<K> Not for Predicate<K> {
     type Output = Self;
     fn not(self) -> Self {
-        Self::of(self.test.not())
+        Self::from_test(self.test.not())
     }
 }
 
@@ -116,27 +116,27 @@ pub mod changed {
 
     /// The spec changed. Kinds without generations count any change.
     pub fn generation<K: Kind>() -> Predicate<K> {
-        Predicate::of(tests_of::generation())
+        Predicate::from_test(tests_of::generation())
     }
 
     /// Any label changed.
     pub fn labels<K: Kind>() -> Predicate<K> {
-        Predicate::of(tests_of::labels())
+        Predicate::from_test(tests_of::labels())
     }
 
     /// Any annotation changed.
     pub fn annotations<K: Kind>() -> Predicate<K> {
-        Predicate::of(tests_of::annotations())
+        Predicate::from_test(tests_of::annotations())
     }
 
     /// This annotation changed.
     pub fn annotation<K: Kind>(name: &'static str) -> Predicate<K> {
-        Predicate::of(tests_of::annotation(name))
+        Predicate::from_test(tests_of::annotation(name))
     }
 
     /// The finalizers changed.
     pub fn finalizers<K: Kind>() -> Predicate<K> {
-        Predicate::of(tests_of::finalizers())
+        Predicate::from_test(tests_of::finalizers())
     }
 }
 

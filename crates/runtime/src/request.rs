@@ -23,19 +23,19 @@ const ANSWER_MAX: Duration = Duration::from_secs(65);
 
 /// What is tried on what, for the error message.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Attempt<'a> {
+pub(crate) struct RequestLabel<'a> {
     pub(crate) verb: &'static str,
     pub(crate) target: &'a str,
 }
 
-impl Attempt<'_> {
+impl RequestLabel<'_> {
     /// The target as people write it, if it is a key.
-    fn words(self) -> String {
+    fn describe_target(self) -> String {
         Key::parse(self.target).map_or_else(|| self.target.to_owned(), |key| key.to_string())
     }
 
     fn unanswered(self, source: impl Into<crate::fault::BoxError>) -> Error {
-        Error::Transport { verb: self.verb, target: self.words(), source: source.into() }
+        Error::Transport { verb: self.verb, target: self.describe_target(), source: source.into() }
     }
 }
 
@@ -45,32 +45,32 @@ pub(crate) type Built = Result<http::Request<Vec<u8>>, kube::core::request::Erro
 /// Sends a request and decodes the answer.
 pub(crate) async fn call<T: DeserializeOwned>(
     client: &Client,
-    attempt: Attempt<'_>,
+    label: RequestLabel<'_>,
     request: Built,
 ) -> Result<T, Error> {
-    call_within(ANSWER_MAX, client, attempt, request).await
+    call_within(ANSWER_MAX, client, label, request).await
 }
 
 /// The same for those who have less time.
 pub(crate) async fn call_within<T: DeserializeOwned>(
     limit: Duration,
     client: &Client,
-    attempt: Attempt<'_>,
+    label: RequestLabel<'_>,
     request: Built,
 ) -> Result<T, Error> {
-    let body = exchange(limit, client, attempt, request).await?;
-    let text = std::str::from_utf8(&body).map_err(|error| attempt.unanswered(error))?;
-    serde_json::from_str(&without_managed_fields(text)).map_err(|error| attempt.unanswered(error))
+    let body = exchange(limit, client, label, request).await?;
+    let text = std::str::from_utf8(&body).map_err(|error| label.unanswered(error))?;
+    serde_json::from_str(&without_managed_fields(text)).map_err(|error| label.unanswered(error))
 }
 
 /// Sends a request and decodes the answer as an object of this kind.
 pub(crate) async fn call_object(
     client: &Client,
-    attempt: Attempt<'_>,
+    label: RequestLabel<'_>,
     info: &KindInfo,
     request: Built,
 ) -> Result<Arc<Object>, Error> {
-    call_as(info.decode, client, attempt, request).await
+    call_as(info.decode, client, label, request).await
 }
 
 /// Decodes an answer.
@@ -80,46 +80,45 @@ pub(crate) type Decode<T> = fn(&str) -> serde_json::Result<T>;
 pub(crate) async fn call_as<T>(
     decode: Decode<T>,
     client: &Client,
-    attempt: Attempt<'_>,
+    label: RequestLabel<'_>,
     request: Built,
 ) -> Result<T, Error> {
-    let body = exchange(ANSWER_MAX, client, attempt, request).await?;
-    let text = std::str::from_utf8(&body).map_err(|error| attempt.unanswered(error))?;
-    decode(&without_managed_fields(text)).map_err(|error| attempt.unanswered(error))
+    let body = exchange(ANSWER_MAX, client, label, request).await?;
+    let text = std::str::from_utf8(&body).map_err(|error| label.unanswered(error))?;
+    decode(&without_managed_fields(text)).map_err(|error| label.unanswered(error))
 }
 
 /// The same with managed fields.
 pub(crate) async fn call_whole<T: DeserializeOwned>(
     client: &Client,
-    attempt: Attempt<'_>,
+    label: RequestLabel<'_>,
     request: Built,
 ) -> Result<T, Error> {
-    let body = exchange(ANSWER_MAX, client, attempt, request).await?;
-    serde_json::from_slice(&body).map_err(|error| attempt.unanswered(error))
+    let body = exchange(ANSWER_MAX, client, label, request).await?;
+    serde_json::from_slice(&body).map_err(|error| label.unanswered(error))
 }
 
 async fn exchange(
     limit: Duration,
     client: &Client,
-    attempt: Attempt<'_>,
+    label: RequestLabel<'_>,
     request: Built,
 ) -> Result<Bytes, Error> {
     let request = request.map_err(|error| Error::Invalid(error.to_string()))?;
     let answered = async {
-        let response =
-            client.send(request.map(Body::from)).await.map_err(|error| attempt.unanswered(error))?;
+        let response = client.send(request.map(Body::from)).await.map_err(|error| label.unanswered(error))?;
         let code = response.status();
-        let body = response.into_body().collect_bytes().await.map_err(|error| attempt.unanswered(error))?;
+        let body = response.into_body().collect_bytes().await.map_err(|error| label.unanswered(error))?;
         Ok((code, body))
     };
     let (code, body) = timeout(limit, answered)
         .await
-        .map_err(|_| attempt.unanswered(format!("the server was silent for {} s", limit.as_secs())))??;
+        .map_err(|_| label.unanswered(format!("the server was silent for {} s", limit.as_secs())))??;
     if code.is_success() {
         return Ok(body);
     }
     let status = serde_json::from_slice::<Status>(&body)
         .unwrap_or_else(|_| Status::failure(&String::from_utf8_lossy(&body), "Unknown"))
         .with_code(code.as_u16());
-    Err(Error::Api { verb: attempt.verb, target: attempt.words(), status: Box::new(status) })
+    Err(Error::Api { verb: label.verb, target: label.describe_target(), status: Box::new(status) })
 }

@@ -14,7 +14,7 @@ use kube::{Client, Resource};
 use serde::Deserialize;
 
 use crate::error::Error;
-use crate::request::{Attempt, call};
+use crate::request::{RequestLabel, call};
 use crate::rule::{Rule, merge};
 
 /// Reviews under way at a time. Each of them opens a connection of its own, whose handshake costs more than the answer,
@@ -76,9 +76,9 @@ pub(crate) async fn review_rights(client: &Client, namespace: Option<&str>, rule
     for (answer, attributes) in reviews {
         match answer {
             Ok(true) => {}
-            Ok(false) => rights.missing.push(format!("may not {}", words(&attributes))),
+            Ok(false) => rights.missing.push(format!("may not {}", describe_right(&attributes))),
             // An unanswered review proves nothing, neither way.
-            Err(error) => rights.unknown.push(format!("may it {}? {error:?}", words(&attributes))),
+            Err(error) => rights.unknown.push(format!("may it {}? {error:?}", describe_right(&attributes))),
         }
     }
     rights
@@ -110,12 +110,12 @@ async fn review(client: &Client, attributes: &ResourceAttributes) -> Result<bool
     let body = serde_json::to_vec(&review).map_err(|error| Error::Invalid(error.to_string()))?;
     let request =
         Path::new(SelfSubjectAccessReview::url_path(&(), None)).create(&PostParams::default(), body);
-    let attempt = Attempt { verb: "review", target: "own rights" };
-    let answer: Review = call(client, attempt, request).await?;
+    let label = RequestLabel { verb: "review", target: "own rights" };
+    let answer: Review = call(client, label, request).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
-fn words(attributes: &ResourceAttributes) -> String {
+fn describe_right(attributes: &ResourceAttributes) -> String {
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     let mut what = text(&attributes.resource);
     if let Some(subresource) = &attributes.subresource {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use crate::admin::{self, Board};
+use crate::admin::{self, AdminState};
 use crate::assemble::Assembled;
 use crate::cache::Freshness;
 use crate::caches::{Caches, Supply};
@@ -28,7 +28,7 @@ use crate::operator::Operator;
 use crate::queue::Backoff;
 use crate::rights;
 use crate::rule::Rule;
-use crate::shared::Ground;
+use crate::shared::OperatorShared;
 use crate::tasks::Tasks;
 
 /// What sending the last events may always take: with the grace it stays below the 30 s after which a Pod is killed.
@@ -42,7 +42,7 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     let rules = [operator.rules(), vec![Rule::events()]].concat();
     let lease_rules: Vec<Rule> = Rule::leases(operator.election).into_iter().collect();
     let (recorder, notes) = Recorder::new();
-    let ground = Arc::new(Ground {
+    let shared = Arc::new(OperatorShared {
         name: operator.name.clone(),
         client: client.clone(),
         caches: Caches::default(),
@@ -60,38 +60,38 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
         None => None,
     };
     let activities = Arc::new(operator.activities);
-    let board = Board::new(&ground, activities.clone(), listener.is_some());
+    let admin_state = AdminState::new(&shared, activities.clone(), listener.is_some());
     let mut tasks = Tasks::new(stop.clone());
     // First of all: a kubelet that gets no answer ends the process, however well it starts.
     if let Some(listener) = listener {
-        tasks.spawn("admin", admin::serve(listener, board.clone()));
+        tasks.spawn("admin", admin::serve(listener, admin_state.clone()));
     }
-    tasks.spawn("states", end_over_missing_state(ground.clone(), stop.clone()));
-    let starting = |words: String| board.set_starting(words);
-    match stop.run_until_cancelled(activities.start(&ground, &starting)).await {
-        None => return ground.states.verify(),
+    tasks.spawn("states", end_over_missing_state(shared.clone(), stop.clone()));
+    let starting = |words: String| admin_state.set_starting(words);
+    match stop.run_until_cancelled(activities.start(&shared, &starting)).await {
+        None => return shared.states.verify(),
         Some(started) => started?,
     }
     warn_of_missing_conditions(&operator.definitions, &rules);
     starting("installing definitions".to_owned());
-    let installed = stop.run_until_cancelled(definitions::install(&ground, operator.definitions)).await;
+    let installed = stop.run_until_cancelled(definitions::install(&shared, operator.definitions)).await;
     let Some(installed) = installed else { return Ok(()) };
     let parts: Vec<Assembled> =
-        operator.controls.into_iter().map(|control| control.0.assemble(&ground, operator.grace)).collect();
-    board.set_running(&parts);
-    tasks.spawn("rights", report_rights(ground.clone(), rules, lease_rules, board));
+        operator.controls.into_iter().map(|control| control.0.assemble(&shared, operator.grace)).collect();
+    admin_state.set_running(&parts);
+    tasks.spawn("rights", report_rights(shared.clone(), rules, lease_rules, admin_state));
     for kept in installed {
-        tasks.spawn("definition", definitions::keep(ground.clone(), kept));
+        tasks.spawn("definition", definitions::keep_installed(shared.clone(), kept));
     }
-    spawn_watches(&mut tasks, &ground);
+    spawn_watches(&mut tasks, &shared);
     let controllers = TaskTracker::new();
-    let ended = flush_by(stop.clone(), controllers.clone(), ground.clock, operator.grace);
-    tasks.spawn_heeding("events", events_of(&ground).run(notes, ended));
-    let constituents = parts.iter().map(Assembled::constituent).collect();
-    let held = election::hold(
+    let ended = flush_by(stop.clone(), controllers.clone(), shared.clock, operator.grace);
+    tasks.spawn_heeding("events", events_of(&shared).run(notes, ended));
+    let members = parts.iter().map(Assembled::lease_member).collect();
+    let held = election::hold_leases(
         Participation { election: operator.election, term: operator.term, grace: operator.grace },
-        ground.clone(),
-        constituents,
+        shared.clone(),
+        members,
         stop.clone(),
         controllers.clone(),
     );
@@ -101,14 +101,14 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     }
     controllers.close();
     let ended = tasks.join().await;
-    activities.end(&ground, operator.grace).await;
-    ground.states.verify().and(ended)
+    activities.end(&shared, operator.grace).await;
+    shared.states.verify().and(ended)
 }
 
 /// Stops the operator when its code asks for a state that `main` did not give: that is the same in every run.
-async fn end_over_missing_state(ground: Arc<Ground>, stop: CancellationToken) {
-    ground.states.find_missing().await;
-    if let Err(error) = ground.states.verify() {
+async fn end_over_missing_state(shared: Arc<OperatorShared>, stop: CancellationToken) {
+    shared.states.find_missing().await;
+    if let Err(error) = shared.states.verify() {
         tracing::error!(%error, "stopping");
     }
     stop.cancel();
@@ -141,8 +141,13 @@ pub(crate) fn stop_on_signal(stop: CancellationToken) -> Result<AbortOnDropHandl
 }
 
 /// Tells which rights are missing, and looks again until all are granted and the server has said so.
-async fn report_rights(ground: Arc<Ground>, rules: Vec<Rule>, lease_rules: Vec<Rule>, board: Arc<Board>) {
-    let (client, namespace) = (&ground.client, ground.scope.namespace.as_deref());
+async fn report_rights(
+    shared: Arc<OperatorShared>,
+    rules: Vec<Rule>,
+    lease_rules: Vec<Rule>,
+    admin_state: Arc<AdminState>,
+) {
+    let (client, namespace) = (&shared.client, shared.scope.namespace.as_deref());
     let mut known = Vec::new();
     for looks in 1.. {
         let leases = rights::review_rights(client, Some(client.default_namespace()), &lease_rules).await;
@@ -153,18 +158,18 @@ async fn report_rights(ground: Arc<Ground>, rules: Vec<Rule>, lease_rules: Vec<R
         if let Some(first) = rights.unknown.first() {
             tracing::debug!(count = rights.unknown.len(), first, "rights are not known; asking again");
         }
-        board.set_rights(rights.clone());
+        admin_state.set_rights(rights.clone());
         if rights.are_complete() {
             return;
         }
         known = rights.missing;
-        tokio::time::sleep(RIGHTS_AGAIN.delay(looks, &ground.entropy)).await;
+        tokio::time::sleep(RIGHTS_AGAIN.delay(looks, &shared.entropy)).await;
     }
 }
 
-fn events_of(ground: &Ground) -> events::Sender {
-    let (name, entropy) = (ground.name.to_string(), ground.entropy.clone());
-    events::Sender::new(ground.client.clone(), name, ground.clock, entropy)
+fn events_of(shared: &OperatorShared) -> events::Sender {
+    let (name, entropy) = (shared.name.to_string(), shared.entropy.clone());
+    events::Sender::new(shared.client.clone(), name, shared.clock, entropy)
 }
 
 /// Waits until the last reconcile has ended after the stop; tells by when its events must be sent: within the grace,
@@ -181,14 +186,14 @@ async fn flush_by(
     (stopped + grace).max(clock.instant() + FLUSH_MIN)
 }
 
-fn spawn_watches(tasks: &mut Tasks, ground: &Ground) {
+fn spawn_watches(tasks: &mut Tasks, shared: &OperatorShared) {
     let supply = Supply {
-        client: ground.client.clone(),
-        journal: ground.journal.clone(),
-        source: ground.name.clone(),
-        entropy: ground.entropy.clone(),
+        client: shared.client.clone(),
+        journal: shared.journal.clone(),
+        source: shared.name.clone(),
+        entropy: shared.entropy.clone(),
     };
-    for (scope, cache) in ground.caches.all() {
+    for (scope, cache) in shared.caches.all() {
         tasks.spawn(format!("watch {}", cache.info().resource), supply.feed(cache, scope));
     }
 }
@@ -204,7 +209,7 @@ fn start(tasks: &mut Tasks, part: Assembled, controllers: &TaskTracker, stop: &C
     }
     let (pump, freshness, stop) = (part.pump, part.freshness, stop.clone());
     let work = controllers.track_future(async move {
-        if stop.run_until_cancelled(settled(freshness)).await.is_some() {
+        if stop.run_until_cancelled(wait_until_trusted(freshness)).await.is_some() {
             pump.run(stop).await;
         }
     });
@@ -213,7 +218,7 @@ fn start(tasks: &mut Tasks, part: Assembled, controllers: &TaskTracker, stop: &C
 
 /// Waits until the main cache is complete and every other one is complete or known to be cut off: one missing kind
 /// or right must not keep the others from working, and reading from its cache is an error until it heals.
-async fn settled(freshness: Vec<watch::Receiver<Freshness>>) {
+async fn wait_until_trusted(freshness: Vec<watch::Receiver<Freshness>>) {
     for (index, mut receiver) in freshness.into_iter().enumerate() {
         let is_enough = |freshness: &Freshness| {
             freshness.is_synced || (index > 0 && matches!(freshness.state, WatchState::Failing { .. }))

@@ -13,8 +13,8 @@ use crate::journal::Journal;
 use crate::states::States;
 use crate::watch::Scope;
 
-/// The common ground.
-pub(crate) struct Ground {
+/// What all controllers of an operator share.
+pub(crate) struct OperatorShared {
     /// The operator's name: field manager, lease, finalizer prefix, event source.
     pub(crate) name: Source,
     pub(crate) client: Client,
@@ -29,7 +29,7 @@ pub(crate) struct Ground {
     pub(crate) declared: Declared,
 }
 
-impl Ground {
+impl OperatorShared {
     /// The namespace that a name without one means: the only one the operator works in, otherwise the client's own.
     pub(crate) fn home_namespace(&self) -> String {
         self.scope.namespace.clone().unwrap_or_else(|| self.client.default_namespace().to_owned())

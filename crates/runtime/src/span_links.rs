@@ -18,15 +18,15 @@ const LINKS_MAX: usize = 16;
 const KEYS_MAX: usize = 4096;
 
 /// Spans by the key they asked for.
-pub(crate) struct Origins(Mutex<Recent<Key, Vec<Span>>>);
+pub(crate) struct SpanLinks(Mutex<Recent<Key, Vec<Span>>>);
 
-impl Default for Origins {
+impl Default for SpanLinks {
     fn default() -> Self {
         Self(Mutex::new(Recent::new(KEYS_MAX)))
     }
 }
 
-impl Origins {
+impl SpanLinks {
     /// This span asks for a run of this key.
     pub(crate) fn add(&self, key: &Key, span: &Span) {
         if span.is_disabled() {
@@ -67,16 +67,16 @@ mod tests {
     #[test]
     fn spans_of_keys_that_never_run_are_let_go() {
         let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).finish();
-        let origins = Origins::default();
+        let span_links = SpanLinks::default();
         tracing::subscriber::with_default(subscriber, || {
             for number in 0..3 * KEYS_MAX {
                 let key = Key::new("", "things", "a", &number.to_string());
-                (0..2 * LINKS_MAX).for_each(|_| origins.add(&key, &tracing::debug_span!("observe")));
+                (0..2 * LINKS_MAX).for_each(|_| span_links.add(&key, &tracing::debug_span!("observe")));
             }
         });
-        assert_eq!(origins.lock().len(), KEYS_MAX);
+        assert_eq!(span_links.lock().len(), KEYS_MAX);
         let last = Key::new("", "things", "a", &(3 * KEYS_MAX - 1).to_string());
-        assert_eq!(origins.take(&last).len(), LINKS_MAX);
-        assert_eq!(origins.take(&Key::new("", "things", "a", "0")).len(), 0);
+        assert_eq!(span_links.take(&last).len(), LINKS_MAX);
+        assert_eq!(span_links.take(&Key::new("", "things", "a", "0")).len(), 0);
     }
 }

@@ -23,7 +23,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::kind::parse_revision;
-use crate::request::{Attempt, call};
+use crate::request::{RequestLabel, call};
 
 /// How long one run waits for a watch that is behind: longer than any lag but that of a broken watch, which the retry of
 /// the run waits for.
@@ -31,13 +31,13 @@ const CATCH_UP_MAX: Duration = Duration::from_secs(30);
 
 /// How far the cache of a controller's main kind is known to be, since the right to act came.
 pub(crate) struct Takeover {
-    known: Mutex<Known>,
+    known: Mutex<CatchUpProgress>,
     /// The cache has changed.
     changed: Arc<Notify>,
 }
 
 #[derive(Default)]
-struct Known {
+struct CatchUpProgress {
     /// Which right this is about.
     gain: u64,
     /// The server's newest revision at some time after the right came.
@@ -58,10 +58,10 @@ impl Takeover {
     }
 
     /// What is known under this right; of another, nothing.
-    fn known(&self, gain: u64) -> MutexGuard<'_, Known> {
+    fn known(&self, gain: u64) -> MutexGuard<'_, CatchUpProgress> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.gain != gain {
-            *known = Known { gain, ..Known::default() };
+            *known = CatchUpProgress { gain, ..CatchUpProgress::default() };
         }
         known
     }
@@ -104,8 +104,8 @@ impl Engine {
         let info = self.cache.info();
         let namespace = self.scope.namespace.as_deref().filter(|_| info.is_namespaced);
         let request = info.path(namespace).list_metadata(&params);
-        let attempt = Attempt { verb: "list", target: &info.resource };
-        let list: Value = call(&self.ground.client, attempt, request).await?;
+        let label = RequestLabel { verb: "list", target: &info.resource };
+        let list: Value = call(&self.shared.client, label, request).await?;
         Ok(version(&list))
     }
 

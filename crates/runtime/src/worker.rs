@@ -20,7 +20,7 @@ use tracing::Instrument;
 
 use crate::action::Action;
 use crate::cache::Freshness;
-use crate::controller_queue::{Admitted, Ended, Inbox, Seat};
+use crate::controller_queue::{AdmittedWork, ControllerQueue, FinishedRun, WorkerSlot};
 use crate::fault::Fault;
 use crate::fence::{Claim, Fence};
 use crate::queue::{Outcome, Work};
@@ -31,12 +31,12 @@ pub(crate) trait Runner: Send + Sync + 'static {
     fn span(&self, work: &Work) -> tracing::Span;
 
     /// Runs it under this right.
-    fn run<'a>(&'a self, work: &'a Work, claim: &'a Claim) -> BoxFuture<'a, Verdict>;
+    fn run<'a>(&'a self, work: &'a Work, claim: &'a Claim) -> BoxFuture<'a, RunResult>;
 }
 
 /// How a reconcile ended.
 #[derive(Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum RunResult {
     Settled(Action),
     Failed(Fault),
     /// There is no such object any more.
@@ -46,8 +46,8 @@ pub(crate) enum Verdict {
 }
 
 /// What a pump needs.
-pub(crate) struct Pump {
-    pub(crate) inbox: Inbox,
+pub(crate) struct WorkerPool {
+    pub(crate) queue: ControllerQueue,
     pub(crate) runner: Arc<dyn Runner>,
     pub(crate) fence: Fence,
     /// How fresh the cache of the main kind is.
@@ -58,7 +58,7 @@ pub(crate) struct Pump {
     pub(crate) grace: Duration,
 }
 
-impl Pump {
+impl WorkerPool {
     /// Works until `stop`, then until the running reconciles end or the grace is over.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut workers = JoinSet::new();
@@ -67,7 +67,7 @@ impl Pump {
         while !stop.is_cancelled() {
             let is_failing = matches!(self.freshness.borrow_and_update().state, WatchState::Failing { .. });
             if was_failing && !is_failing {
-                self.inbox.reconnected(Instant::now());
+                self.queue.reconnected(Instant::now());
             }
             was_failing = is_failing;
             let deadline = self.start_workers(&mut workers, &stop);
@@ -80,7 +80,7 @@ impl Pump {
             // A finished worker is only reaped: it ended because there was nothing to do.
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = self.inbox.woken() => {}
+                () = self.queue.woken() => {}
                 () = sleep => {}
                 _ = rights.changed() => {}
                 // The sender lives in the cache, which lives as long as the operator.
@@ -97,11 +97,11 @@ impl Pump {
         if !self.fence.is_open() {
             return None;
         }
-        let (seats, deadline) = self.inbox.seats(self.concurrency, Instant::now());
-        for seat in seats {
+        let (seats, deadline) = self.queue.seats(self.concurrency, Instant::now());
+        for slot in seats {
             workers.spawn(work(
-                seat,
-                self.inbox.clone(),
+                slot,
+                self.queue.clone(),
                 self.runner.clone(),
                 self.fence.clone(),
                 stop.clone(),
@@ -111,36 +111,42 @@ impl Pump {
     }
 }
 
-async fn work(mut seat: Seat, inbox: Inbox, runner: Arc<dyn Runner>, fence: Fence, stop: CancellationToken) {
+async fn work(
+    mut slot: WorkerSlot,
+    queue: ControllerQueue,
+    runner: Arc<dyn Runner>,
+    fence: Fence,
+    stop: CancellationToken,
+) {
     let may_go_on = || !stop.is_cancelled() && fence.is_open();
     let mut started = Instant::now();
-    let mut next = if may_go_on() { seat.next(started) } else { None };
-    while let Some(Admitted { mut work, permit }) = next {
+    let mut next = if may_go_on() { slot.next(started) } else { None };
+    while let Some(AdmittedWork { mut work, permit }) = next {
         let span = runner.span(&work);
-        inbox.origins().link(&work.key, &span);
-        note_start(&inbox, &mut work);
-        let unfinished = Unfinished { inbox: &inbox, key: &work.key, started };
+        queue.span_links().link(&work.key, &span);
+        note_start(&queue, &mut work);
+        let unfinished = Unfinished { queue: &queue, key: &work.key, started };
         // Where the right ends first, the run is dropped here, before anything else is done.
         let verdict = permit.run(runner.run(&work, permit.claim()).instrument(span.clone())).await;
         std::mem::forget(unfinished);
         let now = Instant::now();
         let times = Times { started, now, may_go_on: may_go_on() };
         next = match &verdict {
-            Some(Verdict::Abandoned) => {
+            Some(RunResult::Abandoned) => {
                 stop.cancelled().await;
-                interrupt(&mut seat, &work, Times { may_go_on: false, ..times })
+                interrupt(&mut slot, &work, Times { may_go_on: false, ..times })
             }
-            Some(verdict) => settle(&mut seat, &inbox, &work, verdict, times),
+            Some(verdict) => finish_run(&mut slot, &queue, &work, verdict, times),
             None => {
-                let (controller, object) = (inbox.source(), &work.key);
+                let (controller, object) = (queue.source(), &work.key);
                 tracing::info!(%controller, %object, "reconcile cut off: this replica no longer holds the lease it began under");
-                interrupt(&mut seat, &work, times)
+                interrupt(&mut slot, &work, times)
             }
         };
         // The end of the run is noted: now the right may be another's.
         drop(permit);
         if verdict.as_ref().is_none_or(comes_back) {
-            inbox.origins().add(&work.key, &span);
+            queue.span_links().add(&work.key, &span);
         }
         started = now;
         // Reconciles that never wait must not keep the thread from other tasks.
@@ -148,16 +154,16 @@ async fn work(mut seat: Seat, inbox: Inbox, runner: Arc<dyn Runner>, fence: Fenc
     }
 }
 
-fn note_start(inbox: &Inbox, work: &mut Work) {
+fn note_start(queue: &ControllerQueue, work: &mut Work) {
     let causes = std::mem::take(&mut work.causes);
     let Work { key, failures, waited, .. } = work;
     let entry = Entry::Started { object: key.clone(), causes, failures: *failures, waited: *waited };
-    inbox.journal().record(inbox.source(), entry);
+    queue.journal().record(queue.source(), entry);
 }
 
 /// A run under way: when it is dropped with its worker, at the end of the grace, that is noted.
 struct Unfinished<'a> {
-    inbox: &'a Inbox,
+    queue: &'a ControllerQueue,
     key: &'a Key,
     started: Instant,
 }
@@ -166,7 +172,7 @@ impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         let took = Instant::now() - self.started;
         let entry = Entry::Cancelled { object: self.key.clone(), took };
-        self.inbox.journal().record(self.inbox.source(), entry);
+        self.queue.journal().record(self.queue.source(), entry);
     }
 }
 
@@ -179,37 +185,43 @@ struct Times {
 }
 
 /// Ends a run that came to no end. The key is due again at once, for whoever has the right then.
-fn interrupt(seat: &mut Seat, work: &Work, times: Times) -> Option<Admitted> {
-    let ended = Ended { work, outcome: Outcome::Interrupted, at: times.now, is_cut_off: false };
+fn interrupt(slot: &mut WorkerSlot, work: &Work, times: Times) -> Option<AdmittedWork> {
+    let ended = FinishedRun { work, outcome: Outcome::Interrupted, at: times.now, is_cut_off: false };
     let (object, took) = (work.key.clone(), times.now - times.started);
-    seat.turn(ended, times.may_go_on, |_| Some(Entry::Cancelled { object, took }))
+    slot.finish_and_take_next(ended, times.may_go_on, |_| Some(Entry::Cancelled { object, took }))
 }
 
-fn settle(seat: &mut Seat, inbox: &Inbox, work: &Work, verdict: &Verdict, times: Times) -> Option<Admitted> {
+fn finish_run(
+    slot: &mut WorkerSlot,
+    queue: &ControllerQueue,
+    work: &Work,
+    verdict: &RunResult,
+    times: Times,
+) -> Option<AdmittedWork> {
     let outcome = match verdict {
-        Verdict::Settled(action) => action.outcome(),
-        Verdict::Failed(fault) => fault.outcome(),
-        Verdict::Gone => Outcome::Gone,
-        Verdict::Abandoned => Outcome::Interrupted,
+        RunResult::Settled(action) => action.outcome(),
+        RunResult::Failed(fault) => fault.outcome(),
+        RunResult::Gone => Outcome::Gone,
+        RunResult::Abandoned => Outcome::Interrupted,
     };
-    let is_cut_off = matches!(verdict, Verdict::Failed(fault) if fault.is_cut_off());
-    let ended = Ended { work, outcome, at: times.now, is_cut_off };
+    let is_cut_off = matches!(verdict, RunResult::Failed(fault) if fault.is_cut_off());
+    let ended = FinishedRun { work, outcome, at: times.now, is_cut_off };
     let took = times.now - times.started;
     let object = work.key.clone();
-    let Verdict::Failed(fault) = verdict else {
+    let RunResult::Failed(fault) = verdict else {
         let next = if outcome == Outcome::Gone { Next::Gone } else { next(outcome) };
         // Noted before the queue is locked, which everybody waits for.
-        inbox.journal().record(inbox.source(), Entry::Settled { object, next, took });
-        return seat.turn(ended, times.may_go_on, |_| None);
+        queue.journal().record(queue.source(), Entry::Settled { object, next, took });
+        return slot.finish_and_take_next(ended, times.may_go_on, |_| None);
     };
     let error = fault.chain();
     let (mut retry, failures) = (None, work.failures.saturating_add(1));
-    let taken = seat.turn(ended, times.may_go_on, |delay| {
+    let taken = slot.finish_and_take_next(ended, times.may_go_on, |delay| {
         retry = delay;
         let fault = class(fault, delay.unwrap_or_default());
         Some(Entry::Failed { object, error: error.clone(), fault, failures, took })
     });
-    let (controller, object) = (inbox.source(), &work.key);
+    let (controller, object) = (queue.source(), &work.key);
     // That the server is away is told by the watches, once and not by every object.
     if is_cut_off || fault.is_expected(object, work.failures) {
         tracing::debug!(%controller, %object, error, ?retry, "reconcile failed");
@@ -220,11 +232,11 @@ fn settle(seat: &mut Seat, inbox: &Inbox, work: &Work, verdict: &Verdict, times:
 }
 
 /// Is the next run, failing other causes, caused by this one?
-fn comes_back(verdict: &Verdict) -> bool {
+fn comes_back(verdict: &RunResult) -> bool {
     match verdict {
-        Verdict::Settled(action) => !action.is_settled(),
-        Verdict::Failed(fault) => !fault.is_terminal(),
-        Verdict::Gone | Verdict::Abandoned => false,
+        RunResult::Settled(action) => !action.is_settled(),
+        RunResult::Failed(fault) => !fault.is_terminal(),
+        RunResult::Gone | RunResult::Abandoned => false,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The admin server: metrics, health, readiness, explanations. Read-only, plain HTTP, one page per path.
 //!
-//! [`answer`] is a function of the board; the shell around it only moves bytes.
+//! [`answer`] is a function of the [`AdminState`]; the shell around it only moves bytes.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -23,14 +23,14 @@ mod why;
 
 use crate::assemble::Assembled;
 use crate::caches::Caches;
-use crate::controller_queue::Inbox;
+use crate::controller_queue::ControllerQueue;
 use crate::error::Error;
 use crate::handlers::Activities;
 use crate::journal::Journal;
 use crate::metrics::{Metrics, Reading};
 use crate::rights::Rights;
-use crate::shared::Ground;
-use crate::world::Vital;
+use crate::shared::OperatorShared;
+use crate::world::WorldHealthSource;
 
 /// Connections at a time: a scraper, a kubelet, a few people. One more ends the oldest, so that idle ones keep nobody
 /// out: an answer takes milliseconds, and who lost an idle connection opens another.
@@ -44,7 +44,7 @@ const REQUEST_MAX: Duration = Duration::from_secs(75);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Everything the admin server shows.
-pub(crate) struct Board {
+pub(crate) struct AdminState {
     metrics: Arc<Metrics>,
     journal: Journal,
     caches: Caches,
@@ -58,42 +58,46 @@ enum Stage {
     /// It does this before its controllers exist.
     Starting(String),
     /// These run.
-    Running { controllers: Vec<Shown>, worlds: Vec<Arc<dyn Vital>> },
+    Running { controllers: Vec<ShownController>, worlds: Vec<Arc<dyn WorldHealthSource>> },
 }
 
 /// The operator's probes and what they need.
 struct Probes {
-    ground: Arc<Ground>,
+    shared: Arc<OperatorShared>,
     activities: Arc<Activities>,
 }
 
-struct Shown {
+struct ShownController {
     name: String,
-    inbox: Inbox,
+    queue: ControllerQueue,
     concurrency: usize,
 }
 
 /// An answer.
-struct Page {
+struct AdminPage {
     code: StatusCode,
     content_type: &'static str,
     text: String,
 }
 
-impl Board {
-    /// The board of an operator that begins to start. `is_served` says whether anybody can ask for metrics; if not,
+impl AdminState {
+    /// Returns the state of an operator that begins to start. `is_served` says whether anybody can ask for metrics; if not,
     /// nothing is counted.
-    pub(crate) fn new(ground: &Arc<Ground>, activities: Arc<Activities>, is_served: bool) -> Arc<Self> {
+    pub(crate) fn new(
+        shared: &Arc<OperatorShared>,
+        activities: Arc<Activities>,
+        is_served: bool,
+    ) -> Arc<Self> {
         let metrics = Metrics::new();
         if is_served {
             let fold = metrics.clone();
-            ground.journal.fold(move |record| fold.fold(record));
+            shared.journal.fold(move |record| fold.fold(record));
         }
         Arc::new(Self {
             metrics,
-            journal: ground.journal.clone(),
-            caches: ground.caches.clone(),
-            probes: Some(Probes { ground: ground.clone(), activities }),
+            journal: shared.journal.clone(),
+            caches: shared.caches.clone(),
+            probes: Some(Probes { shared: shared.clone(), activities }),
             stage: Mutex::new(Stage::Starting("nothing is done yet".to_owned())),
             rights: Mutex::default(),
         })
@@ -106,9 +110,9 @@ impl Board {
 
     /// The controllers exist.
     pub(crate) fn set_running(&self, parts: &[Assembled]) {
-        let shown = |part: &Assembled| Shown {
+        let shown = |part: &Assembled| ShownController {
             name: part.name.to_string(),
-            inbox: part.inbox.clone(),
+            queue: part.queue.clone(),
             concurrency: part.pump.concurrency,
         };
         *self.stage() = Stage::Running {
@@ -135,16 +139,16 @@ impl Board {
 
     /// Asks the operator's probes, if it has any. Not before it has started: they may ask what a startup handler is still
     /// about to make, and an operator that starts is alive.
-    async fn health(&self, wants_json: bool) -> Page {
+    async fn health(&self, wants_json: bool) -> AdminPage {
         if let Some(words) = self.starting() {
-            return Page::text(StatusCode::OK, format!("ok, starting: {words}\n"));
+            return AdminPage::text(StatusCode::OK, format!("ok, starting: {words}\n"));
         }
         let answers = match &self.probes {
-            Some(probes) => probes.activities.probe(&probes.ground).await,
+            Some(probes) => probes.activities.probe(&probes.shared).await,
             None => Vec::new(),
         };
         if answers.is_empty() {
-            return Page::text(StatusCode::OK, "ok\n");
+            return AdminPage::text(StatusCode::OK, "ok\n");
         }
         let is_well = answers.iter().all(|(_, answer)| answer.is_ok());
         let code = if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -153,21 +157,21 @@ impl Board {
                 .into_iter()
                 .map(|(id, answer)| (id, answer.unwrap_or_else(|error| json!({"error": error}))));
             let text = Value::Object(fields.collect()).to_string();
-            return Page { code, content_type: "application/json", text };
+            return AdminPage { code, content_type: "application/json", text };
         }
         let line = |(id, answer): &(String, Result<Value, String>)| match answer {
             Ok(Value::Null) => format!("[+] {id} ok\n"),
             Ok(value) => format!("[+] {id} {value}\n"),
             Err(error) => format!("[-] {id} {error}\n"),
         };
-        Page::text(code, answers.iter().map(line).collect::<String>())
+        AdminPage::text(code, answers.iter().map(line).collect::<String>())
     }
 
-    fn answer(&self, path: &str, wants_json: bool) -> Page {
+    fn answer(&self, path: &str, wants_json: bool) -> AdminPage {
         let mut segments = path.trim_matches('/').split('/');
         match (segments.next(), segments.next(), segments.next(), segments.next(), segments.next()) {
             (Some("readyz"), ..) => self.readiness(),
-            (Some("metrics"), ..) => Page {
+            (Some("metrics"), ..) => AdminPage {
                 code: StatusCode::OK,
                 content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
                 text: self.metrics.text(&self.reading()),
@@ -175,7 +179,7 @@ impl Board {
             (Some("debug"), Some("why"), Some(kind), Some(namespace), Some(name)) => {
                 why::page(&self.journal, kind, namespace, name, wants_json)
             }
-            _ => Page::text(
+            _ => AdminPage::text(
                 StatusCode::NOT_FOUND,
                 "try /metrics /healthz /readyz /debug/why/KIND/NAMESPACE/NAME\n",
             ),
@@ -183,7 +187,7 @@ impl Board {
     }
 
     /// Ready means that every watch is in step with the server. What is not is named, and why.
-    fn readiness(&self) -> Page {
+    fn readiness(&self) -> AdminPage {
         let mut lines = Vec::new();
         let mut is_ready = true;
         if let Some(words) = self.starting() {
@@ -209,13 +213,17 @@ impl Board {
         }
         let rights = self.rights.lock().unwrap_or_else(PoisonError::into_inner).lines();
         lines.extend(rights.into_iter().map(|words| format!("[!] {words}\n")));
-        let undeclared = self.probes.iter().flat_map(|probes| probes.ground.declared.undeclared());
+        let undeclared = self.probes.iter().flat_map(|probes| probes.shared.declared.undeclared());
         lines.extend(undeclared.map(|words| format!("[!] {words}\n")));
-        Page::text(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, lines.concat())
+        AdminPage::text(
+            if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE },
+            lines.concat(),
+        )
     }
 
     fn reading(&self) -> Reading {
-        let queue = |shown: &Shown| (shown.name.clone(), shown.inbox.depth().ready, shown.concurrency);
+        let queue =
+            |shown: &ShownController| (shown.name.clone(), shown.queue.depth().ready, shown.concurrency);
         let caches = self.caches.all().into_iter().map(|(_, cache)| {
             let freshness = cache.freshness();
             let is_fresh = freshness.is_synced && freshness.state == WatchState::Fresh;
@@ -231,7 +239,7 @@ impl Board {
     }
 }
 
-impl Page {
+impl AdminPage {
     fn text(code: StatusCode, text: impl Into<String>) -> Self {
         Self { code, content_type: "text/plain; charset=utf-8", text: text.into() }
     }
@@ -277,7 +285,7 @@ impl Admin {
 }
 
 /// Serves until dropped.
-pub(crate) async fn serve(listener: TcpListener, board: Arc<Board>) {
+pub(crate) async fn serve(listener: TcpListener, admin_state: Arc<AdminState>) {
     let mut connections = JoinSet::new();
     let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
     loop {
@@ -293,7 +301,7 @@ pub(crate) async fn serve(listener: TcpListener, board: Arc<Board>) {
                 {
                     oldest.abort();
                 }
-                oldest_first.push_back(connections.spawn(converse(stream, board.clone())));
+                oldest_first.push_back(connections.spawn(converse(stream, admin_state.clone())));
             }
             Some(_) = connections.join_next() => {}
         }
@@ -301,23 +309,23 @@ pub(crate) async fn serve(listener: TcpListener, board: Arc<Board>) {
 }
 
 /// One connection, to its end.
-async fn converse(stream: TcpStream, board: Arc<Board>) {
+async fn converse(stream: TcpStream, admin_state: Arc<AdminState>) {
     let service = service_fn(move |request| {
-        let board = board.clone();
-        async move { Ok::<_, Infallible>(respond(&board, &request).await) }
+        let admin_state = admin_state.clone();
+        async move { Ok::<_, Infallible>(respond(&admin_state, &request).await) }
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(REQUEST_MAX);
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn respond<B>(board: &Board, request: &Request<B>) -> Response<Full<Bytes>> {
+async fn respond<B>(admin_state: &AdminState, request: &Request<B>) -> Response<Full<Bytes>> {
     let accept = request.headers().get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
     let wants_json = accept.is_some_and(|accept| accept.contains("application/json"));
     let path = request.uri().path();
     let page = match path.trim_matches('/') {
-        "healthz" | "livez" => board.health(wants_json).await,
-        _ => board.answer(path, wants_json),
+        "healthz" | "livez" => admin_state.health(wants_json).await,
+        _ => admin_state.answer(path, wants_json),
     };
     page.response()
 }
@@ -331,7 +339,7 @@ mod tests {
     use super::*;
     use crate::watch::Scope;
 
-    fn board() -> (Board, crate::cache::ObjectCache) {
+    fn admin_state() -> (AdminState, crate::cache::ObjectCache) {
         let caches = Caches::default();
         let cache = caches.declare(crate::kind::info::<ConfigMap>(), &Scope::default());
         let journal = Journal::new(Clock::system());
@@ -339,7 +347,7 @@ mod tests {
         let fold = metrics.clone();
         journal.fold(move |record| fold.fold(record));
         (
-            Board {
+            AdminState {
                 metrics,
                 journal,
                 caches,
@@ -353,24 +361,24 @@ mod tests {
 
     #[test]
     fn ready_means_every_watch_is_fresh() {
-        let (board, cache) = board();
-        assert_eq!(board.answer("/readyz", false).code, StatusCode::SERVICE_UNAVAILABLE);
+        let (admin_state, cache) = admin_state();
+        assert_eq!(admin_state.answer("/readyz", false).code, StatusCode::SERVICE_UNAVAILABLE);
         cache.begin_list();
         cache.end_list(homeostat_core::Revision::new(1));
-        assert_eq!(board.answer("/readyz", false).code, StatusCode::OK);
+        assert_eq!(admin_state.answer("/readyz", false).code, StatusCode::OK);
         let retry = std::time::Duration::from_secs(1);
         cache.set_state(WatchState::Failing { error: "cannot watch configmaps: forbidden".into(), retry });
-        let page = board.answer("/readyz", false);
+        let page = admin_state.answer("/readyz", false);
         assert_eq!(page.code, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(page.text, "[-] configmaps cannot watch configmaps: forbidden\n");
     }
 
     #[test]
     fn the_journal_becomes_metrics_and_explanations() {
-        let (board, _) = board();
+        let (admin_state, _) = admin_state();
         let object = Key::new("", "configmaps", "a", "x");
         let took = std::time::Duration::from_millis(3);
-        let record = |entry| board.journal.record(&"maps".into(), entry);
+        let record = |entry| admin_state.journal.record(&"maps".into(), entry);
         record(Entry::Queued { object: object.clone(), cause: Cause::Edited });
         record(Entry::Started {
             object: object.clone(),
@@ -379,7 +387,7 @@ mod tests {
             waited: took,
         });
         record(Entry::Settled { object, next: Next::AwaitChange, took });
-        let text = board.answer("/metrics", false).text;
+        let text = admin_state.answer("/metrics", false).text;
         for line in [
             "controller_runtime_reconcile_total{controller=\"maps\",result=\"success\"} 1",
             "workqueue_adds_total{name=\"maps\",controller=\"maps\"} 1",
@@ -389,9 +397,9 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
-        let why = board.answer("/debug/why/configmaps/a/x", false).text;
+        let why = admin_state.answer("/debug/why/configmaps/a/x", false).text;
         assert!(why.contains("edited") && why.contains("settled"), "{why}");
-        assert_eq!(board.answer("/debug/why/configmaps/a/y", false).code, StatusCode::NOT_FOUND);
-        assert!(board.answer("/debug/why/ConfigMap/a/x", true).text.starts_with('['));
+        assert_eq!(admin_state.answer("/debug/why/configmaps/a/y", false).code, StatusCode::NOT_FOUND);
+        assert!(admin_state.answer("/debug/why/ConfigMap/a/x", true).text.starts_with('['));
     }
 }

@@ -4,12 +4,18 @@ use homeostat_core::Key;
 use homeostat_core::journal::{Cause, Change, Entry, FaultClass, HandlerOutcome, Next, WriteOutcome};
 use http::StatusCode;
 
-use super::Page;
+use super::AdminPage;
 use crate::journal::{Journal, KEPT_OBJECTS, KEPT_PER_OBJECT, Reach};
 
 /// The page about one object. `kind` may be the plural or the kind, with the group behind a dot where it matters; `-` or
 /// `_` stands for no namespace.
-pub(super) fn page(journal: &Journal, kind: &str, namespace: &str, name: &str, wants_json: bool) -> Page {
+pub(super) fn page(
+    journal: &Journal,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+    wants_json: bool,
+) -> AdminPage {
     let namespace = if matches!(namespace, "-" | "_") { "" } else { namespace };
     let is_meant = |key: &Key| key.name() == name && key.namespace() == namespace && is_same_kind(key, kind);
     let records = journal.about_any(is_meant);
@@ -17,11 +23,11 @@ pub(super) fn page(journal: &Journal, kind: &str, namespace: &str, name: &str, w
     if records.is_empty() {
         let place = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
         let text = format!("nothing is known of {kind} {place}{name}{}\n", unknown_words(reach));
-        return Page::text(StatusCode::NOT_FOUND, text);
+        return AdminPage::text(StatusCode::NOT_FOUND, text);
     }
     if wants_json {
         let text = serde_json::to_string(&records).unwrap_or_default();
-        return Page { code: StatusCode::OK, content_type: "application/json", text };
+        return AdminPage { code: StatusCode::OK, content_type: "application/json", text };
     }
     let width = records.iter().map(|record| record.source.as_str().len()).max().unwrap_or_default();
     // Milliseconds, also when they are zero: a column is a column.
@@ -29,7 +35,7 @@ pub(super) fn page(journal: &Journal, kind: &str, namespace: &str, name: &str, w
         format!("{:.3} {:<width$} {}\n", record.at, record.source.as_str(), line(&record.entry))
     });
     let lines: String = lines.collect();
-    Page::text(StatusCode::OK, gap_words(reach) + &lines)
+    AdminPage::text(StatusCode::OK, gap_words(reach) + &lines)
 }
 
 /// What the page of an object may lack.

@@ -15,7 +15,7 @@ pub(super) struct Coverage {
 }
 
 impl Coverage {
-    pub(super) fn of(scope: &Scope) -> Self {
+    pub(super) fn of_scope(scope: &Scope) -> Self {
         let labels = scope.labels.as_deref().and_then(|text| LabelSelector::parse(text).ok());
         Self { namespace: scope.namespace.clone(), labels }
     }

@@ -29,7 +29,7 @@ pub struct Delta<K> {
 }
 
 impl<K: Kind> Delta<K> {
-    pub(super) fn of(delta: &ObjectDelta) -> Self {
+    pub(super) fn from_erased(delta: &ObjectDelta) -> Self {
         let ObjectDelta { key, old, new, change, revision, .. } = delta.clone();
         Self { key, old: old.map(typed), new: new.map(typed), change, revision }
     }

@@ -31,7 +31,7 @@ pub(crate) trait Reader: Send + Sync {
 
 /// The part of a cache that matters while it keeps nothing.
 #[derive(Default)]
-pub(super) struct Passing {
+pub(super) struct EventOnly {
     keeps_nothing: AtomicBool,
     readers: RwLock<Vec<Arc<dyn Reader>>>,
     relist: Notify,
@@ -39,20 +39,20 @@ pub(super) struct Passing {
 
 impl ObjectCache {
     /// A cache of what is watched in this scope that keeps nothing, unless [`keep`](Self::keep) says otherwise.
-    pub(crate) fn passing(info: &'static KindInfo, scope: &Scope) -> Self {
+    pub(crate) fn event_only(info: &'static KindInfo, scope: &Scope) -> Self {
         let cache = Self::new(info, scope);
-        cache.0.passing.keeps_nothing.store(true, Ordering::Relaxed);
+        cache.0.event_only.keeps_nothing.store(true, Ordering::Relaxed);
         cache
     }
 
     /// Somebody needs the objects. To be said before it is fed.
     pub(crate) fn keep(&self) {
-        self.0.passing.keeps_nothing.store(false, Ordering::Relaxed);
+        self.0.event_only.keeps_nothing.store(false, Ordering::Relaxed);
     }
 
     /// Does it hold the objects that it is shown?
     pub(crate) fn is_kept(&self) -> bool {
-        !self.0.passing.keeps_nothing.load(Ordering::Relaxed)
+        !self.0.event_only.keeps_nothing.load(Ordering::Relaxed)
     }
 
     /// Tells the subscribers what the watch shows.
@@ -63,13 +63,13 @@ impl ObjectCache {
             Change::Listed | Change::Added | Change::Modified => (None, Some(object)),
         };
         let delta = ObjectDelta { key, old, new, change, revision, writer, writing };
-        self.tell(&delta);
+        self.notify_subscribers(&delta);
         delta
     }
 
     /// From now on the watch waits for this reader, as long as nothing is kept.
     pub(crate) fn add_reader(&self, reader: Arc<dyn Reader>) {
-        self.0.passing.readers.write().unwrap_or_else(PoisonError::into_inner).push(reader);
+        self.0.event_only.readers.write().unwrap_or_else(PoisonError::into_inner).push(reader);
     }
 
     /// Waits until every reader has room.
@@ -80,17 +80,17 @@ impl ObjectCache {
     }
 
     fn full_reader(&self) -> Option<Arc<dyn Reader>> {
-        let readers = self.0.passing.readers.read().unwrap_or_else(PoisonError::into_inner);
+        let readers = self.0.event_only.readers.read().unwrap_or_else(PoisonError::into_inner);
         readers.iter().find(|reader| reader.is_full()).cloned()
     }
 
     /// Asks for everything there is to be shown again.
     pub(crate) fn want_relist(&self) {
-        self.0.passing.relist.notify_one();
+        self.0.event_only.relist.notify_one();
     }
 
     /// Waits until somebody asks for everything again.
     pub(crate) async fn relist_wanted(&self) {
-        self.0.passing.relist.notified().await;
+        self.0.event_only.relist.notified().await;
     }
 }

@@ -10,7 +10,7 @@
 //! not laid over it. **Invariant:** subscribers and indexes are the user's code in part; one that panics over an object
 //! is told of and keeps nothing from the others.
 //!
-//! Where only raw events are wanted of a kind, nothing is kept (`passing`).
+//! Where only raw events are wanted of a kind, nothing is kept (`event_only`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -37,13 +37,13 @@ pub use delta::Delta;
 use delta::sort_of;
 pub(crate) use delta::{ObjectDelta, Writer};
 use entry::Entry;
-use event_only::Passing;
+use event_only::EventOnly;
 pub(crate) use event_only::Reader;
 use index::Follow;
 pub use index::Index;
 pub(crate) use index::ObjectIndex;
 use owners::Owners;
-pub(crate) use pending_write::Writing;
+pub(crate) use pending_write::PendingWrite;
 pub use typed::Cache;
 
 use crate::journal::Journal;
@@ -54,17 +54,17 @@ use crate::watch::Scope;
 type Subscriber = Arc<dyn Fn(&ObjectDelta) + Send + Sync>;
 
 /// Hears of an object that does not decode, and of its deletion; the flag says that a list showed it.
-type PoisonSubscriber = Arc<dyn Fn(&Key, bool) + Send + Sync>;
+type QuarantineSubscriber = Arc<dyn Fn(&Key, bool) + Send + Sync>;
 
 /// The cache of one kind, without its type. Cheap to clone; all clones see the same objects.
 #[derive(Clone)]
-pub(crate) struct ObjectCache(Arc<Shared>);
+pub(crate) struct ObjectCache(Arc<CacheShared>);
 
-struct Shared {
+struct CacheShared {
     info: &'static KindInfo,
-    state: RwLock<State>,
+    state: RwLock<CacheState>,
     subscribers: RwLock<Vec<Subscriber>>,
-    poison_subscribers: RwLock<Vec<PoisonSubscriber>>,
+    quarantine_subscribers: RwLock<Vec<QuarantineSubscriber>>,
     owners: Owners,
     /// Writes of ours under way, by object.
     writing: Mutex<HashMap<Key, Vec<Writer>>>,
@@ -72,13 +72,13 @@ struct Shared {
     /// Where panics of the user's code are noted.
     reporter: OnceLock<(Journal, Source)>,
     freshness: watch::Sender<Freshness>,
-    passing: Passing,
+    event_only: EventOnly,
 }
 
-struct State {
+struct CacheState {
     objects: HashMap<Key, Entry, RandomState>,
     followers: Vec<Box<dyn Follow>>,
-    poison: BTreeMap<Key, Poison>,
+    quarantined: BTreeMap<Key, QuarantinedObject>,
     /// The number of the list under way or last completed.
     epoch: u32,
     is_listing: bool,
@@ -98,7 +98,7 @@ enum Shown {
 }
 
 /// An object that does not decode, and the list that last mentioned it.
-struct Poison {
+struct QuarantinedObject {
     error: String,
     epoch: u32,
 }
@@ -115,26 +115,26 @@ pub struct Freshness {
 impl ObjectCache {
     /// An empty cache of what is watched in this scope; nothing feeds it yet.
     pub(crate) fn new(info: &'static KindInfo, scope: &Scope) -> Self {
-        let state = State {
+        let state = CacheState {
             objects: HashMap::default(),
             followers: Vec::new(),
-            poison: BTreeMap::new(),
+            quarantined: BTreeMap::new(),
             epoch: 0,
             is_listing: false,
             revision: Revision::ZERO,
         };
         let freshness = watch::Sender::new(Freshness { is_synced: false, state: WatchState::Listing });
-        Self(Arc::new(Shared {
+        Self(Arc::new(CacheShared {
             info,
             state: RwLock::new(state),
             subscribers: RwLock::default(),
-            poison_subscribers: RwLock::default(),
+            quarantine_subscribers: RwLock::default(),
             owners: Owners::default(),
             writing: Mutex::default(),
-            coverage: Coverage::of(scope),
+            coverage: Coverage::of_scope(scope),
             reporter: OnceLock::new(),
             freshness,
-            passing: Passing::default(),
+            event_only: EventOnly::default(),
         }))
     }
 
@@ -186,7 +186,7 @@ impl ObjectCache {
 
     /// The objects that do not decode, and why.
     pub(crate) fn quarantined(&self) -> Vec<(Key, String)> {
-        self.read().poison.iter().map(|(key, poison)| (key.clone(), poison.error.clone())).collect()
+        self.read().quarantined.iter().map(|(key, object)| (key.clone(), object.error.clone())).collect()
     }
 
     /// How far it can be trusted now.
@@ -200,14 +200,14 @@ impl ObjectCache {
     }
 
     /// Calls `subscriber` with the key of every object that turns out not to decode, or is deleted as such.
-    pub(crate) fn subscribe_poison(&self, subscriber: impl Fn(&Key, bool) + Send + Sync + 'static) {
-        let mut all = self.0.poison_subscribers.write().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn subscribe_quarantined(&self, subscriber: impl Fn(&Key, bool) + Send + Sync + 'static) {
+        let mut all = self.0.quarantine_subscribers.write().unwrap_or_else(PoisonError::into_inner);
         all.push(Arc::new(subscriber));
     }
 
     /// Why this object does not decode; none if it does or is not there.
-    pub(crate) fn poison(&self, key: &Key) -> Option<String> {
-        self.read().poison.get(key).map(|poison| poison.error.clone())
+    pub(crate) fn quarantined_error(&self, key: &Key) -> Option<String> {
+        self.read().quarantined.get(key).map(|object| object.error.clone())
     }
 
     /// Tells when freshness changes.
@@ -237,7 +237,7 @@ impl ObjectCache {
             let is_rewound = revision != Revision::ZERO && revision < state.revision;
             state.revision = revision.max(if is_rewound { Revision::ZERO } else { state.revision });
             let mut missed = if is_rewound { self.disown(&mut state, revision) } else { Vec::new() };
-            state.poison.retain(|_, poison| poison.epoch == epoch);
+            state.quarantined.retain(|_, object| object.epoch == epoch);
             let mut keys: Vec<Key> = state
                 .objects
                 .iter()
@@ -249,7 +249,7 @@ impl ObjectCache {
             missed
         };
         for delta in &missed {
-            self.tell(delta);
+            self.notify_subscribers(delta);
         }
         self.0.freshness.send_modify(|freshness| {
             freshness.is_synced = true;
@@ -269,7 +269,7 @@ impl ObjectCache {
         let revision = object.revision();
         let delta = {
             let mut state = self.write();
-            state.poison.remove(&key);
+            state.quarantined.remove(&key);
             let shown = match is_list {
                 false => Shown::Live,
                 true if self.0.freshness.borrow().is_synced => Shown::Again,
@@ -277,7 +277,7 @@ impl ObjectCache {
             };
             self.change(&mut state, key, Some(object), revision, shown)?
         };
-        self.tell(&delta);
+        self.notify_subscribers(&delta);
         Some(delta)
     }
 
@@ -285,17 +285,17 @@ impl ObjectCache {
     pub(crate) fn observe_deleted(&self, key: Key, revision: Revision) -> Option<ObjectDelta> {
         let delta = {
             let mut state = self.write();
-            let was_poison = state.poison.remove(&key).is_some();
+            let was_quarantined = state.quarantined.remove(&key).is_some();
             if !state.objects.contains_key(&key) {
                 drop(state);
-                if was_poison {
-                    self.tell_poison(&key, false);
+                if was_quarantined {
+                    self.notify_quarantined(&key, false);
                 }
                 return None;
             }
             self.change(&mut state, key, None, revision, Shown::Live)?
         };
-        self.tell(&delta);
+        self.notify_subscribers(&delta);
         Some(delta)
     }
 
@@ -307,15 +307,15 @@ impl ObjectCache {
                 self.follow(&state, key, entry.visible().map(Arc::as_ref), None);
             }
             let epoch = state.epoch;
-            state.poison.insert(key.clone(), Poison { error, epoch });
+            state.quarantined.insert(key.clone(), QuarantinedObject { error, epoch });
         }
-        self.tell_poison(key, is_list);
+        self.notify_quarantined(key, is_list);
     }
 
     /// A write of this run to this object is under way until the guard is dropped.
-    pub(crate) fn writing(&self, key: &Key, writer: Writer) -> Writing {
+    pub(crate) fn writing(&self, key: &Key, writer: Writer) -> PendingWrite {
         self.writes_under_way().entry(key.clone()).or_default().push(writer.clone());
-        Writing { cache: self.clone(), key: key.clone(), writer }
+        PendingWrite { cache: self.clone(), key: key.clone(), writer }
     }
 
     fn writes_under_way(&self) -> MutexGuard<'_, HashMap<Key, Vec<Writer>>> {
@@ -361,7 +361,7 @@ impl ObjectCache {
 
     fn change(
         &self,
-        state: &mut State,
+        state: &mut CacheState,
         key: Key,
         new: Option<Arc<Object>>,
         revision: Revision,
@@ -396,7 +396,7 @@ impl ObjectCache {
     }
 
     /// What we wrote after `revision` was written in a history that the server has lost.
-    fn disown(&self, state: &mut State, revision: Revision) -> Vec<ObjectDelta> {
+    fn disown(&self, state: &mut CacheState, revision: Revision) -> Vec<ObjectDelta> {
         let mut undone = Vec::new();
         let mut objects = std::mem::take(&mut state.objects);
         objects.retain(|key, entry| {
@@ -416,7 +416,7 @@ impl ObjectCache {
     }
 
     /// Removes an object that a complete list did not mention.
-    fn sweep(&self, state: &mut State, key: Key, revision: Revision) -> Option<ObjectDelta> {
+    fn sweep(&self, state: &mut CacheState, key: Key, revision: Revision) -> Option<ObjectDelta> {
         let entry = state.objects.get_mut(&key)?;
         let before = entry.visible().cloned();
         let old = entry.seen.clone();
@@ -431,22 +431,22 @@ impl ObjectCache {
         Some(ObjectDelta { key, old, new: None, change, revision, writer, writing })
     }
 
-    fn follow(&self, state: &State, key: &Key, old: Option<&Object>, new: Option<&Object>) {
+    fn follow(&self, state: &CacheState, key: &Key, old: Option<&Object>, new: Option<&Object>) {
         self.0.owners.follow(key, old, new);
         state.followers.iter().for_each(|follower| self.update(&**follower, key, old, new));
     }
 
     fn update(&self, follower: &dyn Follow, key: &Key, old: Option<&Object>, new: Option<&Object>) {
         if let Err(message) = follower.follow(key, old, new) {
-            self.report("an index", key, message);
+            self.report_panic("an index", key, message);
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, State> {
+    fn read(&self) -> RwLockReadGuard<'_, CacheState> {
         self.0.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
+    fn write(&self) -> RwLockWriteGuard<'_, CacheState> {
         self.0.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -15,19 +15,19 @@ use crate::panics::contain;
 const FUNCTIONS: &str = "a mapping or predicate";
 
 impl ObjectCache {
-    pub(super) fn tell(&self, delta: &ObjectDelta) {
+    pub(super) fn notify_subscribers(&self, delta: &ObjectDelta) {
         let subscribers = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner);
         for subscriber in &*subscribers {
             contain(|| subscriber(delta))
-                .unwrap_or_else(|message| self.report(FUNCTIONS, &delta.key, message));
+                .unwrap_or_else(|message| self.report_panic(FUNCTIONS, &delta.key, message));
         }
     }
 
-    pub(super) fn tell_poison(&self, key: &Key, is_list: bool) {
-        let subscribers = self.0.poison_subscribers.read().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn notify_quarantined(&self, key: &Key, is_list: bool) {
+        let subscribers = self.0.quarantine_subscribers.read().unwrap_or_else(PoisonError::into_inner);
         for subscriber in &*subscribers {
             contain(|| subscriber(key, is_list))
-                .unwrap_or_else(|message| self.report(FUNCTIONS, key, message));
+                .unwrap_or_else(|message| self.report_panic(FUNCTIONS, key, message));
         }
     }
 
@@ -37,7 +37,7 @@ impl ObjectCache {
         let _ = self.0.reporter.set((journal, source));
     }
 
-    pub(super) fn report(&self, function: &'static str, object: &Key, message: String) {
+    pub(super) fn report_panic(&self, function: &'static str, object: &Key, message: String) {
         tracing::error!(%object, function, message, "the operator's code panicked over this object and is passed over");
         if let Some((journal, source)) = self.0.reporter.get() {
             let (object, function) = (object.clone(), function.into());

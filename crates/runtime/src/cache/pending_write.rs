@@ -5,13 +5,13 @@ use homeostat_core::Key;
 use super::{ObjectCache, Writer};
 
 /// A write of ours under way.
-pub(crate) struct Writing {
+pub(crate) struct PendingWrite {
     pub(super) cache: ObjectCache,
     pub(super) key: Key,
     pub(super) writer: Writer,
 }
 
-impl Drop for Writing {
+impl Drop for PendingWrite {
     fn drop(&mut self) {
         let mut writing = self.cache.writes_under_way();
         if let Some(writers) = writing.get_mut(&self.key) {

@@ -25,7 +25,7 @@ fn map(name: &str, revision: u64, owner: &str) -> ConfigMap {
 }
 
 fn new_cache(scope: &Scope) -> Cache<ConfigMap> {
-    Cache::of(ObjectCache::new(info::<ConfigMap>(), scope))
+    Cache::from_erased(ObjectCache::new(info::<ConfigMap>(), scope))
 }
 
 fn at(object: Option<Arc<ConfigMap>>) -> Option<u64> {
@@ -256,7 +256,7 @@ fn a_typed_index_covers_what_was_there_before_it() {
 }
 
 #[test]
-fn a_poison_object_is_out_of_sight_and_comes_back() {
+fn a_quarantined_object_is_out_of_sight_and_comes_back() {
     let cache = new_cache(&Scope::default());
     let told = told(&cache);
     see(&cache, map("x", 1, "o"), false);
@@ -270,7 +270,7 @@ fn a_poison_object_is_out_of_sight_and_comes_back() {
 }
 
 #[test]
-fn a_relist_forgets_poison_that_is_gone() {
+fn a_relist_forgets_quarantined_objects_that_are_gone() {
     let cache: Cache<ConfigMap> = new_cache(&Scope::default());
     cache.erased().begin_list();
     cache.erased().quarantine(&key::<ConfigMap>("a", "x"), "bad".into(), true);

@@ -20,13 +20,13 @@ pub struct Cache<K: Kind> {
 
 impl<K: Kind> Clone for Cache<K> {
     fn clone(&self) -> Self {
-        Self::of(self.inner.clone())
+        Self::from_erased(self.inner.clone())
     }
 }
 
 impl<K: Kind> Cache<K> {
     /// The cover of a cache of this very kind.
-    pub(crate) fn of(inner: ObjectCache) -> Self {
+    pub(crate) fn from_erased(inner: ObjectCache) -> Self {
         Self { inner, kind: PhantomData }
     }
 
@@ -95,7 +95,7 @@ impl<K: Kind> Cache<K> {
 
     /// Calls `subscriber` with every change from now on, in order, from the watch's task.
     pub fn subscribe(&self, subscriber: impl Fn(&Delta<K>) + Send + Sync + 'static) {
-        self.inner.subscribe(move |delta| subscriber(&Delta::of(delta)));
+        self.inner.subscribe(move |delta| subscriber(&Delta::from_erased(delta)));
     }
 
     /// Tells when freshness changes.

@@ -21,12 +21,12 @@ use serde_json::{Value, json};
 use super::last_applied::{Applied, hash_of};
 use super::whose::Standing;
 use super::{Context, Run};
-use crate::declared::Deed;
+use crate::declared::WriteVerb;
 use crate::error::Error;
 use crate::json_diff::{differences, without_nulls};
 use crate::kind::{Kind, KindInfo, info};
 use crate::object::{Object, typed};
-use crate::request::{Attempt, call_object};
+use crate::request::{RequestLabel, call_object};
 
 /// What happens to an object of the wanted name that is not ours.
 #[derive(Clone, Copy)]
@@ -169,13 +169,13 @@ impl Run {
             }
             Standing::Ours { uid: None } | Standing::Free => Cow::Borrowed(&prepared.body),
         };
-        let (info, ground) = (prepared.info, &self.engine.ground);
-        ground.declared.expect(info, Deed::Apply);
-        let params = PatchParams::apply(ground.name.as_str()).force();
+        let (info, shared) = (prepared.info, &self.engine.shared);
+        shared.declared.expect(info, WriteVerb::Apply);
+        let params = PatchParams::apply(shared.name.as_str()).force();
         let path = info.path_beside(&prepared.key);
         let request = path.patch(prepared.key.name(), &params, &Patch::Apply(&*body));
-        let attempt = Attempt { verb: "apply", target: prepared.key.as_str() };
-        call_object(&ground.client, attempt, info, request).await
+        let label = RequestLabel { verb: "apply", target: prepared.key.as_str() };
+        call_object(&shared.client, label, info, request).await
     }
 
     /// The current object, if applying would change nothing. Notes drift when it would only because others changed it.
@@ -198,7 +198,7 @@ impl Run {
         }
         let engine = &self.engine;
         let entry = Entry::Drifted { object: self.key.clone(), target: prepared.key.to_string(), diff };
-        engine.ground.journal.record(&engine.source, entry);
+        engine.shared.journal.record(&engine.source, entry);
         None
     }
 

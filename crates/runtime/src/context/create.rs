@@ -14,12 +14,12 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{Context, Run};
-use crate::declared::Deed;
+use crate::declared::WriteVerb;
 use crate::error::Error;
 use crate::json_diff::without_nulls;
 use crate::kind::{Kind, KindInfo, info};
 use crate::object::{Object, typed};
-use crate::request::{Attempt, call_object};
+use crate::request::{RequestLabel, call_object};
 
 impl<K: Kind> Context<K> {
     /// Creates `desired`, owned by our object, in its namespace unless it names one, and keeps it as a `T`.
@@ -81,13 +81,13 @@ impl Run {
         let name = meta.name.as_deref().or(meta.generate_name.as_deref()).unwrap_or_default();
         let target = info.key(meta.namespace.as_deref().unwrap_or_default(), name);
         self.admitted(Verb::Create, &target)?;
-        self.engine.ground.declared.expect(info, Deed::Create);
+        self.engine.shared.declared.expect(info, WriteVerb::Create);
         let body = body_of(info, desired, &target)?;
         let params =
-            PostParams { field_manager: Some(self.engine.ground.name.to_string()), ..PostParams::default() };
+            PostParams { field_manager: Some(self.engine.shared.name.to_string()), ..PostParams::default() };
         let request = info.path(meta.namespace.as_deref()).create(&params, body);
-        let attempt = Attempt { verb: "create", target: target.as_str() };
-        let answer = call_object(&self.engine.ground.client, attempt, kept_as, request).await;
+        let label = RequestLabel { verb: "create", target: target.as_str() };
+        let answer = call_object(&self.engine.shared.client, label, kept_as, request).await;
         let object = self.noting_failure(Verb::Create, &target, answer)?;
         self.keep(kept_as, Verb::Create, &object);
         Ok(object)
@@ -117,17 +117,17 @@ impl Run {
         let target = info.key_of(object.meta());
         let verb = if subresource.is_some() { Verb::Status } else { Verb::Patch };
         self.admitted(verb, &target)?;
-        let deed = if subresource.is_some() { Deed::PatchStatus } else { Deed::Patch };
-        self.engine.ground.declared.expect(info, deed);
+        let deed = if subresource.is_some() { WriteVerb::PatchStatus } else { WriteVerb::Patch };
+        self.engine.shared.declared.expect(info, deed);
         let url = info.path(object.meta().namespace.as_deref());
-        let manager = self.engine.ground.name.to_string();
+        let manager = self.engine.shared.name.to_string();
         let params = PatchParams { field_manager: Some(manager), ..PatchParams::default() };
         let request = match subresource {
             None => url.patch(target.name(), &params, &patch),
             Some(subresource) => url.patch_subresource(subresource, target.name(), &params, &patch),
         };
-        let attempt = Attempt { verb: "patch", target: target.as_str() };
-        let answer = call_object(&self.engine.ground.client, attempt, info, request).await;
+        let label = RequestLabel { verb: "patch", target: target.as_str() };
+        let answer = call_object(&self.engine.shared.client, label, info, request).await;
         let object = self.noting_failure(verb, &target, answer)?;
         self.keep(info, verb, &object);
         Ok(object)

@@ -21,7 +21,7 @@ impl Run {
             self.has_warned.store(true, Ordering::Relaxed);
         }
         let about = self.info().object_reference(self.object.meta());
-        self.engine.ground.recorder.note(Note { about, severity, reason: reason.to_owned(), message });
+        self.engine.shared.recorder.note(Note { about, severity, reason: reason.to_owned(), message });
     }
 
     /// Did this reconcile leave a warning?

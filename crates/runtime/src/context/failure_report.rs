@@ -7,7 +7,7 @@
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use crate::declared::Deed;
+use crate::declared::WriteVerb;
 use crate::engine::Engine;
 use crate::events::{Note, Severity};
 use crate::fault::Fault;
@@ -26,7 +26,7 @@ pub(super) struct Name {
 }
 
 /// The name under which a fault is told after so many failures in a row, if it is.
-pub(super) fn name(fault: &Fault, failures: u32) -> Option<Name> {
+pub(super) fn name_of_failure(fault: &Fault, failures: u32) -> Option<Name> {
     let failed = |condition| Some(Name { condition, event: "ReconcileFailed" });
     match fault {
         fault if fault.is_terminal() => failed("TerminalError"),
@@ -46,13 +46,13 @@ impl Engine {
 
     /// Has the controller declared, or does its kind mean, that the status is written?
     pub(super) fn may_write_status(&self) -> bool {
-        self.ground.declared.has(self.cache.info(), Deed::PatchStatus)
+        self.shared.declared.has(self.cache.info(), WriteVerb::PatchStatus)
     }
 
     /// Leaves an event about a fault on its object, if it is one to be told after so many failures in a row. Repeats are
     /// counted on the first event. A fault that a reconcile returns is told by the engine itself.
-    pub(crate) fn tell(&self, object: &Object, failures: u32, fault: &Fault) {
-        if let Some(name) = name(fault, failures)
+    pub(crate) fn report_failure(&self, object: &Object, failures: u32, fault: &Fault) {
+        if let Some(name) = name_of_failure(fault, failures)
             && !fault.is_told()
             && !fault.is_cut_off()
             && self.is_admitted(&self.cache.info().key_of(object.meta()))
@@ -64,7 +64,7 @@ impl Engine {
     /// Leaves an event with a warning about an object.
     pub(super) fn warn_of(&self, about: ObjectReference, reason: &str, message: String) {
         let reason = reason.to_owned();
-        self.ground.recorder.note(Note { about, severity: Severity::Warning, reason, message });
+        self.shared.recorder.note(Note { about, severity: Severity::Warning, reason, message });
     }
 }
 
@@ -86,7 +86,11 @@ mod tests {
             (busy(), 1, None),
             (busy(), u32::MAX, Some("ReconcileFailed")),
         ] {
-            assert_eq!(name(&fault, failures).map(|name| name.event), expected, "{fault} after {failures}");
+            assert_eq!(
+                name_of_failure(&fault, failures).map(|name| name.event),
+                expected,
+                "{fault} after {failures}"
+            );
         }
     }
 }

@@ -8,14 +8,14 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::Run;
-use crate::declared::Deed;
+use crate::declared::WriteVerb;
 use crate::error::Error;
 use crate::object::Object;
-use crate::request::{Attempt, call_object};
+use crate::request::{RequestLabel, call_object};
 
 impl Run {
     /// Puts our finalizer on; returns the object with it.
-    pub(crate) async fn hold(&self) -> Result<Arc<Object>, Error> {
+    pub(crate) async fn add_finalizer(&self) -> Result<Arc<Object>, Error> {
         let mut names = self.finalizers();
         names.push(self.engine.finalizer.clone());
         let object = self.set_finalizers(Verb::Finalize, &names).await?;
@@ -24,8 +24,8 @@ impl Run {
     }
 
     /// Takes our finalizer off. An object that is gone meanwhile is no error.
-    pub(crate) async fn release(&self) -> Result<(), Error> {
-        self.engine.ground.declared.expect(self.info(), Deed::Release);
+    pub(crate) async fn remove_finalizer(&self) -> Result<(), Error> {
+        self.engine.shared.declared.expect(self.info(), WriteVerb::Release);
         let mut names = self.finalizers();
         names.retain(|name| *name != self.engine.finalizer);
         match self.set_finalizers(Verb::Release, &names).await {
@@ -56,13 +56,13 @@ impl Run {
         }});
         let url = self.info().path(meta.namespace.as_deref());
         let params = PatchParams {
-            field_manager: Some(self.engine.ground.name.to_string()),
+            field_manager: Some(self.engine.shared.name.to_string()),
             ..PatchParams::default()
         };
         let request = url.patch(self.key.name(), &params, &Patch::Merge(patch));
-        let attempt = Attempt { verb: "set the finalizers of", target: self.key.as_str() };
+        let label = RequestLabel { verb: "set the finalizers of", target: self.key.as_str() };
         let _writing = self.engine.cache.writing(&self.key, self.writer());
-        let answer = call_object(&self.engine.ground.client, attempt, self.info(), request).await;
+        let answer = call_object(&self.engine.shared.client, label, self.info(), request).await;
         let object = self.noting_failure(verb, &self.key, answer)?;
         self.note(verb, &self.key, WriteOutcome::Done { revision: Some(object.revision()) });
         Ok(object)

@@ -21,7 +21,7 @@ impl Engine {
     pub(super) fn note(&self, object: &Key, verb: Verb, target: &Key, outcome: WriteOutcome) {
         let (object, target) = (object.clone(), target.clone());
         let entry = Entry::Wrote { object, verb, target, outcome, diff: Vec::new() };
-        self.ground.journal.record(&self.source, entry);
+        self.shared.journal.record(&self.source, entry);
     }
 
     /// Notes a write that failed.

@@ -17,9 +17,9 @@ use crate::recent::Recent;
 const UNWATCHED_MAX: usize = 4096;
 
 /// What a controller applied last to each object.
-pub(crate) struct Memo(Mutex<Known>);
+pub(crate) struct Memo(Mutex<MemoEntries>);
 
-struct Known {
+struct MemoEntries {
     watched: HashMap<Key, Remembered>,
     unwatched: Recent<Key, Remembered>,
 }
@@ -44,7 +44,7 @@ impl Applied {
 
 impl Default for Memo {
     fn default() -> Self {
-        Self(Mutex::new(Known { watched: HashMap::new(), unwatched: Recent::new(UNWATCHED_MAX) }))
+        Self(Mutex::new(MemoEntries { watched: HashMap::new(), unwatched: Recent::new(UNWATCHED_MAX) }))
     }
 }
 
@@ -83,12 +83,12 @@ impl Memo {
         known.unwatched.remove(key);
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, MemoEntries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl MemoEntries {
     fn find(&self, key: &Key) -> Option<&Remembered> {
         self.watched.get(key).or_else(|| self.unwatched.get(key))
     }

@@ -30,7 +30,7 @@ mod whose;
 pub(crate) use annotation::Annotation;
 pub use condition::{StatusBase, condition};
 pub(crate) use last_applied::Memo;
-pub(crate) use quarantine::condemn;
+pub(crate) use quarantine::report_undecodable;
 pub use report::Parent;
 use status::Draft;
 
@@ -63,7 +63,7 @@ pub(crate) struct Run {
     claim: Claim,
     failures: u32,
     /// Its status may hold our verdict on a former run.
-    may_be_condemned: bool,
+    may_say_failed: bool,
     draft: Mutex<Draft>,
     /// The object as the last write of its status in this run left it.
     written: Mutex<Option<Arc<Object>>>,
@@ -73,10 +73,10 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn new(engine: Arc<Engine>, object: Arc<Object>, work: &Work, claim: Claim) -> Arc<Self> {
-        let may_be_condemned = (work.failures > 0 || work.was_listed) && engine.tells_in_status();
+        let may_say_failed = (work.failures > 0 || work.was_listed) && engine.tells_in_status();
         Arc::new(Self {
             failures: work.failures,
-            may_be_condemned,
+            may_say_failed,
             ..Self::blank(engine, object, work.key.clone(), claim)
         })
     }
@@ -93,7 +93,7 @@ impl Run {
             key,
             claim,
             failures: 0,
-            may_be_condemned: false,
+            may_say_failed: false,
             draft: Mutex::default(),
             written: Mutex::default(),
             has_warned: AtomicBool::default(),
@@ -102,10 +102,10 @@ impl Run {
 
     /// The same reconcile, gone on with a newer state of the object and nothing collected.
     pub(crate) fn renew(&self, object: Arc<Object>) -> Arc<Self> {
-        let Self { engine, key, claim, failures, may_be_condemned, .. } = self;
+        let Self { engine, key, claim, failures, may_say_failed, .. } = self;
         Arc::new(Self {
             failures: *failures,
-            may_be_condemned: *may_be_condemned,
+            may_say_failed: *may_say_failed,
             has_warned: AtomicBool::new(self.has_warned()),
             ..Self::blank(engine.clone(), object, key.clone(), claim.clone())
         })
@@ -134,17 +134,17 @@ impl Run {
     }
 
     pub(crate) fn client(&self) -> &Client {
-        self.claim.client(&self.engine.ground.client)
+        self.claim.client(&self.engine.shared.client)
     }
 
     pub(crate) fn now(&self) -> jiff::Timestamp {
-        self.engine.ground.clock.now()
+        self.engine.shared.clock.now()
     }
 }
 
 impl<K: Kind> Context<K> {
     /// The cover of a run of this very kind.
-    pub(crate) fn of(run: Arc<Run>) -> Self {
+    pub(crate) fn from_run(run: Arc<Run>) -> Self {
         let object = typed(run.object.clone());
         Self { run, object }
     }
@@ -187,6 +187,6 @@ impl<K: Kind> Context<K> {
     /// names the type.
     pub fn state<S: Send + Sync + 'static>(&self) -> Arc<S> {
         let engine = &self.run.engine;
-        engine.ground.states.expect_declared(&engine.source)
+        engine.shared.states.expect_declared(&engine.source)
     }
 }

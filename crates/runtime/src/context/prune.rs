@@ -10,10 +10,10 @@ use kube::api::{DeleteParams, Preconditions};
 use serde_json::Value;
 
 use super::{Context, Run};
-use crate::declared::Deed;
+use crate::declared::WriteVerb;
 use crate::error::Error;
 use crate::kind::{Kind, KindInfo, info};
-use crate::request::{Attempt, call};
+use crate::request::{RequestLabel, call};
 
 impl<K: Kind> Context<K> {
     /// Deletes the objects of this kind that our object controls and that are not in `keep`. Returns how many.
@@ -57,12 +57,12 @@ impl Run {
         }
         let key = info.key_of(meta);
         self.admitted(Verb::Delete, &key)?;
-        self.engine.ground.declared.expect(info, Deed::Delete);
+        self.engine.shared.declared.expect(info, WriteVerb::Delete);
         let precondition = Preconditions { uid: meta.uid.clone(), resource_version: None };
         let params = DeleteParams::background().preconditions(precondition);
         let request = info.path(meta.namespace.as_deref()).delete(key.name(), &params);
-        let attempt = Attempt { verb: "delete", target: key.as_str() };
-        let answer: Result<Value, Error> = call(&self.engine.ground.client, attempt, request).await;
+        let label = RequestLabel { verb: "delete", target: key.as_str() };
+        let answer: Result<Value, Error> = call(&self.engine.shared.client, label, request).await;
         // Gone already, or gone and made anew by somebody else: either way not ours to delete.
         if matches!(&answer, Err(error) if error.is_not_found() || error.is_conflict()) {
             return Ok(false);

@@ -19,7 +19,12 @@ use crate::kind::{KindInfo, parse_revision};
 const UNDECODABLE: &str = "Undecodable";
 
 /// Leaves the event, and writes the condition if the kind is one whose status is ours to write and does not say so already.
-pub(crate) async fn condemn(engine: &Engine, key: &Key, claim: &Claim, error: &str) -> Result<(), Error> {
+pub(crate) async fn report_undecodable(
+    engine: &Engine,
+    key: &Key,
+    claim: &Claim,
+    error: &str,
+) -> Result<(), Error> {
     let Some(object) = engine.read_whole(key).await? else { return Ok(()) };
     engine.admit(claim, key, Verb::Status, key)?;
     if !is_told(&object) {
@@ -34,7 +39,7 @@ pub(crate) async fn condemn(engine: &Engine, key: &Key, claim: &Claim, error: &s
     }
     let mut change = StatusChange::default();
     let generation = object["metadata"]["generation"].as_i64();
-    for r#type in std::iter::once(RECONCILED).chain(engine.vouches) {
+    for r#type in std::iter::once(RECONCILED).chain(engine.dependent_condition) {
         let fallen = condition(r#type, false, UNDECODABLE, error);
         change.set_condition(&Condition { observed_generation: generation, ..fallen });
     }

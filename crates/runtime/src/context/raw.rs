@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::kind::KindInfo;
-use crate::request::{Attempt, Built, Decode, call, call_as};
-use crate::shared::Ground;
+use crate::request::{Built, Decode, RequestLabel, call, call_as};
+use crate::shared::OperatorShared;
 
 /// A JSON patch of an object or of one of its subresources.
 pub(super) struct JsonPatch<'a> {
@@ -24,7 +24,7 @@ pub(super) struct JsonPatch<'a> {
 impl Engine {
     /// The object as the server has it now; none when it is gone.
     pub(crate) async fn read_whole(&self, key: &Key) -> Result<Option<Value>, Error> {
-        read_whole(self.cache.info(), &self.ground, key).await
+        read_whole(self.cache.info(), &self.shared, key).await
     }
 
     /// Sends a patch; all of it is done, or none.
@@ -34,16 +34,20 @@ impl Engine {
         patch: JsonPatch<'_>,
         decode: Decode<T>,
     ) -> Result<T, Error> {
-        let request = patch_request(self.cache.info(), &self.ground, key, &patch);
-        let attempt = Attempt { verb: patch.verb, target: key.as_str() };
-        call_as(decode, &self.ground.client, attempt, request).await
+        let request = patch_request(self.cache.info(), &self.shared, key, &patch);
+        let label = RequestLabel { verb: patch.verb, target: key.as_str() };
+        call_as(decode, &self.shared.client, label, request).await
     }
 }
 
 /// An object of any kind as the server has it now; none when it is gone.
-pub(super) async fn read_whole(info: &KindInfo, ground: &Ground, key: &Key) -> Result<Option<Value>, Error> {
+pub(super) async fn read_whole(
+    info: &KindInfo,
+    shared: &OperatorShared,
+    key: &Key,
+) -> Result<Option<Value>, Error> {
     let request = info.path_beside(key).get(key.name(), &GetParams::default());
-    match call(&ground.client, Attempt { verb: "get", target: key.as_str() }, request).await {
+    match call(&shared.client, RequestLabel { verb: "get", target: key.as_str() }, request).await {
         Err(error) if error.is_not_found() => Ok(None),
         answer => answer.map(Some),
     }
@@ -52,16 +56,16 @@ pub(super) async fn read_whole(info: &KindInfo, ground: &Ground, key: &Key) -> R
 /// Sends a patch of an object of any kind; all of it is done, or none.
 pub(super) async fn send_patch(
     info: &KindInfo,
-    ground: &Ground,
+    shared: &OperatorShared,
     key: &Key,
     patch: JsonPatch<'_>,
 ) -> Result<Value, Error> {
-    let request = patch_request(info, ground, key, &patch);
-    call(&ground.client, Attempt { verb: patch.verb, target: key.as_str() }, request).await
+    let request = patch_request(info, shared, key, &patch);
+    call(&shared.client, RequestLabel { verb: patch.verb, target: key.as_str() }, request).await
 }
 
-fn patch_request(info: &KindInfo, ground: &Ground, key: &Key, patch: &JsonPatch<'_>) -> Built {
-    let params = PatchParams { field_manager: Some(ground.name.to_string()), ..PatchParams::default() };
+fn patch_request(info: &KindInfo, shared: &OperatorShared, key: &Key, patch: &JsonPatch<'_>) -> Built {
+    let params = PatchParams { field_manager: Some(shared.name.to_string()), ..PatchParams::default() };
     let (url, body) = (info.path_beside(key), Patch::Merge(&patch.operations));
     as_json_patch(match patch.subresource {
         None => url.patch(key.name(), &params, &body),

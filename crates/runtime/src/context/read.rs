@@ -34,8 +34,8 @@ impl<K: Kind> Context<K> {
         V: std::hash::Hash + Eq + Send + Sync + 'static,
     {
         self.run.synced(info::<T>())?;
-        let ground = &self.run.engine.ground;
-        let index = ground.caches.find_index::<T, V>(&ground.scope);
+        let shared = &self.run.engine.shared;
+        let index = shared.caches.find_index::<T, V>(&shared.scope);
         let index = index.ok_or_else(|| Error::NotDeclared {
             resource: format!("{} by {}", info::<T>().resource, std::any::type_name::<V>()),
         })?;
@@ -49,7 +49,7 @@ impl Run {
         let found = self.synced(info)?.get(&key);
         let revision = found.as_ref().map(|object| object.revision());
         let entry = Entry::Read { object: self.key.clone(), read: key, revision };
-        self.engine.ground.journal.record(&self.engine.source, entry);
+        self.engine.shared.journal.record(&self.engine.source, entry);
         Ok(found)
     }
 
@@ -73,7 +73,7 @@ impl Run {
     }
 
     pub(super) fn cache(&self, info: &KindInfo) -> Result<ObjectCache, Error> {
-        let found = self.engine.ground.caches.find(info.type_id, &self.engine.scope);
+        let found = self.engine.shared.caches.find(info.type_id, &self.engine.scope);
         found.ok_or_else(|| {
             let resource = info.resource.clone();
             match self.metadata_cache(info) {
@@ -85,7 +85,7 @@ impl Run {
 
     /// The cache of only the metadata of this kind.
     pub(super) fn metadata_cache(&self, info: &KindInfo) -> Option<ObjectCache> {
-        self.engine.ground.caches.find(info.metadata_type_id, &self.engine.scope)
+        self.engine.shared.caches.find(info.metadata_type_id, &self.engine.scope)
     }
 
     /// The same, if it can be trusted.

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::raw::{JsonPatch, escaped, is_stale, read_whole, send_patch};
 use super::status::{Snapshot, StatusChange};
 use super::{Context, Run};
-use crate::declared::Deed;
+use crate::declared::WriteVerb;
 use crate::error::Error;
 use crate::json_diff::{differences, without_nulls};
 use crate::kind::{Kind, KindInfo, Target, info, key_of};
@@ -194,8 +194,8 @@ impl Run {
     }
 
     async fn send_report(&self, report: &Report<'_>) -> Result<Reported, Error> {
-        let (ground, info, parent) = (&self.engine.ground, report.info, &report.parent);
-        ground.declared.expect(info, Deed::Report);
+        let (shared, info, parent) = (&self.engine.shared, report.info, &report.parent);
+        shared.declared.expect(info, WriteVerb::Report);
         let change = StatusChange::entry(CHILDREN, report.id, report.value.as_ref());
         let cache = self.cache(info).ok();
         let _writing = cache.as_ref().map(|cache| cache.writing(parent, self.writer()));
@@ -206,12 +206,12 @@ impl Run {
             }
             self.admitted(Verb::Status, parent)?;
             let patch = JsonPatch { verb: "report to", subresource: Some("status"), operations };
-            let refusal = match send_patch(info, ground, parent, patch).await {
+            let refusal = match send_patch(info, shared, parent, patch).await {
                 Ok(object) => return Ok(Reported::Sent(object)),
                 Err(error) if error.is_not_found() || (is_stale(&error) && tries < TRIES_MAX) => error,
                 Err(error) => return self.noting_failure(Verb::Status, parent, Err(error)),
             };
-            let Some(newest) = read_whole(info, ground, parent).await? else { return Ok(Reported::Gone) };
+            let Some(newest) = read_whole(info, shared, parent).await? else { return Ok(Reported::Gone) };
             let newest = Snapshot::whole(newest);
             if report.uid.is_some() && newest.uid != report.uid {
                 return Ok(Reported::Gone);

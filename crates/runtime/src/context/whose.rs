@@ -14,7 +14,7 @@ use super::Run;
 use crate::cache::ObjectCache;
 use crate::error::Error;
 use crate::kind::KindInfo;
-use crate::request::{Attempt, call_whole};
+use crate::request::{RequestLabel, call_whole};
 
 /// What stands under a name.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Run {
 
     fn cached_standing(&self, cache: &ObjectCache, key: &Key) -> Option<Standing> {
         let Some(object) = cache.get(key) else {
-            let is_absent = self.covers(cache.info(), key) && cache.poison(key).is_none();
+            let is_absent = self.covers(cache.info(), key) && cache.quarantined_error(key).is_none();
             return is_absent.then_some(Standing::Free);
         };
         let meta = object.meta();
@@ -75,8 +75,8 @@ impl Run {
         is_owned: bool,
     ) -> Result<Standing, Error> {
         let request = info.path_beside(key).get_metadata(key.name(), &GetParams::default());
-        let attempt = Attempt { verb: "get", target: key.as_str() };
-        match call_whole::<OnlyMetadata>(&self.engine.ground.client, attempt, request).await {
+        let label = RequestLabel { verb: "get", target: key.as_str() };
+        match call_whole::<OnlyMetadata>(&self.engine.shared.client, label, request).await {
             Ok(object) => Ok(self.judge(&object.metadata, is_owned)),
             Err(error) if error.is_not_found() => Ok(Standing::Free),
             Err(error) => Err(error),
@@ -95,7 +95,7 @@ impl Run {
         }
         let wrote = meta.managed_fields.iter().flatten().filter(|entry| entry.subresource.is_none());
         let mut managers: Vec<&str> = wrote.filter_map(|entry| entry.manager.as_deref()).collect();
-        if managers.contains(&self.engine.ground.name.as_str()) {
+        if managers.contains(&self.engine.shared.name.as_str()) {
             return ours;
         }
         managers.sort_unstable();

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::agreement::COUNT_ANNOTATION;
 use super::lease::{Candidate, Move, Terms, given_back};
 use crate::error::Error;
-use crate::request::{Attempt, Built, call_within};
+use crate::request::{Built, RequestLabel, call_within};
 
 /// The label by which the leases of one operator are found.
 pub(super) const OPERATOR_LABEL: &str = "homeostat.dev/operator";
@@ -198,7 +198,7 @@ impl Holder {
         target: &str,
         request: Built,
     ) -> Result<T, Error> {
-        call_within(self.terms.answer_within, &self.client, Attempt { verb, target }, request).await
+        call_within(self.terms.answer_within, &self.client, RequestLabel { verb, target }, request).await
     }
 
     fn path(&self) -> Path {

@@ -23,12 +23,12 @@ pub(crate) use lease::TERM;
 use lease::{Candidate, Terms};
 use shards::{Shards, shard_name};
 
-use crate::controller_queue::Inbox;
+use crate::controller_queue::ControllerQueue;
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::fence::Fence;
 use crate::manifests::object_name;
-use crate::shared::Ground;
+use crate::shared::OperatorShared;
 
 /// Between two looks at what still runs in a shard that is to be given back. They cost no request.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
@@ -69,23 +69,23 @@ pub(crate) type Relist = Arc<dyn Fn(&BTreeSet<u32>) + Send + Sync>;
 
 /// A controller as the election sees it.
 #[derive(Clone)]
-pub(crate) struct Constituent {
-    pub(crate) inbox: Inbox,
+pub(crate) struct LeaseMember {
+    pub(crate) queue: ControllerQueue,
     /// Queues the objects of the main kind that are in these shards: for shards that came to us.
     pub(crate) relist: Relist,
 }
 
 /// Keeps the fence true until `stop` came and the controllers have ended, then gives the leases back.
-pub(crate) async fn hold(
+pub(crate) async fn hold_leases(
     part: Participation,
-    ground: Arc<Ground>,
-    constituents: Vec<Constituent>,
+    shared: Arc<OperatorShared>,
+    members: Vec<LeaseMember>,
     stop: CancellationToken,
     controllers: TaskTracker,
 ) {
-    let (operator, terms) = (object_name(ground.name.as_str()), Terms::new(part.term));
-    let identity = identity(ground.entropy.next_u64() >> 32);
-    let holder = Holder::new(ground.client.clone(), (operator, identity), ground.clock, terms);
+    let (operator, terms) = (object_name(shared.name.as_str()), Terms::new(part.term));
+    let identity = identity(shared.entropy.next_u64() >> 32);
+    let holder = Holder::new(shared.client.clone(), (operator, identity), shared.clock, terms);
     let ended = async {
         stop.cancelled().await;
         controllers.wait().await;
@@ -95,56 +95,56 @@ pub(crate) async fn hold(
         Election::Leader => {
             let mut candidate = Candidate::default();
             tokio::select! {
-                () = lead(&holder, &ground, &mut candidate) => {}
-                () = ground.fence.enforce() => {}
+                () = lead(&holder, &shared, &mut candidate) => {}
+                () = shared.fence.enforce() => {}
                 () = ended => {}
             }
-            ground.fence.end_all();
+            shared.fence.end_all();
             given_back(holder.release(&holder.operator, &mut candidate).await);
         }
         Election::Shards(count) => {
             let mut shards = Shards::new(count, part.grace);
             tokio::select! {
-                () = share(&holder, &ground, &mut shards, &constituents) => {}
-                () = ground.fence.enforce() => {}
+                () = share(&holder, &shared, &mut shards, &members) => {}
+                () = shared.fence.enforce() => {}
                 () = ended => {}
             }
-            ground.fence.end_all();
+            shared.fence.end_all();
             given_back(shards.leave(&holder).await);
         }
     }
 }
 
 /// The leader's loop. An unanswered renewal leaves the right to end by itself.
-async fn lead(holder: &Holder, ground: &Ground, candidate: &mut Candidate) {
-    let (mut was_leader, mut trouble) = (false, Trouble::default());
+async fn lead(holder: &Holder, shared: &OperatorShared, candidate: &mut Candidate) {
+    let (mut was_leader, mut trouble) = (false, LeaseTrouble::default());
     let lease = LeaseName { name: &holder.operator, count: None };
     loop {
         let look = holder.look(lease, candidate).await;
         if let Ok(right) = &look {
-            ground.fence.lead(*right);
+            shared.fence.lead(*right);
         }
         holder.tell_wait(&holder.operator, candidate);
-        trouble.tell(look.err(), holder.terms);
-        let is_leader = ground.fence.is_open();
+        trouble.report(look.err(), holder.terms);
+        let is_leader = shared.fence.is_open();
         if is_leader != was_leader {
-            note(ground, &holder.operator, is_leader);
+            record_lease_change(shared, &holder.operator, is_leader);
             was_leader = is_leader;
         }
-        tokio::time::sleep(jittered(holder, ground)).await;
+        tokio::time::sleep(jittered(holder, shared)).await;
     }
 }
 
 /// The loop of a replica that shares.
-async fn share(holder: &Holder, ground: &Ground, shards: &mut Shards, constituents: &[Constituent]) {
-    let mut trouble = Trouble::default();
+async fn share(holder: &Holder, shared: &OperatorShared, shards: &mut Shards, members: &[LeaseMember]) {
+    let mut trouble = LeaseTrouble::default();
     loop {
         let look = shards.look(holder).await;
-        publish(holder, ground, shards, constituents);
-        trouble.tell(look.err(), holder.terms);
-        let next = Instant::now() + jittered(holder, ground);
+        publish(holder, shared, shards, members);
+        trouble.report(look.err(), holder.terms);
+        let next = Instant::now() + jittered(holder, shared);
         while shards.is_leaving() && Instant::now() < next {
-            if !hand_over(holder, ground, shards, constituents).await {
+            if !hand_over(holder, shared, shards, members).await {
                 tokio::time::sleep(DRAIN_LOOK).await;
             }
         }
@@ -153,13 +153,13 @@ async fn share(holder: &Holder, ground: &Ground, shards: &mut Shards, constituen
 }
 
 /// Tells the fence what is held, and the controllers what begins.
-fn publish(holder: &Holder, ground: &Ground, shards: &Shards, constituents: &[Constituent]) {
-    let begun = shards.publish(&ground.fence);
+fn publish(holder: &Holder, shared: &OperatorShared, shards: &Shards, members: &[LeaseMember]) {
+    let begun = shards.publish(&shared.fence);
     for &shard in begun.gained.iter().chain(&begun.resumed) {
-        note(ground, &shard_name(holder, shard), true);
+        record_lease_change(shared, &shard_name(holder, shard), true);
     }
-    for one in constituents {
-        begun.gained.iter().chain(&begun.resumed).for_each(|shard| one.inbox.resume(*shard));
+    for one in members {
+        begun.gained.iter().chain(&begun.resumed).for_each(|shard| one.queue.resume(*shard));
         if !begun.gained.is_empty() {
             (one.relist)(&begun.gained);
         }
@@ -169,22 +169,22 @@ fn publish(holder: &Holder, ground: &Ground, shards: &Shards, constituents: &[Co
 /// Gives back shards that are to go and in which nothing runs any more; returns whether there were any.
 async fn hand_over(
     holder: &Holder,
-    ground: &Ground,
+    shared: &OperatorShared,
     shards: &mut Shards,
-    constituents: &[Constituent],
+    members: &[LeaseMember],
 ) -> bool {
-    let vacated = shards.vacated(&ground.fence, Instant::now());
+    let vacated = shards.vacated(&shared.fence, Instant::now());
     if vacated.is_empty() {
         return false;
     }
     for &shard in &vacated {
-        note(ground, &shard_name(holder, shard), false);
+        record_lease_change(shared, &shard_name(holder, shard), false);
     }
     let released = shards.release(holder, &vacated).await;
-    publish(holder, ground, shards, constituents);
-    for one in constituents {
+    publish(holder, shared, shards, members);
+    for one in members {
         for shard in &vacated {
-            one.inbox.forget(*shard);
+            one.queue.forget(*shard);
         }
     }
     given_back(released);
@@ -197,14 +197,14 @@ fn given_back(answer: Result<(), Error>) {
     }
 }
 
-fn note(ground: &Ground, lease: &str, is_leader: bool) {
+fn record_lease_change(shared: &OperatorShared, lease: &str, is_leader: bool) {
     tracing::info!(lease, is_leader, "lease changed hands");
-    ground.journal.record(&ground.name, Entry::Led { lease: lease.to_owned(), is_leader });
+    shared.journal.record(&shared.name, Entry::Led { lease: lease.to_owned(), is_leader });
 }
 
 /// Replicas that started together should not look together.
-fn jittered(holder: &Holder, ground: &Ground) -> Duration {
-    holder.terms.look_every.mul_f64(0.8 + 0.4 * ground.entropy.unit())
+fn jittered(holder: &Holder, shared: &OperatorShared) -> Duration {
+    holder.terms.look_every.mul_f64(0.8 + 0.4 * shared.entropy.unit())
 }
 
 /// What a replica is called: host, process and a number by chance, which alone makes it one of a kind.
@@ -218,10 +218,10 @@ fn identity(chance: u64) -> String {
 
 /// Looks that fail in a row are told once, when they begin, and once when they are over.
 #[derive(Default)]
-struct Trouble(bool);
+struct LeaseTrouble(bool);
 
-impl Trouble {
-    fn tell(&mut self, failed: Option<Error>, terms: Terms) {
+impl LeaseTrouble {
+    fn report(&mut self, failed: Option<Error>, terms: Terms) {
         let was_failing = std::mem::replace(&mut self.0, failed.is_some());
         match failed.map(Fault::from) {
             Some(error) if was_failing => tracing::debug!(%error, "leases not renewed"),

@@ -41,7 +41,7 @@ struct Same {
     message: String,
 }
 
-struct Known {
+struct KnownEvent {
     name: String,
     count: i32,
     last: Instant,
@@ -54,7 +54,7 @@ struct Budget {
 
 /// What was sent lately.
 pub(super) struct Correlator {
-    known: HashMap<Same, Known>,
+    known: HashMap<Same, KnownEvent>,
     budgets: HashMap<String, Budget>,
     entropy: Entropy,
 }
@@ -79,7 +79,7 @@ impl Correlator {
         }
         let object = note.about.name.as_deref().unwrap_or("unnamed");
         let name = format!("{object}.{:016x}", self.entropy.next_u64());
-        self.known.insert(same, Known { name: name.clone(), count: 1, last: now });
+        self.known.insert(same, KnownEvent { name: name.clone(), count: 1, last: now });
         Decision::Create { name }
     }
 

@@ -19,7 +19,7 @@ mod correlate;
 
 use correlate::{Correlator, Decision};
 
-use crate::request::{Attempt, call};
+use crate::request::{RequestLabel, call};
 
 /// Events waiting to be sent. A burst beyond this is a loop, and its events say nothing new.
 const WAITING_MAX: usize = 1024;
@@ -127,7 +127,7 @@ impl Sender {
             }
         };
         let answer =
-            call::<Value>(&self.client, Attempt { verb: "record event", target: &name }, request).await;
+            call::<Value>(&self.client, RequestLabel { verb: "record event", target: &name }, request).await;
         if let Err(error) = answer {
             tracing::debug!(%error, reason = note.reason, "event not recorded");
             self.correlator.forget(note);

@@ -17,14 +17,14 @@ use crate::engine::words_of;
 use crate::error::Error;
 use crate::fault::{Fault, Result};
 use crate::queue::{Backoff, Outcome};
-use crate::shared::Ground;
+use crate::shared::OperatorShared;
 
 /// How long a probe may take: who asks waits a few seconds at most, and no answer is worse than a bad one.
 const PROBE_MAX: Duration = Duration::from_secs(5);
 
 /// What an activity holds while it runs. Cheap to clone.
 #[derive(Clone)]
-pub struct Activity(Arc<Ground>);
+pub struct Activity(Arc<OperatorShared>);
 
 impl Activity {
     /// The value given to [`Operator::state`](crate::Operator::state).
@@ -46,11 +46,11 @@ impl Activity {
     }
 }
 
-type Call = Arc<dyn Fn(Activity) -> BoxFuture<'static, Result<Value>> + Send + Sync>;
+type ActivityFunction = Arc<dyn Fn(Activity) -> BoxFuture<'static, Result<Value>> + Send + Sync>;
 
 struct Named {
     id: String,
-    call: Call,
+    call: ActivityFunction,
 }
 
 /// All activities of an operator, in the order they were declared.
@@ -63,27 +63,27 @@ pub(crate) struct Activities {
 
 /// When an activity runs.
 #[derive(Clone, Copy)]
-pub(crate) enum Occasion {
+pub(crate) enum ActivityKind {
     Startup,
     Shutdown,
     Probe,
 }
 
 impl Activities {
-    pub(crate) fn add<F, Fut, R>(&mut self, occasion: Occasion, id: String, function: F)
+    pub(crate) fn add<F, Fut, R>(&mut self, occasion: ActivityKind, id: String, function: F)
     where
         F: Fn(Activity) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R>> + Send + 'static,
         R: Serialize + 'static,
     {
-        let call: Call = Arc::new(move |activity| {
+        let call: ActivityFunction = Arc::new(move |activity| {
             let running = function(activity);
             Box::pin(async move { value_of(&running.await?) })
         });
         let all = match occasion {
-            Occasion::Startup => &mut self.startup,
-            Occasion::Shutdown => &mut self.shutdown,
-            Occasion::Probe => &mut self.probes,
+            ActivityKind::Startup => &mut self.startup,
+            ActivityKind::Shutdown => &mut self.shutdown,
+            ActivityKind::Probe => &mut self.probes,
         };
         all.push(Named { id, call });
     }
@@ -92,19 +92,19 @@ impl Activities {
     /// end of the operator. `tell` hears what is under way.
     pub(crate) async fn start(
         &self,
-        ground: &Arc<Ground>,
+        shared: &Arc<OperatorShared>,
         tell: &(dyn Fn(String) + Sync),
     ) -> Result<(), Error> {
         for activity in &self.startup {
             let mut failures = 0;
             tell(format!("startup handler {} is running", activity.id));
-            while let Err(fault) = activity.run(ground).await {
+            while let Err(fault) = activity.run(shared).await {
                 failures += 1;
                 let (id, error) = (activity.id.clone(), fault.chain());
                 let delay = match fault.outcome() {
                     Outcome::Terminal => return Err(Error::Startup { id, error }),
                     Outcome::RetryAfter(delay) => delay,
-                    _ => Backoff::default().delay(failures, &ground.entropy),
+                    _ => Backoff::default().delay(failures, &shared.entropy),
                 };
                 tracing::warn!(id, error, retry = ?delay, "startup failed");
                 tell(format!("startup handler {id} failed and is tried again: {error}"));
@@ -115,10 +115,10 @@ impl Activities {
     }
 
     /// Runs what comes after the controllers, within the grace. Nothing is tried twice: the process ends.
-    pub(crate) async fn end(&self, ground: &Arc<Ground>, grace: Duration) {
+    pub(crate) async fn end(&self, shared: &Arc<OperatorShared>, grace: Duration) {
         let all = async {
             for activity in &self.shutdown {
-                if let Err(fault) = activity.run(ground).await {
+                if let Err(fault) = activity.run(shared).await {
                     tracing::warn!(id = activity.id, error = %fault, "shutdown failed");
                 }
             }
@@ -129,9 +129,9 @@ impl Activities {
     }
 
     /// Asks every probe, all at once.
-    pub(crate) async fn probe(&self, ground: &Arc<Ground>) -> Vec<(String, Result<Value, String>)> {
+    pub(crate) async fn probe(&self, shared: &Arc<OperatorShared>) -> Vec<(String, Result<Value, String>)> {
         join_all(self.probes.iter().map(|probe| async {
-            let answer = match tokio::time::timeout(PROBE_MAX, probe.run(ground)).await {
+            let answer = match tokio::time::timeout(PROBE_MAX, probe.run(shared)).await {
                 Ok(answer) => answer.map_err(|fault| fault.chain()),
                 Err(_) => Err(format!("no answer within {PROBE_MAX:?}")),
             };
@@ -142,8 +142,8 @@ impl Activities {
 }
 
 impl Named {
-    async fn run(&self, ground: &Arc<Ground>) -> Result<Value> {
-        let activity = Activity(ground.clone());
+    async fn run(&self, shared: &Arc<OperatorShared>) -> Result<Value> {
+        let activity = Activity(shared.clone());
         let ended = AssertUnwindSafe(async { (self.call)(activity).await }).catch_unwind().await;
         ended.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic))))
     }

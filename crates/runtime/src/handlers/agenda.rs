@@ -49,7 +49,7 @@ pub(super) struct Candidate<'a> {
 
 /// The object and the time, as far as they decide what runs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct View {
+pub(super) struct AgendaInput {
     pub(super) now: Timestamp,
     pub(super) is_dying: bool,
     /// This process has taken the object over from another.
@@ -74,7 +74,7 @@ pub(super) enum Step {
 
 /// How a candidate stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stand {
+enum HandlerProgress {
     Due,
     Waits(Timestamp),
     Through,
@@ -82,16 +82,16 @@ enum Stand {
 
 /// What is remembered: with the object, and by this process.
 #[derive(Clone, Copy)]
-pub(super) struct Known<'a> {
+pub(super) struct KnownRecords<'a> {
     pub(super) record: &'a Record,
-    pub(super) passing: &'a Record,
+    pub(super) in_process: &'a Record,
 }
 
 /// What to do now.
-pub(super) fn next(candidates: &[Candidate<'_>], known: Known<'_>, view: &View) -> Step {
-    let is_creating = candidates
-        .iter()
-        .any(|candidate| candidate.role == Role::Create && stand(candidate, known, view) != Stand::Through);
+pub(super) fn next(candidates: &[Candidate<'_>], known: KnownRecords<'_>, view: &AgendaInput) -> Step {
+    let is_creating = candidates.iter().any(|candidate| {
+        candidate.role == Role::Create && stand(candidate, known, view) != HandlerProgress::Through
+    });
     let mut wake: Option<Timestamp> = None;
     for rank in 0..=RANK_LAST {
         for candidate in candidates.iter().filter(|candidate| rank_of(candidate.role) == rank) {
@@ -99,9 +99,9 @@ pub(super) fn next(candidates: &[Candidate<'_>], known: Known<'_>, view: &View) 
                 continue;
             }
             match stand(candidate, known, view) {
-                Stand::Due => return Step::Run(candidate.index),
-                Stand::Waits(until) => wake = Some(wake.map_or(until, |wake| wake.min(until))),
-                Stand::Through => {}
+                HandlerProgress::Due => return Step::Run(candidate.index),
+                HandlerProgress::Waits(until) => wake = Some(wake.map_or(until, |wake| wake.min(until))),
+                HandlerProgress::Through => {}
             }
         }
     }
@@ -113,10 +113,10 @@ pub(super) fn next(candidates: &[Candidate<'_>], known: Known<'_>, view: &View) 
 }
 
 /// Is something left to do for this state of the object, now or after a failure's pause? What timers bring does not count.
-pub(super) fn is_pending(candidates: &[Candidate<'_>], known: Known<'_>, view: &View) -> bool {
+pub(super) fn is_pending(candidates: &[Candidate<'_>], known: KnownRecords<'_>, view: &AgendaInput) -> bool {
     let is_lasting = |candidate: &&Candidate<'_>| !matches!(candidate.role, Role::Timer(_) | Role::Delete);
     candidates.iter().filter(is_lasting).any(|candidate| {
-        is_eligible(candidate.role, view, false) && stand(candidate, known, view) != Stand::Through
+        is_eligible(candidate.role, view, false) && stand(candidate, known, view) != HandlerProgress::Through
     })
 }
 
@@ -137,7 +137,7 @@ fn rank_of(role: Role) -> u8 {
     }
 }
 
-fn is_eligible(role: Role, view: &View, is_creating: bool) -> bool {
+fn is_eligible(role: Role, view: &AgendaInput, is_creating: bool) -> bool {
     match role {
         Role::Delete => view.is_dying,
         _ if view.is_dying => false,
@@ -147,20 +147,20 @@ fn is_eligible(role: Role, view: &View, is_creating: bool) -> bool {
     }
 }
 
-fn stand(candidate: &Candidate<'_>, known: Known<'_>, view: &View) -> Stand {
-    let marks = if candidate.role.is_durable() { known.record } else { known.passing };
+fn stand(candidate: &Candidate<'_>, known: KnownRecords<'_>, view: &AgendaInput) -> HandlerProgress {
+    let marks = if candidate.role.is_durable() { known.record } else { known.in_process };
     if !is_wanted(candidate, known.record, marks.seen(candidate.id)) {
-        return Stand::Through;
+        return HandlerProgress::Through;
     }
     let due = match (marks.trial(candidate.id, candidate.at), candidate.role) {
         (Some(trial), _) => trial.after,
         (None, Role::Timer(schedule)) => Some(next_tick(candidate.id, &schedule, known, view)),
-        (None, _) => return Stand::Due,
+        (None, _) => return HandlerProgress::Due,
     };
     match due {
-        None => Stand::Through,
-        Some(due) if due > view.now => Stand::Waits(due),
-        Some(_) => Stand::Due,
+        None => HandlerProgress::Through,
+        Some(due) if due > view.now => HandlerProgress::Waits(due),
+        Some(_) => HandlerProgress::Due,
     }
 }
 
@@ -178,9 +178,14 @@ fn is_wanted(candidate: &Candidate<'_>, record: &Record, seen: Option<&Seen>) ->
 }
 
 /// When the timer ticks next.
-pub(super) fn next_tick(id: &str, schedule: &Schedule, known: Known<'_>, view: &View) -> Timestamp {
-    let last = known.record.ticks.get(id).or_else(|| known.passing.ticks.get(id)).copied();
-    let View { created, unchanged, is_inherited, now, .. } = *view;
+pub(super) fn next_tick(
+    id: &str,
+    schedule: &Schedule,
+    known: KnownRecords<'_>,
+    view: &AgendaInput,
+) -> Timestamp {
+    let last = known.record.ticks.get(id).or_else(|| known.in_process.ticks.get(id)).copied();
+    let AgendaInput { created, unchanged, is_inherited, now, .. } = *view;
     schedule.next(&Phase { last, created, unchanged, is_inherited }, now)
 }
 
@@ -207,11 +212,11 @@ mod tests {
     }
 
     fn state(number: i64) -> Fingerprint {
-        Fingerprint::of(&json!(number))
+        Fingerprint::of_value(&json!(number))
     }
 
-    fn view() -> View {
-        View {
+    fn view() -> AgendaInput {
+        AgendaInput {
             now: at(NOW),
             is_dying: false,
             is_resuming: false,
@@ -257,9 +262,12 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(roles: &[Role], record: &Record, view: View, expected: Step) {
-        let passing = Record::default();
-        assert_eq!(next(&candidates(roles), Known { record, passing: &passing }, &view), expected);
+    fn check(roles: &[Role], record: &Record, view: AgendaInput, expected: Step) {
+        let in_process = Record::default();
+        assert_eq!(
+            next(&candidates(roles), KnownRecords { record, in_process: &in_process }, &view),
+            expected
+        );
     }
 
     #[test]
@@ -296,15 +304,15 @@ mod tests {
         let mut absent = candidates(&one);
         for empty in [json!(null), json!({}), json!([])] {
             absent[0].value = Some(empty);
-            let (record, passing) = (Record::default(), Record::default());
-            let known = Known { record: &record, passing: &passing };
+            let (record, in_process) = (Record::default(), Record::default());
+            let known = KnownRecords { record: &record, in_process: &in_process };
             assert_eq!(next(&absent, known, &view()), Step::Rest(None));
         }
     }
 
     #[test]
     fn deletion_runs_alone() {
-        let dying = View { is_dying: true, ..view() };
+        let dying = AgendaInput { is_dying: true, ..view() };
         let all = [Role::Create, Role::Update, Role::Delete];
         check(&all, &Record::default(), dying, Step::Run(2));
         check(&all, &Record::default(), view(), Step::Run(0));
@@ -314,7 +322,7 @@ mod tests {
 
     #[test]
     fn resumption() {
-        let resuming = View { is_resuming: true, ..view() };
+        let resuming = AgendaInput { is_resuming: true, ..view() };
         let both = [Role::Create, Role::Resume];
         check(&both, &record(&[("c", Seen::Once)]), resuming, Step::Run(1));
         check(&both, &record(&[("c", Seen::Once)]), view(), Step::Rest(None));

@@ -49,7 +49,7 @@ pub(super) fn encode(record: &Record) -> String {
 /// watches the object learns that the record changed.
 pub(super) fn pointer(text: &str) -> String {
     let mut pointer = ASIDE.to_owned();
-    let _ = write!(pointer, "{}", Fingerprint::of(&text.into()));
+    let _ = write!(pointer, "{}", Fingerprint::of_value(&text.into()));
     pointer
 }
 
@@ -76,7 +76,7 @@ mod tests {
     fn record(bytes: usize) -> Record {
         let mut record = Record::default();
         let essence = json!({"spec": {"text": "x".repeat(bytes)}});
-        let fingerprint = Fingerprint::of(&essence);
+        let fingerprint = Fingerprint::of_value(&essence);
         record.adopt(["update"], fingerprint);
         record.keep_state(fingerprint, &essence, Timestamp::UNIX_EPOCH);
         record

@@ -1,6 +1,6 @@
 //! Daemons: a task for each object, beside the queue, for what neither events nor timers tell, such as a long poll.
 //!
-//! Who should run is decided at the desk (filters, deletion); one supervisor per controller makes it so, owns the tasks,
+//! Which should run is decided by the handler runner (filters, deletion); one supervisor per controller makes it so, owns the tasks,
 //! and ends them: first the word to stop, then, after the grace, they are dropped where they wait. **Invariant:** an
 //! object has at most one task of each daemon, and none without the right to act on it.
 
@@ -22,7 +22,7 @@ use super::handled_condition;
 use super::plan::Plan;
 use super::turn::{TurnState, Which};
 use crate::context::Run;
-use crate::controller_queue::Inbox;
+use crate::controller_queue::ControllerQueue;
 use crate::engine::{Engine, Test, words_of};
 use crate::fault::{Fault, Result};
 use crate::fence::{Admission, Permit};
@@ -47,41 +47,41 @@ pub(super) struct Daemon {
 pub(super) type DaemonCall = Arc<dyn Fn(Arc<TurnState>) -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
 /// A daemon of an object: the place in the program of the one, the key of the other.
-type Post = (Key, usize);
+type DaemonKey = (Key, usize);
 
 /// Who should run and who does.
 #[derive(Default)]
-pub(super) struct Nursery {
-    roster: Mutex<Roster>,
+pub(super) struct DaemonSupervisor {
+    table: Mutex<DaemonTable>,
     /// There is something for the supervisor to do.
     changed: Notify,
     /// A daemon has ended.
     ended: Notify,
     /// Where to say that an object's daemon gave up: its status should.
-    inbox: OnceLock<Inbox>,
+    queue: OnceLock<ControllerQueue>,
 }
 
 #[derive(Default)]
-struct Roster {
-    wanted: BTreeMap<Post, Want>,
-    running: BTreeMap<Post, CancellationToken>,
+struct DaemonTable {
+    wanted: BTreeMap<DaemonKey, WantedDaemon>,
+    running: BTreeMap<DaemonKey, CancellationToken>,
     /// What the supervisor has not looked at yet.
-    unseen: BTreeSet<Post>,
+    unseen: BTreeSet<DaemonKey>,
 }
 
 /// A daemon that should run.
 #[derive(Clone, Debug, PartialEq)]
-struct Want {
+struct WantedDaemon {
     uid: Option<String>,
     /// The object's state when last looked at.
     state: Fingerprint,
     /// It ended and is not started again, or only at another state.
-    ended: Option<Ended>,
+    ended: Option<DaemonEnd>,
 }
 
 /// How a daemon ended.
 #[derive(Clone, Debug, PartialEq)]
-enum Ended {
+enum DaemonEnd {
     /// It was told to.
     Stopped,
     /// It has done its work.
@@ -90,7 +90,7 @@ enum Ended {
     GaveUp(Fingerprint, String),
 }
 
-impl Nursery {
+impl DaemonSupervisor {
     /// These daemons, and no others, should run for the object in this state. `is_alive` is asked under our lock: a
     /// deletion is told after the cache has it, so either we see it here, or it dismisses what we want.
     pub(super) fn want(
@@ -100,44 +100,44 @@ impl Nursery {
         daemons: &[usize],
         is_alive: impl FnOnce() -> bool,
     ) {
-        let mut roster = self.roster();
+        let mut table = self.table();
         if !is_alive() {
             return;
         }
-        for post in roster.posts(key) {
+        for post in table.posts(key) {
             if !daemons.contains(&post.1) {
-                roster.wanted.remove(&post);
-                roster.unseen.insert(post);
+                table.wanted.remove(&post);
+                table.unseen.insert(post);
             }
         }
         for &daemon in daemons {
             let post = (key.clone(), daemon);
-            let known = roster.wanted.get(&post).filter(|want| want.uid.as_ref() == uid);
+            let known = table.wanted.get(&post).filter(|want| want.uid.as_ref() == uid);
             let ended = match known.and_then(|want| want.ended.clone()) {
-                Some(Ended::GaveUp(at, _)) if at != state => None,
+                Some(DaemonEnd::GaveUp(at, _)) if at != state => None,
                 ended => ended,
             };
-            let want = Want { uid: uid.cloned(), state, ended };
+            let want = WantedDaemon { uid: uid.cloned(), state, ended };
             if known != Some(&want) {
-                roster.wanted.insert(post.clone(), want);
-                roster.unseen.insert(post);
+                table.wanted.insert(post.clone(), want);
+                table.unseen.insert(post);
             }
         }
-        self.wake(&roster);
+        self.wake(&table);
     }
 
     /// Says from now on where a daemon gave up.
-    pub(super) fn report_to(&self, inbox: Inbox) {
+    pub(super) fn report_to(&self, queue: ControllerQueue) {
         // A controller is wired once.
-        let _ = self.inbox.set(inbox);
+        let _ = self.queue.set(queue);
     }
 
     /// The daemons that gave up on the object in this state, and why.
     pub(super) fn given_up(&self, key: &Key, state: Fingerprint) -> Vec<(usize, String)> {
-        let roster = self.roster();
-        let wanted = roster.wanted.range((key.clone(), 0)..=(key.clone(), usize::MAX));
+        let table = self.table();
+        let wanted = table.wanted.range((key.clone(), 0)..=(key.clone(), usize::MAX));
         let given_up = wanted.filter_map(|((_, daemon), want)| match &want.ended {
-            Some(Ended::GaveUp(at, error)) if *at == state => Some((*daemon, error.clone())),
+            Some(DaemonEnd::GaveUp(at, error)) if *at == state => Some((*daemon, error.clone())),
             _ => None,
         });
         given_up.collect()
@@ -145,12 +145,12 @@ impl Nursery {
 
     /// None should run for the object.
     pub(super) fn dismiss(&self, key: &Key) {
-        let mut roster = self.roster();
-        for post in roster.posts(key) {
-            roster.wanted.remove(&post);
-            roster.unseen.insert(post);
+        let mut table = self.table();
+        for post in table.posts(key) {
+            table.wanted.remove(&post);
+            table.unseen.insert(post);
         }
-        self.wake(&roster);
+        self.wake(&table);
     }
 
     /// Waits until none runs for the object.
@@ -160,7 +160,7 @@ impl Nursery {
             let ended = self.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
-            if !self.roster().running.keys().any(|(other, _)| other == key) {
+            if !self.table().running.keys().any(|(other, _)| other == key) {
                 return;
             }
             ended.await;
@@ -170,7 +170,7 @@ impl Nursery {
     /// Runs who should run until `stop`, then ends them all.
     pub(super) async fn supervise(&self, plan: Arc<Plan>, engine: Arc<Engine>, stop: CancellationToken) {
         let mut tasks = JoinSet::new();
-        let mut rights = engine.ground.fence.subscribe();
+        let mut rights = engine.shared.fence.subscribe();
         while !stop.is_cancelled() {
             for post in self.take_unseen() {
                 self.attend(&post, &plan, &engine, &mut tasks);
@@ -182,7 +182,7 @@ impl Nursery {
                 _ = rights.changed() => self.look_at_all(),
             }
         }
-        self.roster().running.values().for_each(CancellationToken::cancel);
+        self.table().running.values().for_each(CancellationToken::cancel);
         while let Some(ended) = tasks.join_next().await {
             self.note_end(ended.ok());
         }
@@ -191,26 +191,26 @@ impl Nursery {
     /// Starts or stops a daemon as it should be.
     fn attend(
         &self,
-        post: &Post,
+        post: &DaemonKey,
         plan: &Arc<Plan>,
         engine: &Arc<Engine>,
-        tasks: &mut JoinSet<(Post, Ended)>,
+        tasks: &mut JoinSet<(DaemonKey, DaemonEnd)>,
     ) {
-        let mut roster = self.roster();
-        let is_wanted = roster.wanted.get(post).is_some_and(|want| want.ended.is_none());
-        let permit = match engine.ground.fence.enter(&post.0) {
+        let mut table = self.table();
+        let is_wanted = table.wanted.get(post).is_some_and(|want| want.ended.is_none());
+        let permit = match engine.shared.fence.enter(&post.0) {
             Admission::Granted(permit) if is_wanted => Some(permit),
             _ => None,
         };
-        match (roster.running.get(post), permit) {
+        match (table.running.get(post), permit) {
             (Some(stop), None) => stop.cancel(),
             (None, Some(permit)) => {
                 let Some(object) = engine.cache.get(&post.0) else { return };
                 let stop = CancellationToken::new();
-                roster.running.insert(post.clone(), stop.clone());
+                table.running.insert(post.clone(), stop.clone());
                 let claim = permit.claim().clone();
                 let context = Run::detached(engine.clone(), object, post.0.clone(), claim);
-                let spare = engine.ground.fence.spare();
+                let spare = engine.shared.fence.spare();
                 let life = tend(post.clone(), plan.clone(), context, stop.clone());
                 tasks.spawn(tend_while_permitted(post.clone(), life, stop, (permit, spare)));
             }
@@ -219,50 +219,51 @@ impl Nursery {
         }
     }
 
-    fn note_end(&self, ended: Option<(Post, Ended)>) {
+    fn note_end(&self, ended: Option<(DaemonKey, DaemonEnd)>) {
         // A task that panicked is our bug: it is ours to tend, and users' panics end inside.
         let Some((post, how)) = ended else { return };
-        let mut roster = self.roster();
-        roster.running.remove(&post);
-        if let Some(want) = roster.wanted.get_mut(&post) {
+        let mut table = self.table();
+        table.running.remove(&post);
+        if let Some(want) = table.wanted.get_mut(&post) {
             // One that gave up at a state the object has left meanwhile is started again at once.
-            let is_final = how != Ended::Stopped && !matches!(how, Ended::GaveUp(at, _) if at != want.state);
+            let is_final =
+                how != DaemonEnd::Stopped && !matches!(how, DaemonEnd::GaveUp(at, _) if at != want.state);
             want.ended = is_final.then_some(how);
-            if matches!(want.ended, Some(Ended::GaveUp(..)))
-                && let Some(inbox) = self.inbox.get()
+            if matches!(want.ended, Some(DaemonEnd::GaveUp(..)))
+                && let Some(queue) = self.queue.get()
             {
-                inbox.add(&post.0, Cause::Outside { source: "daemon".into() }, Urgency::Event);
+                queue.add(&post.0, Cause::Outside { source: "daemon".into() }, Urgency::Event);
             }
-            roster.unseen.insert(post);
+            table.unseen.insert(post);
         }
-        self.wake(&roster);
+        self.wake(&table);
         self.ended.notify_waiters();
     }
 
     fn look_at_all(&self) {
-        let mut roster = self.roster();
-        let all: Vec<Post> = roster.wanted.keys().chain(roster.running.keys()).cloned().collect();
-        roster.unseen.extend(all);
+        let mut table = self.table();
+        let all: Vec<DaemonKey> = table.wanted.keys().chain(table.running.keys()).cloned().collect();
+        table.unseen.extend(all);
     }
 
-    fn take_unseen(&self) -> BTreeSet<Post> {
-        std::mem::take(&mut self.roster().unseen)
+    fn take_unseen(&self) -> BTreeSet<DaemonKey> {
+        std::mem::take(&mut self.table().unseen)
     }
 
-    fn wake(&self, roster: &Roster) {
-        if !roster.unseen.is_empty() {
+    fn wake(&self, table: &DaemonTable) {
+        if !table.unseen.is_empty() {
             self.changed.notify_one();
         }
     }
 
-    fn roster(&self) -> MutexGuard<'_, Roster> {
-        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, DaemonTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Roster {
+impl DaemonTable {
     /// The daemons of an object that are wanted or running.
-    fn posts(&self, key: &Key) -> BTreeSet<Post> {
+    fn posts(&self, key: &Key) -> BTreeSet<DaemonKey> {
         let range = (key.clone(), 0)..=(key.clone(), usize::MAX);
         let running = self.running.range(range.clone()).map(|(post, _)| post);
         self.wanted.range(range).map(|(post, _)| post).chain(running).cloned().collect()
@@ -271,11 +272,11 @@ impl Roster {
 
 /// A daemon that loses its right is told to stop, and dropped before the right can be another's.
 async fn tend_while_permitted(
-    post: Post,
-    life: impl Future<Output = (Post, Ended)>,
+    post: DaemonKey,
+    life: impl Future<Output = (DaemonKey, DaemonEnd)>,
     stop: CancellationToken,
     (permit, spare): (Permit, Duration),
-) -> (Post, Ended) {
+) -> (DaemonKey, DaemonEnd) {
     let lost = async {
         permit.ended().await;
         stop.cancel();
@@ -283,37 +284,42 @@ async fn tend_while_permitted(
     };
     tokio::select! {
         ended = life => ended,
-        () = lost => (post, Ended::Stopped),
+        () = lost => (post, DaemonEnd::Stopped),
     }
 }
 
 /// Runs a daemon, again when it fails, until it is through or told to stop.
-async fn tend(post: Post, plan: Arc<Plan>, context: Arc<Run>, stop: CancellationToken) -> (Post, Ended) {
+async fn tend(
+    post: DaemonKey,
+    plan: Arc<Plan>,
+    context: Arc<Run>,
+    stop: CancellationToken,
+) -> (DaemonKey, DaemonEnd) {
     let daemon = &plan.daemons[post.1];
     let mut failures = 0;
     loop {
-        let clock = context.engine().ground.clock;
+        let clock = context.engine().shared.clock;
         let began = clock.instant();
         let object = context.engine().cache.get(context.key()).unwrap_or_else(|| context.object().clone());
-        let state = Fingerprint::of(&essence_of(&*object));
+        let state = Fingerprint::of_value(&essence_of(&*object));
         let attempt = failures + 1;
         let which = Which { id: daemon.id.clone(), attempt, since: context.now() };
         let turn = TurnState::new(context.renew(object), which, stop.clone(), plan.lookups.clone());
-        let Some(result) = live_once(daemon, turn).await else { return (post, Ended::Stopped) };
+        let Some(result) = live_once(daemon, turn).await else { return (post, DaemonEnd::Stopped) };
         let took = clock.since(began);
         failures = if took >= WELL_AFTER { 1 } else { failures + 1 };
         let delay = match result.as_ref().map_err(Fault::outcome) {
             Ok(()) | Err(Outcome::Terminal) => None,
             Err(Outcome::RetryAfter(delay)) => Some(delay),
-            Err(_) => Some(daemon.backoff.delay(failures, &context.engine().ground.entropy)),
+            Err(_) => Some(daemon.backoff.delay(failures, &context.engine().shared.entropy)),
         };
         let error = result.err().map(|fault| handled_condition::brief(&fault.chain()));
         note(&context, (&daemon.id, attempt), error.as_deref(), delay, took);
         let Some(delay) = delay else {
-            return (post, error.map_or(Ended::Well, |error| Ended::GaveUp(state, error)));
+            return (post, error.map_or(DaemonEnd::Well, |error| DaemonEnd::GaveUp(state, error)));
         };
         if stop.run_until_cancelled(tokio::time::sleep(delay)).await.is_none() {
-            return (post, Ended::Stopped);
+            return (post, DaemonEnd::Stopped);
         }
     }
 }
@@ -359,5 +365,5 @@ fn note(
     }
     handled_condition::warn(context, id, attempt, &outcome);
     let (object, handler) = (context.key().clone(), id.to_owned());
-    engine.ground.journal.record(&engine.source, Entry::Handled { object, handler, outcome, took });
+    engine.shared.journal.record(&engine.source, Entry::Handled { object, handler, outcome, took });
 }

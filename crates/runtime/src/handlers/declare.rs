@@ -17,13 +17,13 @@ use super::diff::{Diff, Field, changes};
 use super::essence::{essence_of, revive};
 use super::listeners::{Listener, ListenerCall, RawEvent};
 use super::options::{self, Handler, Nothing, Timer};
-use super::plan::{Call, Entry, Lens, Occasion, Plan};
+use super::plan::{DeclaredHandler, HandlerFunction, HandlerInput, Lens, Plan};
 use super::policy::Policy;
 use super::record_store::SECRET_VERBS;
-use super::runner::Desk;
+use super::runner::HandlerRunner;
 use super::timer::Schedule;
 use super::turn::{Turn, value_of};
-use crate::assemble::{Control, Description};
+use crate::assemble::{Control, ControllerDescription};
 use crate::controller::Controller;
 use crate::engine::{self, Cleanup};
 use crate::fault::Result;
@@ -76,8 +76,8 @@ impl<K: Kind, L> Handlers<K, L> {
         Fut: Future<Output = Result<R>> + Send + 'static,
         R: Serialize + 'static,
     {
-        let call: Call = Arc::new(move |occasion, turn| {
-            let running = handler(difference(occasion, turn.info()), Turn::of(turn));
+        let call: HandlerFunction = Arc::new(move |occasion, turn| {
+            let running = handler(difference(occasion, turn.info()), Turn::from_state(turn));
             Box::pin(async move { value_of(&running.await?) })
         });
         self.handler(id, Role::Update, None, call)
@@ -101,10 +101,10 @@ impl<K: Kind, L> Handlers<K, L> {
         let read = field.clone();
         let lens: Lens =
             Arc::new(move |object| serde_json::to_value(read(object.as_type())).unwrap_or_default());
-        let call: Call = Arc::new(move |Occasion { object, before }, turn| {
+        let call: HandlerFunction = Arc::new(move |HandlerInput { object, before }, turn| {
             let object = typed::<K>(object);
             let old = before.and_then(|value| serde_json::from_value(value).ok());
-            let running = handler(Field { old, new: field(&object) }, object, Turn::of(turn));
+            let running = handler(Field { old, new: field(&object) }, object, Turn::from_state(turn));
             Box::pin(async move { value_of(&running.await?) })
         });
         self.handler(id, Role::Field, Some(lens), call)
@@ -152,7 +152,7 @@ impl<K: Kind, L> Handlers<K, L> {
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
         let call: DaemonCall = Arc::new(move |turn| {
-            let turn = Turn::<K>::of(turn);
+            let turn = Turn::<K>::from_state(turn);
             Box::pin(daemon(turn.object().clone(), turn))
         });
         let (filters, backoff) = (Vec::new(), Backoff::default());
@@ -169,7 +169,7 @@ impl<K: Kind, L> Handlers<K, L> {
     {
         let call: ListenerCall = Arc::new(move |event, turn| {
             let event = RawEvent { change: event.change, object: typed(event.object) };
-            Box::pin(listener(event, Turn::of(turn)))
+            Box::pin(listener(event, Turn::from_state(turn)))
         });
         self.plan.listeners.push(Listener { id: id.into(), filters: Vec::new(), call });
         self.now()
@@ -205,9 +205,16 @@ impl<K: Kind, L> Handlers<K, L> {
         id: impl Into<String>,
         role: Role,
         lens: Option<Lens>,
-        call: Call,
+        call: HandlerFunction,
     ) -> Handlers<K, Handler> {
-        let entry = Entry { id: id.into(), role, filters: Vec::new(), policy: Policy::default(), lens, call };
+        let entry = DeclaredHandler {
+            id: id.into(),
+            role,
+            filters: Vec::new(),
+            policy: Policy::default(),
+            lens,
+            call,
+        };
         self.plan.entries.push(entry);
         self.now()
     }
@@ -226,35 +233,35 @@ impl<K: Kind, L> Handlers<K, L> {
     }
 }
 
-fn complete(plan: Plan, wires: Vec<(Relation, Rule)>, mut controller: Description) -> Control {
+fn complete(plan: Plan, wires: Vec<(Relation, Rule)>, mut controller: ControllerDescription) -> Control {
     plan.verify(&controller.info.kind);
-    let desk = Arc::new(Desk::new(plan));
+    let runner = Arc::new(HandlerRunner::new(plan));
     for (relation, rule) in wires {
         controller.relate(relation);
         controller.allow(rule);
     }
-    controller.relate(desk.attend());
-    if desk.plan.keeps_records() {
+    controller.relate(runner.follow_main_kind());
+    if runner.plan.keeps_records() {
         controller.write_metadata();
         controller.allow(Rule::on::<Secret>("", SECRET_VERBS));
     }
-    desk.companions().into_iter().for_each(|companion| controller.accompany(companion));
-    if desk.plan.has_deletions() {
-        let holding = desk.clone();
+    runner.companions().into_iter().for_each(|companion| controller.accompany(companion));
+    if runner.plan.has_deletions() {
+        let holding = runner.clone();
         let is_needed = Arc::new(move |object: &Object| holding.plan.must_hold(object));
-        controller.clean_up(Cleanup { call: at_desk(desk.clone()), is_needed });
+        controller.clean_up(Cleanup { call: as_reconcile_function(runner.clone()), is_needed });
     }
-    if desk.plan.only_listens() {
+    if runner.plan.only_listens() {
         controller.only_listen();
     }
-    controller.complete(at_desk(desk))
+    controller.complete(as_reconcile_function(runner))
 }
 
 /// The handlers as a reconcile or cleanup function.
-fn at_desk(desk: Arc<Desk>) -> engine::Handler {
+fn as_reconcile_function(runner: Arc<HandlerRunner>) -> engine::ReconcileFunction {
     Arc::new(move |run| {
-        let desk = desk.clone();
-        Box::pin(async move { desk.handle(run).await })
+        let runner = runner.clone();
+        Box::pin(async move { runner.handle(run).await })
     })
 }
 
@@ -264,7 +271,7 @@ impl<K: Kind, L> From<Handlers<K, L>> for Control {
     }
 }
 
-fn simple<K, F, Fut, R>(handler: F) -> Call
+fn simple<K, F, Fut, R>(handler: F) -> HandlerFunction
 where
     K: Kind,
     F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
@@ -272,13 +279,13 @@ where
     R: Serialize + 'static,
 {
     Arc::new(move |occasion, turn| {
-        let running = handler(typed(occasion.object), Turn::of(turn));
+        let running = handler(typed(occasion.object), Turn::from_state(turn));
         Box::pin(async move { value_of(&running.await?) })
     })
 }
 
-fn difference<K: Kind>(occasion: Occasion, info: &KindInfo) -> Diff<K> {
-    let Occasion { object, before } = occasion;
+fn difference<K: Kind>(occasion: HandlerInput, info: &KindInfo) -> Diff<K> {
+    let HandlerInput { object, before } = occasion;
     let nothing = json!({});
     let changes = changes(before.as_ref().unwrap_or(&nothing), &essence_of(&*object));
     let old = before.as_ref().and_then(|essence: &Value| revive(info, essence, &*object)).map(typed);

@@ -28,7 +28,7 @@ const KUBECTL_COPY: &str = "kubectl.kubernetes.io/last-applied-configuration";
 pub(super) struct Fingerprint(u64);
 
 impl Fingerprint {
-    pub(super) fn of(value: &Value) -> Self {
+    pub(super) fn of_value(value: &Value) -> Self {
         Self(stable_hash(&value.to_string()))
     }
 }
@@ -137,10 +137,10 @@ mod tests {
 
     #[test]
     fn a_fingerprint_survives_json() {
-        let fingerprint = Fingerprint::of(&json!({"a": 1}));
+        let fingerprint = Fingerprint::of_value(&json!({"a": 1}));
         let text = serde_json::to_string(&fingerprint).unwrap();
         assert_eq!(serde_json::from_str::<Fingerprint>(&text).unwrap(), fingerprint);
-        assert_ne!(Fingerprint::of(&json!({"a": 2})), fingerprint);
+        assert_ne!(Fingerprint::of_value(&json!({"a": 2})), fingerprint);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use homeostat_core::journal::HandlerOutcome;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
 
-use super::agenda::{Candidate, Known};
+use super::agenda::{Candidate, KnownRecords};
 use super::record::Trial;
 use crate::context::{Run, condition};
 use crate::events::Severity;
@@ -30,25 +30,25 @@ const FAILURES_TOLD: u32 = 3;
 
 /// A handler that does not get through.
 #[derive(Clone, Debug)]
-pub(super) struct Trouble {
+pub(super) struct FailingHandler {
     pub(super) id: String,
     pub(super) error: String,
     pub(super) gave_up: bool,
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for FailingHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.id, self.error)
     }
 }
 
 /// The handlers, and parts of handlers, whose failures at the present state are worth telling.
-pub(super) fn troubles(candidates: &[Candidate<'_>], known: Known<'_>) -> Vec<Trouble> {
+pub(super) fn troubles(candidates: &[Candidate<'_>], known: KnownRecords<'_>) -> Vec<FailingHandler> {
     let mut troubles = Vec::new();
     for Candidate { id, role, at, .. } in candidates {
         let is_its =
             |other: &str| other.strip_prefix(id).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        let marks = if role.is_durable() { &known.record.marks } else { &known.passing.marks };
+        let marks = if role.is_durable() { &known.record.marks } else { &known.in_process.marks };
         let its = marks.iter().filter(|(other, _)| is_its(other));
         let trials = its.filter_map(|(other, mark)| Some((other, mark.trial.as_ref()?)));
         let present = trials.filter(|(_, trial)| trial.at == *at);
@@ -57,18 +57,18 @@ pub(super) fn troubles(candidates: &[Candidate<'_>], known: Known<'_>) -> Vec<Tr
     troubles
 }
 
-fn trouble(id: &str, trial: &Trial) -> Option<Trouble> {
+fn trouble(id: &str, trial: &Trial) -> Option<FailingHandler> {
     let gave_up = trial.after.is_none();
     let is_worth_it = gave_up || trial.attempts >= FAILURES_TOLD;
-    is_worth_it.then(|| Trouble { id: id.to_owned(), error: trial.error.clone(), gave_up })
+    is_worth_it.then(|| FailingHandler { id: id.to_owned(), error: trial.error.clone(), gave_up })
 }
 
 /// What the status says of the handlers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum HandledState {
     /// All are through.
     Well,
-    Trouble {
+    FailingHandler {
         reason: String,
         message: String,
     },
@@ -76,13 +76,13 @@ pub(super) enum Word {
 
 /// A word and the generation it is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
-    pub(super) word: Option<Word>,
+pub(super) struct ReportedState {
+    pub(super) word: Option<HandledState>,
     generation: Option<i64>,
 }
 
-impl Told {
-    pub(super) fn new(word: Word, object: &Object) -> Self {
+impl ReportedState {
+    pub(super) fn new(word: HandledState, object: &Object) -> Self {
         Self { word: Some(word), generation: object.meta().generation }
     }
 
@@ -94,13 +94,13 @@ impl Told {
             return Self::default();
         };
         let text = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
-        let trouble = || Word::Trouble { reason: text("reason"), message: text("message") };
-        let word = if told["status"] == "True" { Word::Well } else { trouble() };
+        let trouble = || HandledState::FailingHandler { reason: text("reason"), message: text("message") };
+        let word = if told["status"] == "True" { HandledState::Well } else { trouble() };
         Self { word: Some(word), generation: told["observedGeneration"].as_i64() }
     }
 
     pub(super) fn is_trouble(&self) -> bool {
-        matches!(self.word, Some(Word::Trouble { .. }))
+        matches!(self.word, Some(HandledState::FailingHandler { .. }))
     }
 }
 
@@ -108,26 +108,26 @@ impl Told {
 /// type requires, the server would refuse it as well.
 pub(super) fn keeps_conditions(info: &KindInfo, object: &Object) -> bool {
     let Ok(mut value) = object.to_json() else { return false };
-    value["status"]["conditions"] = json!([Word::Well.condition()]);
+    value["status"]["conditions"] = json!([HandledState::Well.condition()]);
     let tried = (info.decode)(&value.to_string()).and_then(|object| object.to_json());
     tried.is_ok_and(|tried| tried["status"]["conditions"].as_array().is_some_and(|all| !all.is_empty()))
 }
 
-impl Word {
+impl HandledState {
     /// Of handlers that do not get through; none when there are none.
-    pub(super) fn of(troubles: &[Trouble]) -> Option<Self> {
+    pub(super) fn from_failures(troubles: &[FailingHandler]) -> Option<Self> {
         if troubles.is_empty() {
             return None;
         }
         let reason = if troubles.iter().any(|trouble| trouble.gave_up) { "GaveUp" } else { "Failing" };
         let words: Vec<String> = troubles.iter().map(ToString::to_string).collect();
-        Some(Self::Trouble { reason: reason.to_owned(), message: words.join("; ") })
+        Some(Self::FailingHandler { reason: reason.to_owned(), message: words.join("; ") })
     }
 
     pub(super) fn condition(&self) -> Condition {
         match self {
             Self::Well => condition(HANDLED, true, "Succeeded", ""),
-            Self::Trouble { reason, message } => condition(HANDLED, false, reason, message),
+            Self::FailingHandler { reason, message } => condition(HANDLED, false, reason, message),
         }
     }
 }

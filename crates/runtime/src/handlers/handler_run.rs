@@ -15,15 +15,15 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::agenda::{self, Candidate, Known, Role, Step, View};
+use super::agenda::{self, AgendaInput, Candidate, KnownRecords, Role, Step};
 use super::essence::{Fingerprint, essence_of, renew};
-use super::handled_condition::{self, Told, Trouble, Word};
-use super::plan::{Occasion, Plan};
+use super::handled_condition::{self, FailingHandler, HandledState, ReportedState};
+use super::plan::{HandlerInput, Plan};
 use super::policy::{Failure, Policy, until};
 use super::record::{Record, Seen, Trial};
-use super::record_store::{self, Kept};
-use super::runner::Memory;
-use super::turn::{Part, TurnState, Which};
+use super::record_store::{self, StoredRecord};
+use super::runner::HandlerMemory;
+use super::turn::{SubHandler, TurnState, Which};
 use crate::context::Run;
 use crate::engine::words_of;
 use crate::error::Error;
@@ -31,19 +31,19 @@ use crate::fault::{Fault, Result};
 use crate::object::Object;
 
 /// One go at one object.
-pub(super) struct Sitting<'a> {
+pub(super) struct HandlerRun<'a> {
     plan: &'a Plan,
     cx: Arc<Run>,
     object: Arc<Object>,
     is_dying: bool,
     essence: Value,
     state: Fingerprint,
-    memory: Memory,
-    kept: Kept,
+    memory: HandlerMemory,
+    kept: StoredRecord,
 }
 
 /// A handler about to be called, or a part of one.
-struct Call<'a> {
+struct PendingCall<'a> {
     id: &'a str,
     role: Role,
     policy: Policy,
@@ -54,17 +54,17 @@ struct Call<'a> {
 }
 
 /// How a call ended.
-enum Ended {
+enum CallEnd {
     /// Well, with these sub-handlers.
-    Well(Vec<Part>),
+    Well(Vec<SubHandler>),
     /// In an error, which is noted.
     Failed,
 }
 
-impl<'a> Sitting<'a> {
-    pub(super) fn new(plan: &'a Plan, cx: Arc<Run>, object: Arc<Object>, mut memory: Memory) -> Self {
+impl<'a> HandlerRun<'a> {
+    pub(super) fn new(plan: &'a Plan, cx: Arc<Run>, object: Arc<Object>, mut memory: HandlerMemory) -> Self {
         let essence = essence_of(&*object);
-        let state = Fingerprint::of(&essence);
+        let state = Fingerprint::of_value(&essence);
         let kept = memory.kept.take().unwrap_or_default();
         let is_dying = object.meta().deletion_timestamp.is_some();
         Self { plan, cx, object, is_dying, essence, state, memory, kept }
@@ -81,7 +81,7 @@ impl<'a> Sitting<'a> {
             let (info, object) = (self.cx.info(), &*self.object);
             self.kept.record.renew(|essence| renew(info, essence, object));
         }
-        self.date();
+        self.date_state();
         let candidates = self.plan.candidates(&*self.object, self.state);
         let (record, is_inherited) = (&self.kept.record, self.memory.is_inherited);
         self.memory
@@ -91,7 +91,7 @@ impl<'a> Sitting<'a> {
     }
 
     /// What to do now.
-    pub(super) fn next(&mut self) -> Step {
+    pub(super) fn next_step(&mut self) -> Step {
         if self.refresh() {
             let candidates = self.plan.candidates(&*self.object, self.state);
             return agenda::next(&candidates, self.known(), &self.view());
@@ -101,14 +101,14 @@ impl<'a> Sitting<'a> {
     }
 
     /// Calls a handler and notes what came of it.
-    pub(super) async fn run(&mut self, index: usize) -> Result<()> {
+    pub(super) async fn run_handler(&mut self, index: usize) -> Result<()> {
         self.save().await?;
         let plan = self.plan;
         let entry = &plan.entries[index];
         let mut candidates = plan.candidates(&*self.object, self.state);
         candidates.retain(|candidate| candidate.index == index);
         let Some(candidate) = candidates.pop() else { return Ok(()) };
-        let call = Call {
+        let call = PendingCall {
             id: &entry.id,
             role: entry.role,
             policy: entry.policy,
@@ -116,11 +116,11 @@ impl<'a> Sitting<'a> {
             value: candidate.value.as_ref(),
             is_part: false,
         };
-        let occasion = Occasion { object: self.object.clone(), before: self.before(&candidate) };
+        let occasion = HandlerInput { object: self.object.clone(), before: self.before(&candidate) };
         let (function, view, began) = (entry.call.clone(), self.view(), self.cx.now());
         match self.attempt(&call, move |turn| function(occasion, turn)).await {
-            Ended::Failed => {}
-            Ended::Well(parts) => match self.run_parts(&call, parts).await? {
+            CallEnd::Failed => {}
+            CallEnd::Well(parts) => match self.run_parts(&call, parts).await? {
                 Some(wake) => self.wait_for_parts(&call, wake),
                 None => self.succeeded(&call, &view, began),
             },
@@ -138,32 +138,32 @@ impl<'a> Sitting<'a> {
     pub(super) async fn close(
         &mut self,
         rest: Option<Timestamp>,
-        daemons: Vec<Trouble>,
+        daemons: Vec<FailingHandler>,
     ) -> Result<(), Error> {
         // When the last handler of a deletion is through, taking the finalizer off records it.
         if self.is_dying && rest.is_none() {
             return Ok(());
         }
-        self.tell(daemons);
+        self.report_handled(daemons);
         self.save().await
     }
 
     /// Has the status say how the handlers stand, if it is one that may and does not say so already.
-    fn tell(&mut self, daemons: Vec<Trouble>) {
+    fn report_handled(&mut self, daemons: Vec<FailingHandler>) {
         if !self.cx.engine().tells_in_status() {
             return;
         }
         let candidates = self.plan.candidates(&*self.object, self.state);
         let mut troubles = handled_condition::troubles(&candidates, self.known());
         troubles.extend(daemons);
-        let told = self.told().clone();
-        let Some(word) =
-            Word::of(&troubles).or_else(|| self.is_well(&candidates, &told).then_some(Word::Well))
+        let told = self.reported().clone();
+        let Some(word) = HandledState::from_failures(&troubles)
+            .or_else(|| self.is_well(&candidates, &told).then_some(HandledState::Well))
         else {
             return;
         };
         // The condition is about the state this go began with; what was edited meanwhile is the next one's.
-        let news = Told::new(word.clone(), &**self.cx.object());
+        let news = ReportedState::new(word.clone(), &**self.cx.object());
         if told != news {
             self.cx.condition(word.condition());
             self.memory.told = Some(news);
@@ -172,7 +172,7 @@ impl<'a> Sitting<'a> {
 
     /// Is nothing left to do, of handlers that have something to say? Those of timers and daemons are only heard of when
     /// they fail.
-    fn is_well(&self, candidates: &[Candidate<'_>], told: &Told) -> bool {
+    fn is_well(&self, candidates: &[Candidate<'_>], told: &ReportedState) -> bool {
         let is_handled =
             |candidate: &Candidate<'_>| candidate.role.is_durable() && candidate.role != Role::Delete;
         let may_say = told.is_trouble()
@@ -182,29 +182,29 @@ impl<'a> Sitting<'a> {
         may_say && !self.is_dying && !agenda::is_pending(candidates, self.known(), &self.view())
     }
 
-    fn told(&mut self) -> &Told {
+    fn reported(&mut self) -> &ReportedState {
         let object = &self.object;
-        self.memory.told.get_or_insert_with(|| Told::read(&**object))
+        self.memory.told.get_or_insert_with(|| ReportedState::read(&**object))
     }
 
     /// Where the status is written anyway at the end of the last handler, it says in the same request that all are
     /// through.
-    fn foretell(&mut self, call: &Call<'_>, turn: &TurnState) {
+    fn foretell(&mut self, call: &PendingCall<'_>, turn: &TurnState) {
         let is_worth_it =
             !call.is_part && call.role.is_durable() && self.cx.engine().tells_in_status() && turn.has_draft();
-        if !is_worth_it || self.is_dying || self.told().is_trouble() {
+        if !is_worth_it || self.is_dying || self.reported().is_trouble() {
             return;
         }
         let mut record = self.kept.record.clone();
         through(&mut record, call, self.plan.updates(), self.state);
         let candidates = self.plan.candidates(&*self.object, self.state);
-        let known = Known { record: &record, passing: &self.memory.passing };
+        let known = KnownRecords { record: &record, in_process: &self.memory.in_process };
         let is_well = handled_condition::troubles(&candidates, known).is_empty()
             && !agenda::is_pending(&candidates, known, &self.view())
             && handled_condition::keeps_conditions(self.cx.info(), &*self.object);
-        let news = Told::new(Word::Well, &*self.object);
-        if is_well && *self.told() != news {
-            turn.condition(Word::Well.condition());
+        let news = ReportedState::new(HandledState::Well, &*self.object);
+        if is_well && *self.reported() != news {
+            turn.condition(HandledState::Well.condition());
             self.memory.told = Some(news);
         }
     }
@@ -226,17 +226,17 @@ impl<'a> Sitting<'a> {
     }
 
     /// What to remember until the next go.
-    pub(super) fn into_memory(self) -> Memory {
+    pub(super) fn into_memory(self) -> HandlerMemory {
         let is_worth_it = self.kept.is_unsaved || self.kept.is_aside;
-        Memory { kept: is_worth_it.then_some(self.kept), ..self.memory }
+        HandlerMemory { kept: is_worth_it.then_some(self.kept), ..self.memory }
     }
 
     /// Calls a function as the handler says: within its time, guarded against panics, its status and result written.
     async fn attempt(
         &mut self,
-        call: &Call<'_>,
+        call: &PendingCall<'_>,
         function: impl FnOnce(Arc<TurnState>) -> BoxFuture<'static, Result<Value>> + Send,
-    ) -> Ended {
+    ) -> CallEnd {
         let began = self.cx.now();
         let trial = self.trial(call);
         let since = trial.map_or(began, |trial| trial.since);
@@ -276,18 +276,18 @@ impl<'a> Sitting<'a> {
             // What was foretold may not be written.
             self.memory.told = None;
         }
-        self.note(call, began, result.as_ref().err());
-        if result.is_ok() { Ended::Well(parts) } else { Ended::Failed }
+        self.record_end(call, began, result.as_ref().err());
+        if result.is_ok() { CallEnd::Well(parts) } else { CallEnd::Failed }
     }
 
     /// Writes a failure into the record, and either end into the journal.
-    fn note(&mut self, call: &Call<'_>, began: Timestamp, fault: Option<&Fault>) {
+    fn record_end(&mut self, call: &PendingCall<'_>, began: Timestamp, fault: Option<&Fault>) {
         let (now, engine) = (self.cx.now(), self.cx.engine().clone());
         let outcome = match fault {
             None => HandlerOutcome::Done,
             Some(fault) => {
                 let failure = Failure { at: call.at, began, now, fault };
-                let trial = call.policy.judge(self.trial(call), failure, &engine.ground.entropy);
+                let trial = call.policy.judge(self.trial(call), failure, &engine.shared.entropy);
                 let outcome = outcome_of(&trial, now);
                 self.failed(call, trial);
                 outcome
@@ -310,25 +310,29 @@ impl<'a> Sitting<'a> {
         handled_condition::warn(&self.cx, call.id, attempt, &outcome);
         let (object, handler, took) = (self.cx.key().clone(), call.id.to_owned(), until(began, now));
         engine
-            .ground
+            .shared
             .journal
             .record(&engine.source, JournalEntry::Handled { object, handler, outcome, took });
     }
 
     /// Runs the sub-handlers that are due. Returns when to look again, if some are not through.
-    async fn run_parts(&mut self, parent: &Call<'_>, parts: Vec<Part>) -> Result<Option<Timestamp>> {
+    async fn run_parts(
+        &mut self,
+        parent: &PendingCall<'_>,
+        parts: Vec<SubHandler>,
+    ) -> Result<Option<Timestamp>> {
         let mut wake: Option<Timestamp> = None;
-        for Part { id, call: function } in parts {
-            let part = Call { id: &id, is_part: true, ..*parent };
-            if self.marks(part.role).seen(&id) == Some(&Seen::Part(part.at)) {
+        for SubHandler { id, call: function } in parts {
+            let part = PendingCall { id: &id, is_part: true, ..*parent };
+            if self.marks(part.role).seen(&id) == Some(&Seen::SubHandler(part.at)) {
                 continue;
             }
             let is_due =
                 self.trial(&part).is_none_or(|trial| trial.after.is_some_and(|after| after <= self.cx.now()));
             if is_due {
                 self.save().await?;
-                if let Ended::Well(_) = self.attempt(&part, function).await {
-                    self.marks_mut(part.role).succeeded(&id, Seen::Part(part.at));
+                if let CallEnd::Well(_) = self.attempt(&part, function).await {
+                    self.marks_mut(part.role).succeeded(&id, Seen::SubHandler(part.at));
                 }
             }
             if let Some(after) = self.trial(&part).and_then(|trial| trial.after) {
@@ -339,7 +343,7 @@ impl<'a> Sitting<'a> {
     }
 
     /// The parent is called again when its sub-handlers are; that is no failure of its own.
-    fn wait_for_parts(&mut self, call: &Call<'_>, wake: Timestamp) {
+    fn wait_for_parts(&mut self, call: &PendingCall<'_>, wake: Timestamp) {
         let before = self.trial(call);
         let trial = Trial {
             at: call.at,
@@ -351,16 +355,16 @@ impl<'a> Sitting<'a> {
         self.failed(call, trial);
     }
 
-    fn succeeded(&mut self, call: &Call<'_>, view: &View, began: Timestamp) {
+    fn succeeded(&mut self, call: &PendingCall<'_>, view: &AgendaInput, began: Timestamp) {
         match call.role {
             Role::Timer(schedule) => {
                 let due = agenda::next_tick(call.id, &schedule, self.known(), view);
                 let tick = schedule.ticked(due, began, self.cx.now());
-                self.memory.passing.marks.remove(call.id);
-                let ticks = if schedule.is_recorded() { self.unsaved() } else { &mut self.memory.passing };
+                self.memory.in_process.marks.remove(call.id);
+                let ticks = if schedule.is_recorded() { self.unsaved() } else { &mut self.memory.in_process };
                 ticks.ticks.insert(call.id.to_owned(), tick);
             }
-            Role::Resume => self.memory.passing.succeeded(call.id, Seen::Once),
+            Role::Resume => self.memory.in_process.succeeded(call.id, Seen::Once),
             Role::Delete => self.unsaved().succeeded(call.id, Seen::Once),
             Role::Create | Role::Update | Role::Field => {
                 let (updates, state) = (self.plan.updates(), self.state);
@@ -372,7 +376,7 @@ impl<'a> Sitting<'a> {
         }
     }
 
-    fn failed(&mut self, call: &Call<'_>, trial: Trial) {
+    fn failed(&mut self, call: &PendingCall<'_>, trial: Trial) {
         self.marks_mut(call.role).failed(call.id, trial);
     }
 
@@ -391,16 +395,16 @@ impl<'a> Sitting<'a> {
         }
     }
 
-    fn trial(&self, call: &Call<'_>) -> Option<&Trial> {
+    fn trial(&self, call: &PendingCall<'_>) -> Option<&Trial> {
         self.marks(call.role).trial(call.id, call.at)
     }
 
     fn marks(&self, role: Role) -> &Record {
-        if role.is_durable() { &self.kept.record } else { &self.memory.passing }
+        if role.is_durable() { &self.kept.record } else { &self.memory.in_process }
     }
 
     fn marks_mut(&mut self, role: Role) -> &mut Record {
-        if role.is_durable() { self.unsaved() } else { &mut self.memory.passing }
+        if role.is_durable() { self.unsaved() } else { &mut self.memory.in_process }
     }
 
     fn unsaved(&mut self) -> &mut Record {
@@ -408,14 +412,14 @@ impl<'a> Sitting<'a> {
         &mut self.kept.record
     }
 
-    fn known(&self) -> Known<'_> {
-        Known { record: &self.kept.record, passing: &self.memory.passing }
+    fn known(&self) -> KnownRecords<'_> {
+        KnownRecords { record: &self.kept.record, in_process: &self.memory.in_process }
     }
 
-    fn view(&self) -> View {
+    fn view(&self) -> AgendaInput {
         let now = self.cx.now();
         let created = self.object.meta().creation_timestamp.as_ref().map_or(now, |time| time.0);
-        View {
+        AgendaInput {
             now,
             is_dying: self.is_dying,
             is_resuming: self.memory.is_resuming.unwrap_or_default(),
@@ -434,15 +438,15 @@ impl<'a> Sitting<'a> {
         }
         if newest.revision() != self.object.revision() {
             self.essence = essence_of(&*newest);
-            self.state = Fingerprint::of(&self.essence);
+            self.state = Fingerprint::of_value(&self.essence);
             self.object = newest;
-            self.date();
+            self.date_state();
         }
         true
     }
 
     /// Notes since when the object is as it is: as the record says, or since now.
-    fn date(&mut self) {
+    fn date_state(&mut self) {
         if self.memory.unchanged.is_some_and(|(state, _)| state == self.state) {
             return;
         }
@@ -457,7 +461,7 @@ impl<'a> Sitting<'a> {
 /// Notes that a handler of a living object is through. The first that is makes its state the one that updates start from.
 fn through<'a>(
     record: &mut Record,
-    call: &Call<'_>,
+    call: &PendingCall<'_>,
     updates: impl IntoIterator<Item = &'a str>,
     state: Fingerprint,
 ) {

@@ -117,7 +117,7 @@ impl Mailbox {
     /// Tells the listeners until `stop`; what is being told then is dropped where it waits.
     pub(super) async fn deliver(&self, plan: Arc<Plan>, engine: Arc<Engine>, stop: CancellationToken) {
         let mut tasks = JoinSet::new();
-        let fence = &engine.ground.fence;
+        let fence = &engine.shared.fence;
         let (mut rights, mut gain) = (fence.subscribe(), fence.gain());
         while !stop.is_cancelled() {
             rights.mark_unchanged();
@@ -128,14 +128,14 @@ impl Mailbox {
             while tasks.len() < CONCURRENCY
                 && let Some((key, event)) = self.next()
             {
-                tasks.spawn(tell(plan.clone(), engine.clone(), key, event));
+                tasks.spawn(call_listeners(plan.clone(), engine.clone(), key, event));
             }
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = self.arrived.notified() => {}
                 // Without an election nobody changes rights, but the sender lives as long as the operator.
                 _ = rights.changed() => {}
-                Some(told) = tasks.join_next() => if let Ok(key) = told { self.told(key) },
+                Some(told) = tasks.join_next() => if let Ok(key) = told { self.finished(key) },
             }
         }
     }
@@ -165,7 +165,7 @@ impl Mailbox {
         Some((key, event))
     }
 
-    fn told(&self, key: Key) {
+    fn finished(&self, key: Key) {
         let mut mail = self.mail();
         if mail.waiting.get(&key).is_some_and(VecDeque::is_empty) {
             mail.waiting.remove(&key);
@@ -199,8 +199,8 @@ impl Reader for Mailbox {
     }
 }
 
-async fn tell(plan: Arc<Plan>, engine: Arc<Engine>, key: Key, event: ObjectEvent) -> Key {
-    let Admission::Granted(permit) = engine.ground.fence.enter(&key) else { return key };
+async fn call_listeners(plan: Arc<Plan>, engine: Arc<Engine>, key: Key, event: ObjectEvent) -> Key {
+    let Admission::Granted(permit) = engine.shared.fence.enter(&key) else { return key };
     permit.run(tell_all(&plan, &engine, &key, &event, &permit)).await;
     key
 }

@@ -5,7 +5,7 @@
 //!
 //! **Invariant:** a handler that is through is not called again for the same state, over any number of restarts; one
 //! that is not will be. A crash between the end of a handler and the record of it is the one case of a repeat.
-//! For maintainers: `agenda` (what runs next, sans I/O), `record` (what is remembered), `keep` (where), `desk` (the rest).
+//! For maintainers: `agenda` (what runs next, sans I/O), `record` (what is remembered), `record_store` (where), `runner` (the rest).
 
 mod activity;
 mod agenda;
@@ -29,7 +29,7 @@ mod timer;
 mod turn;
 
 pub use activity::Activity;
-pub(crate) use activity::{Activities, Occasion};
+pub(crate) use activity::{Activities, ActivityKind};
 pub use declare::Handlers;
 pub use diff::{Diff, Field, FieldChange};
 pub use filter::Is;

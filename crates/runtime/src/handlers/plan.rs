@@ -1,5 +1,5 @@
 //! What a program declared: handlers, daemons, listeners and lookups, without any state. The agenda decides over it,
-//! the desk carries it out.
+//! the runner carries it out.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,33 +20,33 @@ use crate::fault::Result;
 use crate::object::Object;
 
 /// What a handler is called with.
-pub(super) struct Occasion {
+pub(super) struct HandlerInput {
     pub(super) object: Arc<Object>,
     /// What it was through with last: a state for updates, a value for fields.
     pub(super) before: Option<Value>,
 }
 
 /// A handler's function; null means that there is no result to store.
-pub(super) type Call =
-    Arc<dyn Fn(Occasion, Arc<TurnState>) -> BoxFuture<'static, Result<Value>> + Send + Sync>;
+pub(super) type HandlerFunction =
+    Arc<dyn Fn(HandlerInput, Arc<TurnState>) -> BoxFuture<'static, Result<Value>> + Send + Sync>;
 
 /// Reads a field.
 pub(super) type Lens = Arc<dyn Fn(&Object) -> Value + Send + Sync>;
 
 /// A handler that the agenda calls.
-pub(super) struct Entry {
+pub(super) struct DeclaredHandler {
     pub(super) id: String,
     pub(super) role: Role,
     pub(super) filters: Vec<Test>,
     pub(super) policy: Policy,
     /// The field it follows, if it follows one.
     pub(super) lens: Option<Lens>,
-    pub(super) call: Call,
+    pub(super) call: HandlerFunction,
 }
 
 /// Everything a program declared for a kind.
 pub(super) struct Plan {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<DeclaredHandler>,
     pub(super) daemons: Vec<Daemon>,
     pub(super) listeners: Vec<Listener>,
     pub(super) lookups: Lookups,
@@ -58,7 +58,7 @@ impl Plan {
     }
 
     /// The handler declared last.
-    pub(super) fn last_entry(&mut self) -> &mut Entry {
+    pub(super) fn last_entry(&mut self) -> &mut DeclaredHandler {
         self.entries.last_mut().expect("the type of the builder says that one was declared")
     }
 
@@ -139,9 +139,14 @@ impl Plan {
     }
 }
 
-fn candidate<'a>(index: usize, entry: &'a Entry, object: &Object, at: Fingerprint) -> Candidate<'a> {
+fn candidate<'a>(
+    index: usize,
+    entry: &'a DeclaredHandler,
+    object: &Object,
+    at: Fingerprint,
+) -> Candidate<'a> {
     let value = entry.lens.as_ref().map(|lens| lens(object));
-    let at = value.as_ref().map_or(at, Fingerprint::of);
+    let at = value.as_ref().map_or(at, Fingerprint::of_value);
     Candidate { index, id: &entry.id, role: entry.role, at, value }
 }
 

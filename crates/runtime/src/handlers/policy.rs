@@ -81,7 +81,7 @@ mod tests {
     /// Fails at these seconds; returns how long after each the next attempt is made.
     fn fail(policy: Policy, fault: impl Fn() -> Fault, seconds: &[i64]) -> Vec<Option<i64>> {
         let mut trial: Option<Trial> = None;
-        let state = Fingerprint::of(&json!(1));
+        let state = Fingerprint::of_value(&json!(1));
         let judge = |&second: &i64| {
             let fault = fault();
             let failure = Failure { at: state, began: at(second), now: at(second), fault: &fault };

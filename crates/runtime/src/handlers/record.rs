@@ -18,7 +18,7 @@ use super::essence::Fingerprint;
 pub(super) struct Record {
     /// The states that marks refer to.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) states: BTreeMap<Fingerprint, State>,
+    pub(super) states: BTreeMap<Fingerprint, RecordedState>,
     /// By the id of the handler; sub-handlers as `parent/child`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) marks: BTreeMap<String, Mark>,
@@ -29,7 +29,7 @@ pub(super) struct Record {
 
 /// A state of the object that was handled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct RecordedState {
     /// Since when we know it.
     pub(super) since: Timestamp,
     pub(super) essence: Value,
@@ -57,7 +57,7 @@ pub(super) enum Seen {
     /// This value of the field it follows.
     Value(Value),
     /// A sub-handler: its part of its parent's work on this state.
-    Part(Fingerprint),
+    SubHandler(Fingerprint),
 }
 
 /// Failed attempts at one state.
@@ -78,7 +78,7 @@ pub(super) struct Trial {
 impl Record {
     /// Has no handler ever been through with anything of this object? A part of its work is not the whole.
     pub(super) fn is_fresh(&self) -> bool {
-        self.marks.values().all(|mark| matches!(mark.seen, None | Some(Seen::Part(_))))
+        self.marks.values().all(|mark| matches!(mark.seen, None | Some(Seen::SubHandler(_))))
     }
 
     pub(super) fn seen(&self, id: &str) -> Option<&Seen> {
@@ -111,7 +111,7 @@ impl Record {
 
     /// Keeps the state while a mark refers to it.
     pub(super) fn keep_state(&mut self, fingerprint: Fingerprint, essence: &Value, since: Timestamp) {
-        self.states.entry(fingerprint).or_insert_with(|| State { since, essence: essence.clone() });
+        self.states.entry(fingerprint).or_insert_with(|| RecordedState { since, essence: essence.clone() });
         let used: BTreeSet<Fingerprint> = self.marks.values().filter_map(Mark::state).collect();
         self.states.retain(|fingerprint, _| used.contains(fingerprint));
     }
@@ -127,13 +127,13 @@ impl Record {
     pub(super) fn renew(&mut self, renewed: impl Fn(&Value) -> Option<Value>) {
         for (fingerprint, state) in std::mem::take(&mut self.states) {
             let essence = renewed(&state.essence).unwrap_or(state.essence);
-            let now = Fingerprint::of(&essence);
+            let now = Fingerprint::of_value(&essence);
             for mark in self.marks.values_mut() {
                 if mark.state() == Some(fingerprint) {
                     mark.seen = Some(Seen::State(now));
                 }
             }
-            self.states.insert(now, State { since: state.since, essence });
+            self.states.insert(now, RecordedState { since: state.since, essence });
         }
     }
 
@@ -161,7 +161,7 @@ mod tests {
 
     fn state(number: i64) -> (Fingerprint, Value) {
         let essence = json!({"spec": {"size": number}});
-        (Fingerprint::of(&essence), essence)
+        (Fingerprint::of_value(&essence), essence)
     }
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
         let trial = Trial { at, attempts: 1, since: Timestamp::UNIX_EPOCH, after: None, error: "no".into() };
         record.failed("a", trial.clone());
         record.failed("a/x", trial.clone());
-        record.succeeded("a/y", Seen::Part(at));
+        record.succeeded("a/y", Seen::SubHandler(at));
         assert!(record.trial("a", at).is_some() && record.trial("a", state(2).0).is_none());
         record.succeeded("a", Seen::Once);
         assert_eq!(record.marks.keys().collect::<Vec<_>>(), ["a"]);
@@ -207,7 +207,7 @@ mod tests {
             Some(essence)
         });
         let expected = json!({"spec": {"size": 1, "colour": "red"}});
-        assert_eq!(record.seen("a"), Some(&Seen::State(Fingerprint::of(&expected))));
+        assert_eq!(record.seen("a"), Some(&Seen::State(Fingerprint::of_value(&expected))));
         assert_eq!(record.baseline("a"), Some(&expected));
     }
 
@@ -215,7 +215,7 @@ mod tests {
     fn handlers_that_are_gone_leave_nothing() {
         let mut record = Record::default();
         record.succeeded("old", Seen::Once);
-        record.succeeded("new/part", Seen::Part(state(1).0));
+        record.succeeded("new/part", Seen::SubHandler(state(1).0));
         record.ticks.insert("old".into(), Timestamp::UNIX_EPOCH);
         record.prune(|id| id == "new");
         assert_eq!(record.marks.keys().collect::<Vec<_>>(), ["new/part"]);

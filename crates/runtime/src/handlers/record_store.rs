@@ -20,14 +20,14 @@ use crate::events::Severity;
 use crate::fault::{Result, terminal};
 use crate::kind::key;
 use crate::object::Object;
-use crate::request::{Attempt, call};
+use crate::request::{RequestLabel, call};
 
 /// What is done to the Secrets beside.
 pub(super) const SECRET_VERBS: &[&str] = &["get", "create", "patch"];
 
 /// A record and where it is kept.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct StoredRecord {
     pub(super) record: Record,
     /// What the annotation said when the record was read or written.
     pub(super) text: Option<String>,
@@ -48,7 +48,7 @@ pub(super) fn text_of(cx: &Run, object: &Object) -> Option<String> {
 }
 
 /// Reads the record of the object.
-pub(super) async fn load(cx: &Run, text: Option<String>) -> Result<Kept> {
+pub(super) async fn load(cx: &Run, text: Option<String>) -> Result<StoredRecord> {
     let record = match text.as_deref().map(decode) {
         None => Record::default(),
         Some(Ok(Stored::Here(record))) => record,
@@ -57,24 +57,26 @@ pub(super) async fn load(cx: &Run, text: Option<String>) -> Result<Kept> {
             unreadable(cx, &format!("the annotation {} cannot be read ({error})", annotation(cx)))?
         }
     };
-    Ok(Kept { record, text, is_aside: false, is_unsaved: false })
+    Ok(StoredRecord { record, text, is_aside: false, is_unsaved: false })
 }
 
-async fn load_aside(cx: &Run, text: Option<String>) -> Result<Kept> {
+async fn load_aside(cx: &Run, text: Option<String>) -> Result<StoredRecord> {
     let name = secret_name(cx);
     let request = secrets(cx).get(&name, &GetParams::default());
-    let secret: Secret = match call(cx.client(), Attempt { verb: "get secret", target: &name }, request).await
-    {
-        // Somebody removed it: the object is handled anew, as when its annotation is removed.
-        Err(error) if error.is_not_found() => return Ok(Kept { text, is_aside: true, ..Kept::default() }),
-        answer => answer?,
-    };
+    let secret: Secret =
+        match call(cx.client(), RequestLabel { verb: "get secret", target: &name }, request).await {
+            // Somebody removed it: the object is handled anew, as when its annotation is removed.
+            Err(error) if error.is_not_found() => {
+                return Ok(StoredRecord { text, is_aside: true, ..StoredRecord::default() });
+            }
+            answer => answer?,
+        };
     let content = secret.data.unwrap_or_default().remove("record").map(|bytes| bytes.0).unwrap_or_default();
     let record = match decode(&String::from_utf8_lossy(&content)) {
         Ok(Stored::Here(record)) => record,
         Ok(Stored::Aside) | Err(_) => unreadable(cx, &format!("the secret {name} cannot be read"))?,
     };
-    Ok(Kept { record, text, is_aside: true, is_unsaved: false })
+    Ok(StoredRecord { record, text, is_aside: true, is_unsaved: false })
 }
 
 /// A person must look at an object whose record is spoilt, or it would be handled as if it were new. Not so one that is
@@ -90,7 +92,7 @@ fn unreadable(cx: &Run, problem: &str) -> Result<Record> {
 }
 
 /// Writes the record of the object, if it changed.
-pub(super) async fn save(cx: &Run, kept: &mut Kept) -> Result<(), Error> {
+pub(super) async fn save(cx: &Run, kept: &mut StoredRecord) -> Result<(), Error> {
     if !kept.is_unsaved {
         return Ok(());
     }
@@ -118,9 +120,11 @@ async fn save_aside(cx: &Run, text: &str) -> Result<(), Error> {
         "metadata": {"name": name, "ownerReferences": [owner]},
         "data": {"record": k8s_openapi::ByteString(text.as_bytes().to_vec())},
     });
-    let params = PatchParams::apply(cx.engine().ground.name.as_str()).force();
+    let params = PatchParams::apply(cx.engine().shared.name.as_str()).force();
     let request = secrets(cx).patch(&name, &params, &Patch::Apply(&body));
-    call::<Value>(cx.client(), Attempt { verb: "apply secret", target: &name }, request).await.map(|_| ())
+    call::<Value>(cx.client(), RequestLabel { verb: "apply secret", target: &name }, request)
+        .await
+        .map(|_| ())
 }
 
 fn secrets(cx: &Run) -> Path {
@@ -131,6 +135,6 @@ fn secrets(cx: &Run) -> Path {
 /// By the object, the operator and the controller, and short enough whatever their names.
 fn secret_name(cx: &Run) -> String {
     let uid = cx.object().meta().uid.as_deref().unwrap_or_default();
-    let whose = Fingerprint::of(&cx.engine().finalizer.as_str().into());
+    let whose = Fingerprint::of_value(&cx.engine().finalizer.as_str().into());
     format!("handled-{uid}-{whose}")
 }

@@ -9,15 +9,15 @@ use homeostat_core::journal::Change;
 use jiff::Timestamp;
 
 use super::agenda::Step;
-use super::daemons::Nursery;
+use super::daemons::DaemonSupervisor;
 use super::essence::Fingerprint;
-use super::handled_condition::{Told, Trouble};
-use super::handler_run::Sitting;
+use super::handled_condition::{FailingHandler, ReportedState};
+use super::handler_run::HandlerRun;
 use super::listeners::Mailbox;
 use super::plan::Plan;
 use super::policy::until;
 use super::record::Record;
-use super::record_store::Kept;
+use super::record_store::StoredRecord;
 use crate::action::Action;
 use crate::assemble::Companion;
 use crate::cache::ObjectDelta;
@@ -33,44 +33,44 @@ const STEPS_MAX: usize = 100;
 const MEMORIES_SPARE: usize = 1024;
 
 /// The handlers of a kind at work.
-pub(super) struct Desk {
+pub(super) struct HandlerRunner {
     pub(super) plan: Arc<Plan>,
-    memories: Mutex<HashMap<Key, Memory>>,
-    nursery: Arc<Nursery>,
+    memories: Mutex<HashMap<Key, HandlerMemory>>,
+    daemons: Arc<DaemonSupervisor>,
     mailbox: Arc<Mailbox>,
 }
 
 /// What this process knows of an object beyond what the object says.
 #[derive(Default)]
-pub(super) struct Memory {
+pub(super) struct HandlerMemory {
     pub(super) uid: Option<String>,
     /// It was there when this process began to watch.
     pub(super) is_inherited: bool,
     /// Whether it is being taken over; known from the first look on.
     pub(super) is_resuming: Option<bool>,
     /// How handlers stand that begin anew in each process.
-    pub(super) passing: Record,
+    pub(super) in_process: Record,
     /// Its state when last looked at, and since when it has it.
     pub(super) unchanged: Option<(Fingerprint, Timestamp)>,
     /// What its status says of the handlers; known from the first look on.
-    pub(super) told: Option<Told>,
+    pub(super) told: Option<ReportedState>,
     /// A record that is not saved yet, or that costs a request to read.
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<StoredRecord>,
 }
 
-impl Desk {
+impl HandlerRunner {
     pub(super) fn new(plan: Plan) -> Self {
         let mailbox = Arc::new(Mailbox::new());
-        Self { plan: Arc::new(plan), memories: Mutex::default(), nursery: Arc::default(), mailbox }
+        Self { plan: Arc::new(plan), memories: Mutex::default(), daemons: Arc::default(), mailbox }
     }
 
     /// The tasks beside the workers: one for all daemons, one for all listeners, where there are any.
     pub(super) fn companions(&self) -> Vec<Companion> {
         let mut companions: Vec<Companion> = Vec::new();
         if !self.plan.daemons.is_empty() {
-            let (nursery, plan) = (self.nursery.clone(), self.plan.clone());
+            let (daemons, plan) = (self.daemons.clone(), self.plan.clone());
             companions.push(Box::new(move |engine, stop| {
-                Box::pin(async move { nursery.supervise(plan, engine, stop).await })
+                Box::pin(async move { daemons.supervise(plan, engine, stop).await })
             }));
         }
         if !self.plan.listeners.is_empty() {
@@ -83,14 +83,14 @@ impl Desk {
     }
 
     /// Follows the main kind: which objects were there before us, and which are gone.
-    pub(super) fn attend(self: &Arc<Self>) -> Relation {
-        let desk = self.clone();
+    pub(super) fn follow_main_kind(self: &Arc<Self>) -> Relation {
+        let runner = self.clone();
         let connect: ConnectRelation = Box::new(move |wire, _| {
-            desk.nursery.report_to(wire.inbox.clone());
-            if !desk.plan.listeners.is_empty() {
-                wire.main.add_reader(desk.mailbox.clone());
+            runner.daemons.report_to(wire.queue.clone());
+            if !runner.plan.listeners.is_empty() {
+                wire.main.add_reader(runner.mailbox.clone());
             }
-            wire.main.subscribe(move |delta| desk.observe(delta));
+            wire.main.subscribe(move |delta| runner.observe(delta));
             wire.main.watch_freshness()
         });
         Relation { other: None, connect }
@@ -104,15 +104,18 @@ impl Desk {
             return;
         }
         if delta.new.as_ref().is_none_or(|object| object.meta().deletion_timestamp.is_some()) {
-            self.nursery.dismiss(&delta.key);
+            self.daemons.dismiss(&delta.key);
         }
         match (&delta.new, delta.change) {
             (None, _) => {
                 self.memories().remove(&delta.key);
             }
             (Some(object), Change::Listed) => {
-                let memory =
-                    Memory { uid: object.meta().uid.clone(), is_inherited: true, ..Memory::default() };
+                let memory = HandlerMemory {
+                    uid: object.meta().uid.clone(),
+                    is_inherited: true,
+                    ..HandlerMemory::default()
+                };
                 self.memories().insert(delta.key.clone(), memory);
             }
             _ => {}
@@ -126,19 +129,19 @@ impl Desk {
         let is_dying = object.meta().deletion_timestamp.is_some();
         if is_dying {
             // A daemon must not make anew what a deletion removes.
-            self.nursery.dismissed(cx.key()).await;
+            self.daemons.dismissed(cx.key()).await;
         }
-        let mut sitting = Sitting::new(&self.plan, cx.clone(), object, memory);
-        let rest = self.work(&mut sitting).await;
+        let mut run = HandlerRun::new(&self.plan, cx.clone(), object, memory);
+        let rest = self.work(&mut run).await;
         if !is_dying {
-            let (object, state) = sitting.object();
+            let (object, state) = run.object();
             let daemons = self.plan.daemons_of(object);
             let cache = &cx.engine().cache;
             let newest = || cache.get(cx.key());
             let is_alive = || newest().is_some_and(|object| object.meta().deletion_timestamp.is_none());
-            self.nursery.want((cx.key(), object.meta().uid.as_ref()), state, &daemons, is_alive);
+            self.daemons.want((cx.key(), object.meta().uid.as_ref()), state, &daemons, is_alive);
         }
-        self.remember(&cx, sitting.into_memory());
+        self.remember(&cx, run.into_memory());
         let now = cx.now();
         Ok(match rest? {
             Rest::Until(Some(at)) => Action::requeue(until(now, at)),
@@ -147,36 +150,36 @@ impl Desk {
         })
     }
 
-    async fn work(&self, sitting: &mut Sitting<'_>) -> Result<Rest> {
-        sitting.open().await?;
+    async fn work(&self, run: &mut HandlerRun<'_>) -> Result<Rest> {
+        run.open().await?;
         for _ in 0..STEPS_MAX {
-            match sitting.next() {
-                Step::Run(index) => sitting.run(index).await?,
-                Step::Adopt => sitting.adopt(),
+            match run.next_step() {
+                Step::Run(index) => run.run_handler(index).await?,
+                Step::Adopt => run.adopt(),
                 Step::Rest(at) => {
-                    let (_, state) = sitting.object();
-                    let daemons = self.nursery.given_up(sitting.key(), state);
-                    let daemons = daemons.into_iter().map(|(daemon, error)| Trouble {
+                    let (_, state) = run.object();
+                    let daemons = self.daemons.given_up(run.key(), state);
+                    let daemons = daemons.into_iter().map(|(daemon, error)| FailingHandler {
                         id: self.plan.daemons[daemon].id.clone(),
                         error,
                         gave_up: true,
                     });
-                    sitting.close(at, daemons.collect()).await?;
+                    run.close(at, daemons.collect()).await?;
                     return Ok(Rest::Until(at));
                 }
             }
         }
-        sitting.save().await?;
+        run.save().await?;
         Ok(Rest::Tired)
     }
 
-    fn recall(&self, object: &Object, key: &Key) -> Memory {
+    fn recall(&self, object: &Object, key: &Key) -> HandlerMemory {
         let uid = object.meta().uid.clone();
         let memory = self.memories().remove(key).filter(|memory| memory.uid == uid);
-        memory.unwrap_or_else(|| Memory { uid, ..Memory::default() })
+        memory.unwrap_or_else(|| HandlerMemory { uid, ..HandlerMemory::default() })
     }
 
-    fn remember(&self, cx: &Run, memory: Memory) {
+    fn remember(&self, cx: &Run, memory: HandlerMemory) {
         let mut memories = self.memories();
         // Looked up under the lock: the deletion is told after the cache has it, and then finds ours to remove.
         let cache = &cx.engine().cache;
@@ -185,11 +188,11 @@ impl Desk {
         }
         // Nobody tells of an object that stopped decoding before it was deleted.
         if memories.len() > 2 * cache.len() + MEMORIES_SPARE {
-            memories.retain(|key, _| cache.get(key).is_some() || cache.poison(key).is_some());
+            memories.retain(|key, _| cache.get(key).is_some() || cache.quarantined_error(key).is_some());
         }
     }
 
-    fn memories(&self) -> MutexGuard<'_, HashMap<Key, Memory>> {
+    fn memories(&self) -> MutexGuard<'_, HashMap<Key, HandlerMemory>> {
         self.memories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

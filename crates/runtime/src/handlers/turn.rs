@@ -28,7 +28,7 @@ pub struct Turn<K: Kind> {
 pub(super) struct TurnState {
     run: Arc<Run>,
     which: Which,
-    parts: Mutex<Vec<Part>>,
+    parts: Mutex<Vec<SubHandler>>,
     stop: CancellationToken,
     lookups: Lookups,
 }
@@ -43,13 +43,14 @@ pub(super) struct Which {
 }
 
 /// A sub-handler, registered by its parent.
-pub(super) struct Part {
+pub(super) struct SubHandler {
     pub(super) id: String,
-    pub(super) call: PartCall,
+    pub(super) call: SubHandlerFunction,
 }
 
 /// The function of a sub-handler.
-pub(super) type PartCall = Box<dyn FnOnce(Arc<TurnState>) -> BoxFuture<'static, Result<Value>> + Send>;
+pub(super) type SubHandlerFunction =
+    Box<dyn FnOnce(Arc<TurnState>) -> BoxFuture<'static, Result<Value>> + Send>;
 
 impl TurnState {
     pub(super) fn new(run: Arc<Run>, which: Which, stop: CancellationToken, lookups: Lookups) -> Arc<Self> {
@@ -65,16 +66,16 @@ impl TurnState {
         &self.stop
     }
 
-    pub(super) fn take_parts(&self) -> Vec<Part> {
+    pub(super) fn take_parts(&self) -> Vec<SubHandler> {
         std::mem::take(&mut *self.parts())
     }
 
-    fn add_part(&self, id: &str, call: PartCall) {
+    fn add_part(&self, id: &str, call: SubHandlerFunction) {
         let id = format!("{}/{id}", self.which.id);
-        self.parts().push(Part { id, call });
+        self.parts().push(SubHandler { id, call });
     }
 
-    fn parts(&self) -> MutexGuard<'_, Vec<Part>> {
+    fn parts(&self) -> MutexGuard<'_, Vec<SubHandler>> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -103,8 +104,8 @@ impl<K: Kind> Deref for Turn<K> {
 
 impl<K: Kind> Turn<K> {
     /// The cover of a call for an object of this very kind.
-    pub(super) fn of(state: Arc<TurnState>) -> Self {
-        Self { context: Context::of(state.run.clone()), state }
+    pub(super) fn from_state(state: Arc<TurnState>) -> Self {
+        Self { context: Context::from_run(state.run.clone()), state }
     }
 
     /// The id of the handler; of a sub-handler `parent/id`.
@@ -131,8 +132,8 @@ impl<K: Kind> Turn<K> {
         Fut: Future<Output = Result<R>> + Send + 'static,
         R: Serialize + 'static,
     {
-        let call: PartCall = Box::new(move |turn| {
-            let running = handler(Self::of(turn));
+        let call: SubHandlerFunction = Box::new(move |turn| {
+            let running = handler(Self::from_state(turn));
             Box::pin(async move { value_of(&running.await?) })
         });
         self.state.add_part(id.as_ref(), call);

@@ -5,12 +5,12 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A queue, a time and the names of keys: what every test needs.
-struct Bench {
+struct ControllerRunner {
     queue: Queue,
     now: Instant,
 }
 
-impl Bench {
+impl ControllerRunner {
     fn new(config: Config) -> Self {
         Self { queue: Queue::new(config, &Entropy::seeded(1)), now: Instant::now() }
     }
@@ -61,7 +61,7 @@ fn key(text: &str) -> Key {
 
 #[test]
 fn triggers_merge_and_causes_add_up() {
-    let mut bench = Bench::plain();
+    let mut bench = ControllerRunner::plain();
     for cause in [Cause::Created, Cause::Edited, Cause::Created] {
         bench.queue.add(&key("x"), cause, Urgency::Edit, bench.now);
     }
@@ -72,7 +72,7 @@ fn triggers_merge_and_causes_add_up() {
 
 #[test]
 fn a_key_runs_once_at_a_time_and_again_when_dirtied() {
-    let mut bench = Bench::plain();
+    let mut bench = ControllerRunner::plain();
     bench.add("x", Urgency::Event);
     let work = bench.next().expect("ready");
     bench.add("x", Urgency::Event);
@@ -83,7 +83,7 @@ fn a_key_runs_once_at_a_time_and_again_when_dirtied() {
 
 #[test]
 fn fresh_goes_before_background_until_background_has_aged() {
-    let mut bench = Bench::plain();
+    let mut bench = ControllerRunner::plain();
     bench.add("listed", Urgency::Background);
     bench.add("fresh", Urgency::Event);
     assert_eq!(bench.drain(), ["fresh", "listed"]);
@@ -95,7 +95,7 @@ fn fresh_goes_before_background_until_background_has_aged() {
 
 #[test]
 fn a_long_list_that_has_aged_does_not_hold_up_what_is_fresh() {
-    let mut bench = Bench::plain();
+    let mut bench = ControllerRunner::plain();
     let listed: Vec<String> = (0..100).map(|at| format!("listed-{at}")).collect();
     for name in &listed {
         bench.add(name, Urgency::Background);
@@ -111,7 +111,7 @@ fn a_long_list_that_has_aged_does_not_hold_up_what_is_fresh() {
 
 #[test]
 fn a_background_key_is_promoted_by_a_fresh_trigger() {
-    let mut bench = Bench::plain();
+    let mut bench = ControllerRunner::plain();
     for name in ["a", "b", "c"] {
         bench.add(name, Urgency::Background);
     }
@@ -121,7 +121,7 @@ fn a_background_key_is_promoted_by_a_fresh_trigger() {
 
 #[test]
 fn namespaces_take_turns() {
-    let mut bench = Bench::plain();
+    let mut bench = ControllerRunner::plain();
     for name in ["big/1", "big/2", "big/3", "small/4"] {
         bench.add(name, Urgency::Event);
     }
@@ -130,7 +130,7 @@ fn namespaces_take_turns() {
 
 #[test]
 fn a_namespace_stays_below_its_limit() {
-    let mut bench = Bench::new(Config { per_namespace: Some(1), ..Config::default() });
+    let mut bench = ControllerRunner::new(Config { per_namespace: Some(1), ..Config::default() });
     for name in ["big/1", "big/2", "small/3"] {
         bench.add(name, Urgency::Event);
     }
@@ -143,7 +143,7 @@ fn a_namespace_stays_below_its_limit() {
 
 #[test]
 fn failures_back_off_and_success_resets() {
-    let mut bench = Bench::plain();
+    let mut bench = ControllerRunner::plain();
     bench.add("x", Urgency::Event);
     let mut delays = Vec::new();
     for _ in 0..10 {
@@ -160,7 +160,7 @@ fn failures_back_off_and_success_resets() {
 
 #[test]
 fn backoff_is_not_spent_by_other_triggers() {
-    let mut bench = Bench::plain();
+    let mut bench = ControllerRunner::plain();
     bench.add("x", Urgency::Event);
     bench.run(Outcome::Failed);
     bench.pass(1);
@@ -179,7 +179,7 @@ fn backoff_is_not_spent_by_other_triggers() {
 
 #[test]
 fn an_edit_overrides_backoff() {
-    let mut bench = Bench::plain();
+    let mut bench = ControllerRunner::plain();
     bench.add("x", Urgency::Event);
     bench.run(Outcome::Failed);
     bench.add("x", Urgency::Edit);
@@ -192,7 +192,7 @@ fn an_edit_overrides_backoff() {
 
 #[test]
 fn a_terminal_fault_waits_for_an_edit() {
-    let mut bench = Bench::plain();
+    let mut bench = ControllerRunner::plain();
     bench.add("x", Urgency::Event);
     assert_eq!(bench.run(Outcome::Terminal), None);
     for urgency in [Urgency::Background, Urgency::Echo, Urgency::Event] {
@@ -205,7 +205,7 @@ fn a_terminal_fault_waits_for_an_edit() {
 
 #[test]
 fn retry_after_sets_its_own_time() {
-    let mut bench = Bench::plain();
+    let mut bench = ControllerRunner::plain();
     bench.add("x", Urgency::Event);
     assert_eq!(bench.run(Outcome::RetryAfter(SECOND * 20)), Some(20));
     bench.pass(20);
@@ -214,7 +214,7 @@ fn retry_after_sets_its_own_time() {
 
 #[test]
 fn requeue_comes_back_at_its_time_or_on_a_change() {
-    let mut bench = Bench::plain();
+    let mut bench = ControllerRunner::plain();
     bench.add("x", Urgency::Event);
     assert_eq!(bench.run(Outcome::Requeue(SECOND * 300)), Some(300));
     bench.pass(299);
@@ -231,7 +231,7 @@ fn requeue_comes_back_at_its_time_or_on_a_change() {
 
 #[test]
 fn requeue_now_waits_behind_the_others() {
-    let mut bench = Bench::plain();
+    let mut bench = ControllerRunner::plain();
     bench.add("x", Urgency::Event);
     bench.add("y", Urgency::Event);
     bench.run(Outcome::Requeue(Duration::ZERO));
@@ -240,7 +240,7 @@ fn requeue_now_waits_behind_the_others() {
 
 #[test]
 fn resync_comes_within_its_period_and_in_the_background() {
-    let mut bench = Bench::new(Config { resync: Some(SECOND * 100), ..Config::default() });
+    let mut bench = ControllerRunner::new(Config { resync: Some(SECOND * 100), ..Config::default() });
     bench.add("x", Urgency::Event);
     let after = bench.run(Outcome::AwaitChange).expect("a resync is planned");
     assert!((80..=100).contains(&after), "{after}");
@@ -252,7 +252,7 @@ fn resync_comes_within_its_period_and_in_the_background() {
 
 #[test]
 fn a_gone_or_settled_key_is_forgotten() {
-    let mut bench = Bench::plain();
+    let mut bench = ControllerRunner::plain();
     for outcome in [Outcome::AwaitChange, Outcome::Gone] {
         bench.add("x", Urgency::Event);
         bench.run(Outcome::Failed);
@@ -264,7 +264,7 @@ fn a_gone_or_settled_key_is_forgotten() {
 
 #[test]
 fn a_retry_can_be_brought_forward_but_nothing_else() {
-    let mut bench = Bench::plain();
+    let mut bench = ControllerRunner::plain();
     for name in ["failed", "terminal", "later"] {
         bench.add(name, Urgency::Event);
     }

@@ -10,22 +10,22 @@ use homeostat_core::journal::{Cause, Change, Source};
 
 use super::admits;
 use crate::cache::{ObjectCache, ObjectDelta};
-use crate::controller_queue::Inbox;
+use crate::controller_queue::ControllerQueue;
 use crate::predicate::ChangeTest;
 use crate::queue::Urgency;
 
-pub(crate) fn follow(cache: &ObjectCache, inbox: &Inbox, predicate: Option<ChangeTest>) {
-    let of_poison = inbox.clone();
-    cache.subscribe_poison(move |key, is_list| {
+pub(crate) fn follow_main_kind(cache: &ObjectCache, queue: &ControllerQueue, predicate: Option<ChangeTest>) {
+    let of_quarantined = queue.clone();
+    cache.subscribe_quarantined(move |key, is_list| {
         let (cause, urgency) =
             if is_list { (Cause::Listed, Urgency::Background) } else { (Cause::Edited, Urgency::Edit) };
-        of_poison.add(key, cause, urgency);
+        of_quarantined.add(key, cause, urgency);
     });
-    let inbox = inbox.clone();
+    let queue = queue.clone();
     cache.subscribe(move |delta| {
-        if admits(predicate.as_ref(), delta, &inbox) {
-            let (cause, urgency) = classify(delta, inbox.source());
-            inbox.add(&delta.key, cause, urgency);
+        if admits(predicate.as_ref(), delta, &queue) {
+            let (cause, urgency) = classify(delta, queue.source());
+            queue.add(&delta.key, cause, urgency);
         }
     });
 }

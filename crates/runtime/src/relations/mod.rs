@@ -28,7 +28,7 @@ pub use selects::Selector;
 use crate::cache::{Cache, Freshness, ObjectCache, ObjectDelta};
 use crate::caches::Caches;
 use crate::context::Memo;
-use crate::controller_queue::Inbox;
+use crate::controller_queue::ControllerQueue;
 use crate::kind::{Kind, KindInfo, Target, info};
 use crate::object::Object;
 use crate::panics::contain;
@@ -37,16 +37,16 @@ use crate::queue::Urgency;
 use crate::watch::Scope;
 
 /// What a relation is wired to.
-pub(crate) struct Wire<'a> {
+pub(crate) struct RelationContext<'a> {
     pub(crate) caches: &'a Caches,
     /// Where the other kind is watched.
     pub(crate) scope: &'a Scope,
     pub(crate) main: &'a ObjectCache,
-    pub(crate) inbox: &'a Inbox,
+    pub(crate) queue: &'a ControllerQueue,
     pub(crate) memo: &'a Arc<Memo>,
 }
 
-impl Wire<'_> {
+impl RelationContext<'_> {
     /// The cache of another kind.
     fn declare(&self, info: &'static KindInfo) -> ObjectCache {
         self.caches.declare(info, self.scope)
@@ -61,7 +61,8 @@ pub(crate) struct Relation {
 }
 
 /// Connects another kind to a controller; returns how fresh the other kind's cache is.
-pub(crate) type ConnectRelation = Box<dyn FnOnce(&Wire<'_>, Followed) -> watch::Receiver<Freshness> + Send>;
+pub(crate) type ConnectRelation =
+    Box<dyn FnOnce(&RelationContext<'_>, Followed) -> watch::Receiver<Freshness> + Send>;
 
 /// The other kind of a relation, and what the relation does with its objects.
 #[derive(Clone, Copy)]
@@ -104,28 +105,33 @@ fn triggered<'a>(
 }
 
 /// How pressing a change of another object is to ours.
-fn urgency(delta: &ObjectDelta, inbox: &Inbox, ours: &Key) -> Urgency {
+fn urgency(delta: &ObjectDelta, queue: &ControllerQueue, ours: &Key) -> Urgency {
     match delta.change {
         Change::Listed => Urgency::Background,
-        _ if delta.is_echo_for(inbox.source(), ours) => Urgency::Echo,
+        _ if delta.is_echo_for(queue.source(), ours) => Urgency::Echo,
         _ => Urgency::Event,
     }
 }
 
 /// Does the change matter? One over which the predicate panics does: a run too many repairs more than one too few.
-fn admits(test: Option<&ChangeTest>, delta: &ObjectDelta, inbox: &Inbox) -> bool {
+fn admits(test: Option<&ChangeTest>, delta: &ObjectDelta, queue: &ControllerQueue) -> bool {
     let Some(test) = test else { return true };
     let test = || test.admits(delta.old.as_deref(), delta.new.as_deref());
-    guarded("a predicate", &delta.key, inbox, test).unwrap_or(true)
+    guarded("a predicate", &delta.key, queue, test).unwrap_or(true)
 }
 
 /// Calls a function of the user's about this object; none when it panicked, which is told.
-fn guarded<T>(function: &'static str, object: &Key, inbox: &Inbox, call: impl FnOnce() -> T) -> Option<T> {
+fn guarded<T>(
+    function: &'static str,
+    object: &Key,
+    queue: &ControllerQueue,
+    call: impl FnOnce() -> T,
+) -> Option<T> {
     let told = |message: String| {
-        let controller = inbox.source();
+        let controller = queue.source();
         tracing::error!(%controller, %object, function, message, "the operator's code panicked over this object");
         let entry = Entry::Panicked { object: object.clone(), function: function.into(), message };
-        inbox.journal().record(controller, entry);
+        queue.journal().record(controller, entry);
     };
     contain(call).map_err(told).ok()
 }
@@ -137,7 +143,7 @@ where
     I: IntoIterator<Item = V>,
 {
     let connect: ConnectRelation = Box::new(move |wire, _| {
-        let cache = Cache::<T>::of(wire.declare(info::<T>()));
+        let cache = Cache::<T>::from_erased(wire.declare(info::<T>()));
         wire.caches.keep_index(wire.scope, cache.index(values));
         cache.watch_freshness()
     });

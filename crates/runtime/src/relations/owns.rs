@@ -6,23 +6,23 @@ use std::collections::BTreeSet;
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 
-use super::{Followed, Relation, Wire, admits, triggered, urgency};
+use super::{Followed, Relation, RelationContext, admits, triggered, urgency};
 use crate::kind::KindInfo;
 use crate::object::Object;
 
 pub(crate) fn owns(child: &'static KindInfo) -> Relation {
-    let connect = move |wire: &Wire<'_>, followed: Followed| {
+    let connect = move |wire: &RelationContext<'_>, followed: Followed| {
         let (cache, owner) = (wire.declare(followed.info), wire.main.info());
-        let (inbox, memo) = (wire.inbox.clone(), wire.memo.clone());
+        let (queue, memo) = (wire.queue.clone(), wire.memo.clone());
         cache.subscribe(move |delta| {
             if delta.new.is_none() {
                 memo.forget(&delta.key);
             }
             let [old, new] = [&delta.old, &delta.new].map(|state| owners_in(owner, state.as_deref()));
-            let is_admitted = admits(followed.filter.as_ref(), delta, &inbox);
+            let is_admitted = admits(followed.filter.as_ref(), delta, &queue);
             for owner in triggered(&old, &new, is_admitted) {
                 let cause = Cause::Owned { child: delta.key.clone(), change: delta.change };
-                inbox.add(owner, cause, urgency(delta, &inbox, owner));
+                queue.add(owner, cause, urgency(delta, &queue, owner));
             }
         });
         cache.watch_freshness()

@@ -4,26 +4,26 @@
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 
-use super::{Followed, Relation, Targets, Wire, admits, urgency};
+use super::{Followed, Relation, RelationContext, Targets, admits, urgency};
 use crate::cache::ObjectIndex;
 use crate::kind::KindInfo;
 use crate::object::Object;
 
 pub(crate) fn references(other: &'static KindInfo, names: Targets) -> Relation {
-    let connect = move |wire: &Wire<'_>, followed: Followed| {
+    let connect = move |wire: &RelationContext<'_>, followed: Followed| {
         let keys = move |object: &Object| -> Vec<Key> {
             let namespace = object.meta().namespace.as_deref().unwrap_or_default();
             names(object).iter().map(|target| other.target_key(target, namespace)).collect()
         };
         let referrers = ObjectIndex::new(wire.main, Box::new(keys));
-        let (cache, inbox) = (wire.declare(followed.info), wire.inbox.clone());
+        let (cache, queue) = (wire.declare(followed.info), wire.queue.clone());
         cache.subscribe(move |delta| {
-            if !admits(followed.filter.as_ref(), delta, &inbox) {
+            if !admits(followed.filter.as_ref(), delta, &queue) {
                 return;
             }
             for ours in referrers.keys(&delta.key) {
                 let cause = Cause::Referenced { other: delta.key.clone(), change: delta.change };
-                inbox.add(&ours, cause, urgency(delta, &inbox, &ours));
+                queue.add(&ours, cause, urgency(delta, &queue, &ours));
             }
         });
         cache.watch_freshness()

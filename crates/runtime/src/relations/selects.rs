@@ -12,7 +12,7 @@ use homeostat_core::selector::LabelSelector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, ObjectMeta};
 use serde_json::json;
 
-use super::{Followed, Relation, Wire, admits, guarded, triggered, urgency};
+use super::{Followed, Relation, RelationContext, admits, guarded, triggered, urgency};
 use crate::cache::{ObjectCache, ObjectIndex};
 use crate::kind::KindInfo;
 use crate::object::Object;
@@ -42,7 +42,7 @@ type Anchor = (String, Option<(String, String)>);
 pub(crate) type SelectorOf = Arc<dyn Fn(&Object) -> Option<LabelSelector> + Send + Sync>;
 
 pub(crate) fn selects(other: &'static KindInfo, selector: SelectorOf) -> Relation {
-    let connect = move |wire: &Wire<'_>, followed: Followed| {
+    let connect = move |wire: &RelationContext<'_>, followed: Followed| {
         let anchoring = selector.clone();
         let has_place = wire.main.info().is_namespaced && other.is_namespaced;
         let anchor_of = move |object: &Object| -> Vec<Anchor> {
@@ -51,19 +51,19 @@ pub(crate) fn selects(other: &'static KindInfo, selector: SelectorOf) -> Relatio
         };
         let anchors = ObjectIndex::new(wire.main, Box::new(anchor_of));
         let cache = wire.declare(followed.info);
-        let (main, inbox) = (wire.main.clone(), wire.inbox.clone());
+        let (main, queue) = (wire.main.clone(), wire.queue.clone());
         cache.subscribe(move |delta| {
             let matching = |state: &Object| -> BTreeSet<Key> {
                 let place = place(has_place, state.meta());
                 let found = || selectors_of(&main, &anchors, &selector, (place, state.meta()));
-                guarded("a selector", &delta.key, &inbox, found).unwrap_or_default()
+                guarded("a selector", &delta.key, &queue, found).unwrap_or_default()
             };
-            let is_admitted = admits(followed.filter.as_ref(), delta, &inbox);
+            let is_admitted = admits(followed.filter.as_ref(), delta, &queue);
             let [old, new] =
                 [&delta.old, &delta.new].map(|state| state.as_deref().map(matching).unwrap_or_default());
             for ours in triggered(&old, &new, is_admitted) {
                 let cause = Cause::Related { other: delta.key.clone(), change: delta.change };
-                inbox.add(ours, cause, urgency(delta, &inbox, ours));
+                queue.add(ours, cause, urgency(delta, &queue, ours));
             }
         });
         cache.watch_freshness()

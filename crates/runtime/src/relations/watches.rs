@@ -6,27 +6,27 @@ use std::collections::BTreeSet;
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 
-use super::{Followed, Other, Relation, Targets, Wire, admits, guarded, triggered, urgency};
+use super::{Followed, Other, Relation, RelationContext, Targets, admits, guarded, triggered, urgency};
 use crate::kind::KindInfo;
 use crate::object::Object;
 
 pub(crate) fn watches(other: &'static KindInfo, map: Targets) -> Relation {
-    let connect = move |wire: &Wire<'_>, followed: Followed| {
-        let (cache, main, inbox) = (wire.declare(followed.info), wire.main.info(), wire.inbox.clone());
+    let connect = move |wire: &RelationContext<'_>, followed: Followed| {
+        let (cache, main, queue) = (wire.declare(followed.info), wire.main.info(), wire.queue.clone());
         cache.subscribe(move |delta| {
             let concerned = |state: &Object| -> BTreeSet<Key> {
                 let keys = || {
                     let targets = map(state);
                     targets.iter().map(|target| main.target_key(target, delta.key.namespace())).collect()
                 };
-                guarded("a mapping", &delta.key, &inbox, keys).unwrap_or_default()
+                guarded("a mapping", &delta.key, &queue, keys).unwrap_or_default()
             };
-            let is_admitted = admits(followed.filter.as_ref(), delta, &inbox);
+            let is_admitted = admits(followed.filter.as_ref(), delta, &queue);
             let [old, new] =
                 [&delta.old, &delta.new].map(|state| state.as_deref().map(concerned).unwrap_or_default());
             for ours in triggered(&old, &new, is_admitted) {
                 let cause = Cause::Related { other: delta.key.clone(), change: delta.change };
-                inbox.add(ours, cause, urgency(delta, &inbox, ours));
+                queue.add(ours, cause, urgency(delta, &queue, ours));
             }
         });
         cache.watch_freshness()

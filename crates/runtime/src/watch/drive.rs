@@ -82,7 +82,7 @@ pub(crate) async fn drive(feed: Feed) {
 }
 
 /// A failed exchange, as far as the machine cares.
-struct Trouble(Signal);
+struct WatchTrouble(Signal);
 
 impl Feed {
     fn info(&self) -> &'static KindInfo {
@@ -112,13 +112,13 @@ impl Feed {
         let signal = match self.read_page(PAGE_OBJECTS, continue_token).await {
             Ok(page) => {
                 for item in page.items {
-                    self.take(item, Change::Listed);
+                    self.observe_item(item, Change::Listed);
                     self.wait_for_readers().await;
                 }
                 Signal::Page { revision: page.revision, continue_token: page.continue_token }
             }
-            Err(Trouble(Signal::Expired)) if !self.cache.is_kept() => failed(SLOW_READERS).0,
-            Err(Trouble(signal)) => signal,
+            Err(WatchTrouble(Signal::Expired)) if !self.cache.is_kept() => failed(SLOW_READERS).0,
+            Err(WatchTrouble(signal)) => signal,
         };
         self.obey(machine.on(Instant::now(), signal));
     }
@@ -134,12 +134,16 @@ impl Feed {
     async fn ask_newest(&self, machine: &mut Machine) {
         let signal = match self.read_page(1, None).await {
             Ok(page) => Signal::Newest { revision: page.revision },
-            Err(Trouble(signal)) => signal,
+            Err(WatchTrouble(signal)) => signal,
         };
         self.obey(machine.on(Instant::now(), signal));
     }
 
-    async fn read_page(&self, limit: u32, continue_token: Option<String>) -> Result<wire::Page, Trouble> {
+    async fn read_page(
+        &self,
+        limit: u32,
+        continue_token: Option<String>,
+    ) -> Result<wire::ListPage, WatchTrouble> {
         let params = ListParams {
             limit: Some(limit),
             continue_token,
@@ -176,7 +180,7 @@ impl Feed {
                 self.obey(machine.on(Instant::now(), Signal::Opened));
                 self.follow(machine, body, is_list).await
             }
-            Err(Trouble(signal)) => signal,
+            Err(WatchTrouble(signal)) => signal,
         };
         self.obey(machine.on(Instant::now(), signal));
     }
@@ -189,27 +193,27 @@ impl Feed {
                 reading = self.follow_list(machine, reading).await?;
             }
             loop {
-                let text = reading.line(SILENCE_MAX).await.map_err(Trouble)?;
+                let text = reading.line(SILENCE_MAX).await.map_err(WatchTrouble)?;
                 self.heed(machine, wire::line(self.info(), &text), false)?;
                 self.wait_for_readers().await;
             }
         };
-        let ended: Result<Infallible, Trouble> = ended.await;
-        let Err(Trouble(signal)) = ended;
+        let ended: Result<Infallible, WatchTrouble> = ended.await;
+        let Err(WatchTrouble(signal)) = ended;
         signal
     }
 
-    async fn follow_list(&self, machine: &mut Machine, reading: Reading) -> Result<Reading, Trouble> {
+    async fn follow_list(&self, machine: &mut Machine, reading: Reading) -> Result<Reading, WatchTrouble> {
         let mut list = List::read(self.info(), reading);
         while let Some(batch) = list.next().await {
             for line in batch {
                 self.heed(machine, line, true)?;
             }
         }
-        list.end().await.map_err(Trouble)
+        list.end().await.map_err(WatchTrouble)
     }
 
-    fn heed(&self, machine: &mut Machine, line: Line, is_list: bool) -> Result<(), Trouble> {
+    fn heed(&self, machine: &mut Machine, line: Line, is_list: bool) -> Result<(), WatchTrouble> {
         let signal = self.read_line(line, is_list)?;
         if machine.is_behind(&signal) {
             return Err(failed("the server sent an older revision than before"));
@@ -218,24 +222,24 @@ impl Feed {
         Ok(())
     }
 
-    fn read_line(&self, line: Line, is_list: bool) -> Result<Signal, Trouble> {
+    fn read_line(&self, line: Line, is_list: bool) -> Result<Signal, WatchTrouble> {
         match line {
             Line::Applied { item, .. } if is_list => {
-                self.take(item, Change::Listed);
+                self.observe_item(item, Change::Listed);
                 // Within a list the revisions of objects say nothing about where a watch may go on.
                 Ok(Signal::Event { revision: String::new() })
             }
             Line::Applied { item, is_added } => {
                 let revision = item.revision().to_owned();
-                self.take(item, if is_added { Change::Added } else { Change::Modified });
+                self.observe_item(item, if is_added { Change::Added } else { Change::Modified });
                 Ok(Signal::Event { revision })
             }
             Line::Deleted { key, revision, last } => {
                 if self.cache.is_kept() {
                     let observe = || self.cache.observe_deleted(key.clone(), wire::revision(&revision));
-                    self.note(spanned(&key, observe));
+                    self.record_observed(spanned(&key, observe));
                 } else if let Ok(item) = wire::decode(self.info(), &last) {
-                    self.take(item, Change::Deleted);
+                    self.observe_item(item, Change::Deleted);
                 }
                 Ok(Signal::Event { revision })
             }
@@ -250,16 +254,16 @@ impl Feed {
 
     /// Takes in an object as it was shown. A cache says itself what sort of change that is; without one it is what the
     /// server says.
-    fn take(&self, item: Item, change: Change) {
+    fn observe_item(&self, item: Item, change: Change) {
         match item {
             Item::Good { key, object } if self.cache.is_kept() => {
                 let is_list = change == Change::Listed;
-                self.note(spanned(&key, || self.cache.observe(key.clone(), object, is_list)));
+                self.record_observed(spanned(&key, || self.cache.observe(key.clone(), object, is_list)));
             }
             Item::Good { key, object } => {
-                self.note(Some(spanned(&key, || self.cache.pass_on(key.clone(), object, change))));
+                self.record_observed(Some(spanned(&key, || self.cache.pass_on(key.clone(), object, change))));
             }
-            Item::Poison { key, error, .. } => {
+            Item::Undecodable { key, error, .. } => {
                 tracing::warn!(object = %key, %error, "object does not decode and is left out until it changes");
                 self.journal
                     .record(&self.source, Entry::Quarantined { object: key.clone(), error: error.clone() });
@@ -270,7 +274,7 @@ impl Feed {
         }
     }
 
-    fn note(&self, delta: Option<ObjectDelta>) {
+    fn record_observed(&self, delta: Option<ObjectDelta>) {
         if let Some(ObjectDelta { key: object, revision, change, .. }) = delta {
             self.journal.record(&self.source, Entry::Observed { object, revision, change });
         }
@@ -282,7 +286,7 @@ impl Feed {
             Effect::ListBegins => self.cache.begin_list(),
             Effect::ListEnds { revision } => {
                 for delta in self.cache.end_list(wire::revision(&revision)) {
-                    self.note(Some(delta));
+                    self.record_observed(Some(delta));
                 }
                 self.tell_return();
                 self.note_state(WatchState::Fresh);
@@ -339,12 +343,12 @@ impl Feed {
     async fn send(
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-    ) -> Result<Body, Trouble> {
+    ) -> Result<Body, WatchTrouble> {
         let request = request.map_err(|error| failed(format!("the request cannot be built: {error}")))?;
         let answer = self.client.send(request.map(Body::from));
         let response = timeout(ANSWER_MAX, answer)
             .await
-            .map_err(|_| Trouble(Signal::Unanswered))?
+            .map_err(|_| WatchTrouble(Signal::Unanswered))?
             .map_err(|error| failed(format!("the server is not reachable: {error}")))?;
         if response.status().is_success() {
             return Ok(response.into_body());
@@ -371,15 +375,15 @@ async fn refusal(response: http::Response<Body>) -> Status {
     status.unwrap_or_else(|_| Status::failure(&words(), "Unknown")).with_code(code)
 }
 
-fn failed(error: impl Into<String>) -> Trouble {
-    Trouble(Signal::Failed { error: error.into() })
+fn failed(error: impl Into<String>) -> WatchTrouble {
+    WatchTrouble(Signal::Failed { error: error.into() })
 }
 
 /// What a Status means to a watch.
-fn trouble(status: &Status) -> Trouble {
+fn trouble(status: &Status) -> WatchTrouble {
     let code = status.code;
     if code == 410 {
-        return Trouble(Signal::Expired);
+        return WatchTrouble(Signal::Expired);
     }
     let hint = if code == 404 { " (is its CustomResourceDefinition installed?)" } else { "" };
     let error = match status.message.trim() {
@@ -390,5 +394,5 @@ fn trouble(status: &Status) -> Trouble {
     let said = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     let seconds = if code == 429 { said.max(1) } else { said };
     let retry_after = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
-    Trouble(Signal::Refused { error, retry_after })
+    WatchTrouble(Signal::Refused { error, retry_after })
 }

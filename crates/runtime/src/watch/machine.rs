@@ -101,7 +101,7 @@ pub(crate) enum Effect {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum MachineState {
     /// Nothing known.
     Start,
     Paging {
@@ -132,7 +132,7 @@ enum ListMode {
 /// The machine.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    state: State,
+    state: MachineState,
     list_mode: ListMode,
     pause: Option<Duration>,
     failures: u32,
@@ -154,7 +154,7 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn new(entropy: Entropy) -> Self {
         Self {
-            state: State::Start,
+            state: MachineState::Start,
             list_mode: ListMode::Stream,
             pause: None,
             failures: 0,
@@ -183,21 +183,21 @@ impl Machine {
             self.list_mode = ListMode::Stream;
         }
         match &self.state {
-            State::Start if self.list_mode == ListMode::Stream => {
-                self.state = State::Streaming;
+            MachineState::Start if self.list_mode == ListMode::Stream => {
+                self.state = MachineState::Streaming;
                 self.asked_at = Some(now);
                 (Request::StreamList, Effect::ListBegins)
             }
-            State::Start => {
-                self.state = State::Paging { continue_token: None };
+            MachineState::Start => {
+                self.state = MachineState::Paging { continue_token: None };
                 (Request::List { continue_token: None }, Effect::ListBegins)
             }
-            State::Paging { continue_token } => {
+            MachineState::Paging { continue_token } => {
                 (Request::List { continue_token: continue_token.clone() }, Effect::None)
             }
-            State::Streaming => unreachable!("a streaming list that ended left this state in `on`"),
-            State::Watching { .. } if self.is_in_doubt => (Request::Newest, Effect::None),
-            State::Watching { revision } => {
+            MachineState::Streaming => unreachable!("a streaming list that ended left this state in `on`"),
+            MachineState::Watching { .. } if self.is_in_doubt => (Request::Newest, Effect::None),
+            MachineState::Watching { revision } => {
                 self.asked_at = Some(now);
                 (Request::Watch { revision: revision.clone() }, Effect::None)
             }
@@ -209,23 +209,23 @@ impl Machine {
         match signal {
             Signal::Page { revision, continue_token: None } => self.complete(now, revision),
             Signal::Page { continue_token, .. } => self.turn_page(continue_token),
-            Signal::Bookmark { revision, ends_initial: true } if self.state == State::Streaming => {
+            Signal::Bookmark { revision, ends_initial: true } if self.state == MachineState::Streaming => {
                 self.complete(now, revision)
             }
             Signal::Newest { revision } => self.compare(revision),
             Signal::Event { revision } | Signal::Bookmark { revision, .. } => self.advance(revision),
             Signal::Opened => self.open(),
             // A stream that failed in the server's hands, or has taken its time to fail, is replaced at once.
-            Signal::Silent | Signal::Unanswered if self.state == State::Streaming => {
+            Signal::Silent | Signal::Unanswered if self.state == MachineState::Streaming => {
                 self.give_up_stream("it stalled".to_owned())
             }
-            Signal::Ended if self.state == State::Streaming => {
+            Signal::Ended if self.state == MachineState::Streaming => {
                 self.give_up_stream("the server ended it before it was complete".to_owned())
             }
-            Signal::Expired if self.state == State::Streaming => {
+            Signal::Expired if self.state == MachineState::Streaming => {
                 self.give_up_stream("it expired before it was complete".to_owned())
             }
-            Signal::Refused { error, retry_after: None } if self.state == State::Streaming => {
+            Signal::Refused { error, retry_after: None } if self.state == MachineState::Streaming => {
                 self.give_up_stream(error)
             }
             Signal::Silent => {
@@ -243,7 +243,7 @@ impl Machine {
 
     fn open(&mut self) -> Effect {
         self.is_open = true;
-        let is_resumed = self.failures > 0 && matches!(self.state, State::Watching { .. });
+        let is_resumed = self.failures > 0 && matches!(self.state, MachineState::Watching { .. });
         if is_resumed { Effect::Resumed } else { Effect::None }
     }
 
@@ -251,7 +251,7 @@ impl Machine {
     pub(crate) fn is_behind(&self, signal: &Signal) -> bool {
         match (&self.state, signal) {
             (
-                State::Watching { revision: known },
+                MachineState::Watching { revision: known },
                 Signal::Event { revision } | Signal::Bookmark { revision, .. },
             ) => is_older(revision, known),
             _ => false,
@@ -260,22 +260,22 @@ impl Machine {
 
     fn compare(&mut self, newest: String) -> Effect {
         self.is_in_doubt = false;
-        let State::Watching { revision: known } = &self.state else { return Effect::None };
+        let MachineState::Watching { revision: known } = &self.state else { return Effect::None };
         if !is_older(&newest, known) {
             return Effect::None;
         }
         let known = known.clone();
-        self.state = State::Start;
+        self.state = MachineState::Start;
         Effect::Rewound { known, newest }
     }
 
     fn turn_page(&mut self, next: Option<String>) -> Effect {
-        if matches!(&self.state, State::Paging { continue_token } if *continue_token == next) {
+        if matches!(&self.state, MachineState::Paging { continue_token } if *continue_token == next) {
             let error = "the list never ends: a page returned the continue token it was asked for with";
             return self.fail(error.to_owned(), None);
         }
         self.failures = 0;
-        self.state = State::Paging { continue_token: next };
+        self.state = MachineState::Paging { continue_token: next };
         Effect::None
     }
 
@@ -289,13 +289,13 @@ impl Machine {
         self.listed_at = Some(now);
         self.is_alive = true;
         self.is_in_doubt = false;
-        self.state = State::Watching { revision: revision.clone() };
+        self.state = MachineState::Watching { revision: revision.clone() };
         Effect::ListEnds { revision }
     }
 
     fn advance(&mut self, newer: String) -> Effect {
         self.is_alive = true;
-        if let State::Watching { revision } = &mut self.state {
+        if let MachineState::Watching { revision } = &mut self.state {
             self.failures = 0;
             *revision = newer;
         }
@@ -303,7 +303,7 @@ impl Machine {
     }
 
     fn give_up_stream(&mut self, error: String) -> Effect {
-        self.state = State::Start;
+        self.state = MachineState::Start;
         self.list_mode = ListMode::PagesInstead;
         Effect::StreamFailed { error }
     }
@@ -319,8 +319,8 @@ impl Machine {
     /// become a loop.
     fn begin_again(&mut self, now: Instant) -> Effect {
         let is_soon = self.listed_at.is_some_and(|listed| now < listed + EXPIRES_SOON);
-        let was_watching = matches!(self.state, State::Watching { .. });
-        self.state = State::Start;
+        let was_watching = matches!(self.state, MachineState::Watching { .. });
+        self.state = MachineState::Start;
         match (was_watching, is_soon) {
             (true, false) => {
                 self.expiries = 0;
@@ -336,13 +336,15 @@ impl Machine {
 
     fn fail(&mut self, error: String, retry_after: Option<Duration>) -> Effect {
         self.list_mode = match (&self.state, self.list_mode) {
-            (State::Streaming, _) if self.is_open => ListMode::PagesInstead,
+            (MachineState::Streaming, _) if self.is_open => ListMode::PagesInstead,
             // A server out of reach, or one that fails either way, says nothing about streams.
-            (State::Streaming, _) | (State::Paging { .. }, ListMode::PagesInstead) => ListMode::PagesOnce,
+            (MachineState::Streaming, _) | (MachineState::Paging { .. }, ListMode::PagesInstead) => {
+                ListMode::PagesOnce
+            }
             (_, mode) => mode,
         };
-        if !matches!(self.state, State::Watching { .. }) {
-            self.state = State::Start;
+        if !matches!(self.state, MachineState::Watching { .. }) {
+            self.state = MachineState::Start;
         }
         self.is_in_doubt = true;
         self.failures = self.failures.saturating_add(1);

@@ -1,5 +1,5 @@
 //! What the server sends, decoded once: list pages and watch lines. An object that does not decode becomes an
-//! [`Item::Poison`] with its name and the decoder's words; the objects around it are unharmed. A type that panics over an
+//! [`Item::Undecodable`] with its name and the decoder's words; the objects around it are unharmed. A type that panics over an
 //! object does not decode it, either.
 
 use std::borrow::Cow;
@@ -28,7 +28,7 @@ pub(crate) enum Item {
     /// Decoded.
     Good { key: Key, object: Arc<Object> },
     /// Not decodable as its kind.
-    Poison { key: Key, error: String, revision: String },
+    Undecodable { key: Key, error: String, revision: String },
 }
 
 impl Item {
@@ -36,23 +36,23 @@ impl Item {
         Self::Good { key: info.key_of(object.meta()), object }
     }
 
-    fn poison(info: &KindInfo, identity: IdentityMeta, error: String) -> Self {
+    fn undecodable(info: &KindInfo, identity: IdentityMeta, error: String) -> Self {
         let key = key_from(info, &identity);
-        Self::Poison { key, error, revision: identity.resource_version }
+        Self::Undecodable { key, error, revision: identity.resource_version }
     }
 
     /// Its resourceVersion.
     pub(crate) fn revision(&self) -> &str {
         match self {
             Self::Good { object, .. } => object.meta().resource_version.as_deref().unwrap_or_default(),
-            Self::Poison { revision, .. } => revision,
+            Self::Undecodable { revision, .. } => revision,
         }
     }
 }
 
 /// One page of a list.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct ListPage {
     pub(crate) items: Vec<Item>,
     pub(crate) revision: String,
     pub(crate) continue_token: Option<String>,
@@ -107,19 +107,19 @@ struct IdentityMeta {
 }
 
 /// Decodes a list page.
-pub(crate) fn page(info: &KindInfo, body: &[u8]) -> Result<Page, Error> {
+pub(crate) fn page(info: &KindInfo, body: &[u8]) -> Result<ListPage, Error> {
     let text = text_of(body)?;
     let List { metadata, .. } = serde_json::from_str(text)?;
     let list = fields(text, first(text)).find(|field| text[field.name.clone()] == *"\"items\"");
     let texts = list.into_iter().flat_map(|list| items(text, list.value.start));
     let items = texts.map(|item| decode_listed(info, &text[item])).collect();
     let continue_token = Some(metadata.r#continue).filter(|token| !token.is_empty());
-    Ok(Page { items, revision: metadata.resource_version, continue_token })
+    Ok(ListPage { items, revision: metadata.resource_version, continue_token })
 }
 
 /// Decodes one item of a list, also one without a name.
 fn decode_listed(info: &KindInfo, text: &str) -> Item {
-    let nameless = |error: Error| Item::poison(info, IdentityMeta::default(), error.to_string());
+    let nameless = |error: Error| Item::undecodable(info, IdentityMeta::default(), error.to_string());
     decode_text(info, text).unwrap_or_else(nameless)
 }
 
@@ -176,7 +176,7 @@ fn decode_text(info: &KindInfo, text: &str) -> Result<Item, Error> {
         Err(message) => panicked(&message),
     };
     let identity = serde_json::from_str::<Identity>(&text)?.metadata;
-    Ok(Item::poison(info, identity, error))
+    Ok(Item::undecodable(info, identity, error))
 }
 
 /// A watch line in an order of fields no server uses.
@@ -215,7 +215,7 @@ mod tests {
     use crate::kind::info;
 
     #[test]
-    fn a_poison_object_does_not_spoil_its_page() {
+    fn an_undecodable_object_does_not_spoil_its_page() {
         let body = json!({"metadata": {"resourceVersion": "9", "continue": "next"}, "items": [
             {"metadata": {"name": "good", "namespace": "a"}, "data": {"k": "v"}},
             {"metadata": {"name": "bad", "namespace": "a"}, "data": 7},
@@ -223,7 +223,7 @@ mod tests {
         let page = page(info::<ConfigMap>(), body.to_string().as_bytes()).expect("a page");
         assert_eq!((page.revision.as_str(), page.continue_token.as_deref()), ("9", Some("next")));
         assert!(matches!(&page.items[0], Item::Good { key, .. } if key.as_str() == "/configmaps/a/good"));
-        assert!(matches!(&page.items[1], Item::Poison { key, error, .. }
+        assert!(matches!(&page.items[1], Item::Undecodable { key, error, .. }
             if key.as_str() == "/configmaps/a/bad" && error == "data: invalid type: integer `7`, expected a map"));
     }
 
@@ -235,8 +235,8 @@ mod tests {
                 let revision = object.meta().resource_version.as_deref().unwrap_or_default();
                 format!("{} {key} at {revision}", if is_added { "added" } else { "modified" })
             }
-            Line::Applied { item: Item::Poison { key, error, revision }, .. } => {
-                format!("poison {key} at {revision}: {error}")
+            Line::Applied { item: Item::Undecodable { key, error, revision }, .. } => {
+                format!("undecodable {key} at {revision}: {error}")
             }
             Line::Deleted { key, revision, last } => {
                 let last = decode(info::<ConfigMap>(), &last).expect("it is JSON");
@@ -262,7 +262,7 @@ mod tests {
         );
         check(
             r#"{"type":"ADDED","object":{"data":1,"metadata":{"name":"x","resourceVersion":"4"}}}"#,
-            "poison configmaps/x at 4: data: invalid type: integer `1`, expected a map",
+            "undecodable configmaps/x at 4: data: invalid type: integer `1`, expected a map",
         );
         check(
             r#"{"type":"DELETED","object":{"metadata":{"name":"x","namespace":"n","resourceVersion":"5"}}}"#,

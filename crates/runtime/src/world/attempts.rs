@@ -43,7 +43,7 @@ pub(super) struct Attempts {
 }
 
 struct Attempt {
-    print: Print,
+    print: DifferencePrint,
     /// Updates in a row after which nobody saw the thing as wanted.
     in_vain: u32,
     /// Updates before those that took and were undone.
@@ -54,7 +54,7 @@ struct Attempt {
 
 /// What is to be put right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Print {
+pub(super) struct DifferencePrint {
     /// Which wish, by the generation of its object: another one has nothing to do with what became of the last.
     #[serde(rename = "generation")]
     wish: i64,
@@ -81,7 +81,7 @@ impl Attempts {
     }
 
     /// An update for this difference was accepted. Tells how it stands with it now.
-    pub(super) fn sent(&mut self, key: &Key, name: &str, print: Print) -> Tried {
+    pub(super) fn sent(&mut self, key: &Key, name: &str, print: DifferencePrint) -> Tried {
         let settle = self.settle;
         let things = self.sent.entry(key.clone()).or_default();
         let before = things.get(name).filter(|attempt| attempt.is_about(print, settle));
@@ -102,7 +102,7 @@ impl Attempts {
         &mut self,
         key: &Key,
         name: &str,
-        print: Print,
+        print: DifferencePrint,
         is_contested: bool,
     ) -> Option<Tried> {
         let things = self.sent.entry(key.clone()).or_default();
@@ -117,7 +117,7 @@ impl Attempts {
     }
 
     /// What is known of this difference; nothing when it has nothing to do with the one before, or that is long ago.
-    pub(super) fn tried(&self, key: &Key, name: &str, print: Print) -> Option<Tried> {
+    pub(super) fn tried(&self, key: &Key, name: &str, print: DifferencePrint) -> Option<Tried> {
         let attempt = self.sent.get(key)?.get(name)?;
         let is_same = attempt.print.difference == print.difference;
         attempt.is_about(print, self.settle).then(|| Tried { is_same, ..attempt.tried(self.settle) })
@@ -142,7 +142,7 @@ impl Attempts {
 
 impl Attempt {
     /// Is this what was put right before? What took and was changed to anything else since was undone.
-    fn is_about(&self, print: Print, settle: Duration) -> bool {
+    fn is_about(&self, print: DifferencePrint, settle: Duration) -> bool {
         self.print.wish == print.wish
             && (self.has_taken || self.print.difference == print.difference)
             && !self.tried(settle).is_past()
@@ -192,7 +192,7 @@ impl Tried {
     }
 }
 
-impl Print {
+impl DifferencePrint {
     /// Is it of the wish of this generation?
     pub(super) fn is_of(&self, generation: i64) -> bool {
         self.wish == generation
@@ -213,8 +213,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn print(difference: u64) -> Print {
-        Print { wish: 1, difference }
+    fn print(difference: u64) -> DifferencePrint {
+        DifferencePrint { wish: 1, difference }
     }
 
     fn lab() -> (Attempts, Key) {
@@ -287,7 +287,7 @@ mod tests {
         }
         assert!(attempts.tried(&key, "x", print(7)).unwrap().is_hopeless());
         assert_eq!(
-            attempts.tried(&key, "x", Print { wish: 2, difference: 1 }),
+            attempts.tried(&key, "x", DifferencePrint { wish: 2, difference: 1 }),
             None,
             "another wish is carried out"
         );

@@ -15,13 +15,13 @@ pub(super) struct Breaker {
     failures_max: u32,
     probe: Duration,
     probe_max: Duration,
-    state: State,
+    state: BreakerState,
 }
 
 #[derive(Debug)]
-enum State {
-    /// Failures in a row. Until `vouched` they do not count: a probe has just shown that they are the objects' own.
-    Closed { failures: u32, vouched: Option<Instant> },
+enum BreakerState {
+    /// Failures in a row. Until `trusted_until` they do not count: a probe has just shown that they are the objects' own.
+    Closed { failures: u32, trusted_until: Option<Instant> },
     /// Too many in a row: a probe shall tell why, at once.
     Suspected { since: Instant },
     /// A probe failed, too.
@@ -30,63 +30,63 @@ enum State {
 
 impl Breaker {
     pub(super) fn new(failures_max: u32, probe: Duration, probe_max: Duration) -> Self {
-        let state = State::Closed { failures: 0, vouched: None };
+        let state = BreakerState::Closed { failures: 0, trusted_until: None };
         Self { failures_max: failures_max.max(1), probe, probe_max, state }
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed { .. })
+        matches!(self.state, BreakerState::Closed { .. })
     }
 
     /// When the next probe may be sent; none while calls pass.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         match self.state {
-            State::Closed { .. } => None,
-            State::Suspected { since } => Some(since),
-            State::Open { probe_at, .. } => Some(probe_at),
+            BreakerState::Closed { .. } => None,
+            BreakerState::Suspected { since } => Some(since),
+            BreakerState::Open { probe_at, .. } => Some(probe_at),
         }
     }
 
     /// A call of an object had an answer.
     pub(super) fn succeeded(&mut self) {
-        if let State::Closed { failures, .. } = &mut self.state {
+        if let BreakerState::Closed { failures, .. } = &mut self.state {
             *failures = 0;
         }
     }
 
     /// A call of an object had none. Tells whether that raised the suspicion.
     pub(super) fn failed(&mut self, now: Instant) -> bool {
-        let State::Closed { failures, vouched } = &mut self.state else { return false };
-        if vouched.is_some_and(|until| now < until) {
+        let BreakerState::Closed { failures, trusted_until } = &mut self.state else { return false };
+        if trusted_until.is_some_and(|until| now < until) {
             return false;
         }
         *failures += 1;
         let is_enough = *failures >= self.failures_max;
         if is_enough {
-            self.state = State::Suspected { since: now };
+            self.state = BreakerState::Suspected { since: now };
         }
         is_enough
     }
 
     /// The API answered a probe.
     pub(super) fn probe_succeeded(&mut self, now: Instant) {
-        let vouched = match self.state {
-            State::Closed { vouched, .. } => vouched,
+        let trusted_until = match self.state {
+            BreakerState::Closed { trusted_until, .. } => trusted_until,
             // One probe in this time: objects that always fail must not turn into a stream of lists.
-            State::Suspected { .. } => Some(now + self.probe),
-            State::Open { .. } => None,
+            BreakerState::Suspected { .. } => Some(now + self.probe),
+            BreakerState::Open { .. } => None,
         };
-        self.state = State::Closed { failures: 0, vouched };
+        self.state = BreakerState::Closed { failures: 0, trusted_until };
     }
 
     /// A probe had no answer. By itself, without failing objects, it stops nobody.
     pub(super) fn probe_failed(&mut self, now: Instant) {
         let pause = match self.state {
-            State::Closed { .. } => return,
-            State::Suspected { .. } => self.probe,
-            State::Open { pause, .. } => (pause * 2).min(self.probe_max),
+            BreakerState::Closed { .. } => return,
+            BreakerState::Suspected { .. } => self.probe,
+            BreakerState::Open { pause, .. } => (pause * 2).min(self.probe_max),
         };
-        self.state = State::Open { probe_at: now + pause, pause };
+        self.state = BreakerState::Open { probe_at: now + pause, pause };
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_succeeds_vouches_for_the_api_for_a_while() {
+    fn a_probe_that_succeeds_makes_the_api_trusted_for_a_while() {
         let start = Instant::now();
         let mut breaker = breaker();
         let mut fail = |at: u32| (0..3).any(|_| breaker.failed(start + at * SECOND));

@@ -30,7 +30,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    pub(super) fn of<K: Kind>(object: &K) -> Self {
+    pub(super) fn of_object<K: Kind>(object: &K) -> Self {
         Self { key: key_of(object), uid: object.meta().uid.clone().unwrap_or_default() }
     }
 }

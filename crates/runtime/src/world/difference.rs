@@ -42,7 +42,7 @@ pub fn compare(want: &impl Serialize, have: &impl Serialize) -> Vec<Difference> 
 }
 
 /// All differences in one line.
-pub(super) fn words(differences: &[Difference]) -> String {
+pub(super) fn describe_differences(differences: &[Difference]) -> String {
     differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
@@ -60,7 +60,7 @@ mod tests {
     fn only_what_is_wanted_is_compared() {
         let want = json!({"colour": "red", "labels": {"a": "b"}});
         let have = json!({"id": 7, "colour": "blue", "labels": {"a": "b", "c": "d"}});
-        assert_eq!(words(&compare(&want, &have)), "/colour is \"blue\", should be \"red\"");
+        assert_eq!(describe_differences(&compare(&want, &have)), "/colour is \"blue\", should be \"red\"");
         assert_eq!(compare(&want, &want), []);
     }
 }

@@ -9,11 +9,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::contract::World;
-use super::parts::Desk;
+use super::parts::WorldParts;
 
 /// How a world is doing.
 #[derive(Clone, Debug)]
-pub(crate) struct Vitals {
+pub(crate) struct WorldHealth {
     pub(crate) world: &'static str,
     /// Nothing is sent but probes.
     pub(crate) is_blocked: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Vitals {
     pub(crate) problem: Option<String>,
 }
 
-impl Vitals {
+impl WorldHealth {
     /// One line for people: `[!]` is worth a look and not a reason to send nobody here.
     pub(crate) fn line(&self) -> String {
         let (world, age) = (self.world, self.age.as_secs());
@@ -36,14 +36,14 @@ impl Vitals {
 }
 
 /// A world that can be asked how it is doing.
-pub(crate) trait Vital: Send + Sync {
-    fn vitals(&self) -> Vitals;
+pub(crate) trait WorldHealthSource: Send + Sync {
+    fn vitals(&self) -> WorldHealth;
 }
 
-impl<W: World> Vital for Desk<W> {
-    fn vitals(&self) -> Vitals {
+impl<W: World> WorldHealthSource for WorldParts<W> {
+    fn vitals(&self) -> WorldHealth {
         let (age, problem) = self.passes.read();
-        Vitals { world: W::NAME, is_blocked: !self.gate.is_closed(), age, problem }
+        WorldHealth { world: W::NAME, is_blocked: !self.limiter.is_closed(), age, problem }
     }
 }
 

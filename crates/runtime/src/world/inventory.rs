@@ -18,12 +18,12 @@ use serde_json::{Value, json};
 
 use super::contract::World;
 use super::decide::Owner;
-use super::parts::Desk;
+use super::parts::WorldParts;
 use super::record::{OutsideRecord, OutsideRecordSpec, Records};
 use crate::cache::Writer;
 use crate::error::Error;
 use crate::kind::{info, key, key_of, revision_of};
-use crate::request::{Attempt, call, call_object};
+use crate::request::{RequestLabel, call, call_object};
 
 /// Was the name in the inventory already?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(super) enum Intent {
     Known,
 }
 
-impl<W: World> Desk<W> {
+impl<W: World> WorldParts<W> {
     /// The things this object has or may have, and how long ago each was last intended.
     pub(super) fn inventory(&self, object: &W::Kind) -> BTreeMap<String, Duration> {
         let intents: Vec<(String, String)> = match &self.records {
@@ -59,7 +59,7 @@ impl<W: World> Desk<W> {
     /// it: it must not hold the object for longer than any other intent.
     fn age(&self, key: &Key, name: &str, at: &str) -> Duration {
         let Ok(intended) = at.parse::<Timestamp>() else { return Duration::MAX };
-        match Duration::try_from(self.ground.clock.now().duration_since(intended)) {
+        match Duration::try_from(self.shared.clock.now().duration_since(intended)) {
             Ok(age) => age.max(self.ledger.sighted(key, name, at).unwrap_or_default()),
             Err(_) => self.ledger.sight(key, name, at),
         }
@@ -67,7 +67,7 @@ impl<W: World> Desk<W> {
 
     /// Writes down that we are about to make this thing.
     pub(super) async fn intend(&self, object: &W::Kind, name: &str, want: &W::Want) -> Result<Intent, Error> {
-        let now = self.ground.clock.now().to_string();
+        let now = self.shared.clock.now().to_string();
         match &self.records {
             None => {
                 let mut names = self.intents(object);
@@ -79,7 +79,7 @@ impl<W: World> Desk<W> {
                 let intended =
                     serde_json::to_string(want).map_err(|error| Error::Invalid(error.to_string()))?;
                 let spec = OutsideRecordSpec { intended_at: now, intended, ..self.blank(object, name) };
-                let known = records.of(name);
+                let known = records.of_thing(name);
                 let spec = known.map_or(spec.clone(), |known| known.spec.intend_anew(spec));
                 self.record(records, object, spec).await
             }
@@ -89,7 +89,7 @@ impl<W: World> Desk<W> {
     /// Writes down that the thing is known to be ours, and this object's.
     pub(super) async fn confirm(&self, object: &W::Kind, name: &str) -> Result<(), Error> {
         let Some(records) = &self.records else { return Ok(()) };
-        let Some(known) = records.of(name) else { return Ok(()) };
+        let Some(known) = records.of_thing(name) else { return Ok(()) };
         let blank = self.blank(object, name);
         if known.spec.made && known.spec.owner_uid == blank.owner_uid {
             return Ok(());
@@ -102,7 +102,7 @@ impl<W: World> Desk<W> {
     /// Writes down that the thing is gone, or not ours.
     pub(super) async fn forget(&self, object: &W::Kind, name: &str) -> Result<(), Error> {
         if self.records.is_some() {
-            return self.forget_record(&Owner::of(object), name).await;
+            return self.forget_record(&Owner::of_object(object), name).await;
         }
         let mut names = self.intents(object);
         if names.remove(name).is_some() {
@@ -120,8 +120,8 @@ impl<W: World> Desk<W> {
         let key = key_of(&*record);
         self.admit(&owner.key, Verb::Delete, &key)?;
         let request = path.delete(key.name(), &exactly(&record));
-        let attempt = Attempt { verb: "delete", target: key.as_str() };
-        match call::<Value>(&self.ground.client, attempt, request).await {
+        let label = RequestLabel { verb: "delete", target: key.as_str() };
+        match call::<Value>(&self.shared.client, label, request).await {
             Err(error) if !error.is_not_found() => return Err(error),
             _ => records.cache.erased().deleted(&key, record.metadata.uid.as_deref()),
         }
@@ -154,7 +154,7 @@ impl<W: World> Desk<W> {
         object: &W::Kind,
         spec: OutsideRecordSpec,
     ) -> Result<Intent, Error> {
-        let known = records.of(&spec.thing);
+        let known = records.of_thing(&spec.thing);
         let verb = if known.is_none() { Verb::Create } else { Verb::Patch };
         let target = match &known {
             Some(known) => key_of(&**known),
@@ -175,8 +175,8 @@ impl<W: World> Desk<W> {
         let body = serde_json::to_vec(&OutsideRecord::new(&name, spec))
             .map_err(|error| Error::Invalid(error.to_string()))?;
         let path = Path::new(OutsideRecord::url_path(&(), Some(&place)));
-        let attempt = Attempt { verb: "create", target: &name };
-        call(&self.ground.client, attempt, path.create(&PostParams::default(), body)).await
+        let label = RequestLabel { verb: "create", target: &name };
+        call(&self.shared.client, label, path.create(&PostParams::default(), body)).await
     }
 
     async fn replace_record(
@@ -190,11 +190,11 @@ impl<W: World> Desk<W> {
         let key = key_of(&**known);
         let url = Path::new(OutsideRecord::url_path(&(), meta.namespace.as_deref()));
         let request = url.patch(key.name(), &self.patching(), &Patch::Merge(patch));
-        call(&self.ground.client, Attempt { verb: "write", target: key.as_str() }, request).await
+        call(&self.shared.client, RequestLabel { verb: "write", target: key.as_str() }, request).await
     }
 
     fn inventory_annotation(&self) -> String {
-        format!("{}/{}", self.ground.name, self.source)
+        format!("{}/{}", self.shared.name, self.source)
     }
 
     /// The inventory as the annotation has it. One that makes no sense counts as empty: the marks are still there.
@@ -235,9 +235,9 @@ impl<W: World> Desk<W> {
         }});
         let url = Path::new(W::Kind::url_path(&(), meta.namespace.as_deref()));
         let request = url.patch(key.name(), &self.patching(), &Patch::Merge(patch));
-        let attempt = Attempt { verb, target: key.as_str() };
+        let label = RequestLabel { verb, target: key.as_str() };
         let info = info::<W::Kind>();
-        let written = call_object(&self.ground.client, attempt, info, request).await?;
+        let written = call_object(&self.shared.client, label, info, request).await?;
         self.wrote(&key, Verb::Patch, key.clone(), Some(written.revision()));
         self.cache.erased().wrote(written, self.writer(key));
         Ok(())
@@ -249,13 +249,13 @@ impl<W: World> Desk<W> {
     }
 
     fn patching(&self) -> PatchParams {
-        PatchParams { field_manager: Some(self.ground.name.to_string()), ..PatchParams::default() }
+        PatchParams { field_manager: Some(self.shared.name.to_string()), ..PatchParams::default() }
     }
 
     fn wrote(&self, object: &Key, verb: Verb, target: Key, revision: Option<homeostat_core::Revision>) {
         let outcome = WriteOutcome::Done { revision };
         let entry = Entry::Wrote { object: object.clone(), verb, target, outcome, diff: vec![] };
-        self.ground.journal.record(&self.source, entry);
+        self.shared.journal.record(&self.source, entry);
     }
 }
 

@@ -11,9 +11,9 @@ use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::attempts::Print;
+use super::attempts::DifferencePrint;
 use super::contract::World;
-use super::parts::Desk;
+use super::parts::WorldParts;
 use crate::error::Error;
 
 /// A difference of one thing that our updates do not remove.
@@ -21,16 +21,16 @@ use crate::error::Error;
 #[serde(rename_all = "camelCase")]
 struct LastingDifference {
     #[serde(flatten)]
-    print: Print,
+    print: DifferencePrint,
     /// The thing became as wanted each time and was changed back; otherwise it never did.
     is_contested: bool,
 }
 
 type LastingDifferences = BTreeMap<String, LastingDifference>;
 
-impl<W: World> Desk<W> {
+impl<W: World> WorldParts<W> {
     /// Returns what is written down about this difference of a thing: whether it is contested; none if nothing is.
-    pub(super) fn lasting(&self, object: &W::Kind, thing: &str, print: Print) -> Option<bool> {
+    pub(super) fn lasting(&self, object: &W::Kind, thing: &str, print: DifferencePrint) -> Option<bool> {
         let known = self.lasting_differences(object).remove(thing)?;
         (known.print == print).then_some(known.is_contested)
     }
@@ -40,7 +40,7 @@ impl<W: World> Desk<W> {
         &self,
         object: &W::Kind,
         thing: &str,
-        print: Print,
+        print: DifferencePrint,
         is_contested: bool,
     ) -> Result<(), Error> {
         let mut all = self.lasting_differences(object);
@@ -85,6 +85,6 @@ impl<W: World> Desk<W> {
     }
 
     fn lasting_annotation(&self) -> String {
-        format!("{}/{}.lasting", self.ground.name, self.source)
+        format!("{}/{}.lasting", self.shared.name, self.source)
     }
 }

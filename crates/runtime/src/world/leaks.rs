@@ -41,7 +41,7 @@ struct Suspect {
 
 /// What may be deleted now.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Verdict {
+pub(super) struct LeakVerdict {
     pub(super) due: Vec<(String, Suspicion)>,
     /// Why not all of those that are due.
     pub(super) withheld: Option<String>,
@@ -62,25 +62,25 @@ impl Leaks {
     }
 
     /// Which of them may go now, of a world in which `owned` things are ours.
-    pub(super) fn judge(&self, sweep: &Sweep, owned: usize, now: Instant) -> Verdict {
+    pub(super) fn judge(&self, sweep: &Sweep, owned: usize, now: Instant) -> LeakVerdict {
         let is_due = |suspect: &Suspect| {
             suspect.passes >= sweep.confirmations && now.duration_since(suspect.since) >= sweep.min_age
         };
         let mut due: Vec<_> = self.suspects.iter().filter(|(_, suspect)| is_due(suspect)).collect();
         if due.is_empty() {
-            return Verdict::default();
+            return LeakVerdict::default();
         }
         let count = self.suspects.len();
         if count > allowed(sweep, owned) {
             let withheld =
                 Some(format!("{count} of {owned} seem unwanted, more than a share of {}", sweep.share));
-            return Verdict { due: vec![], withheld };
+            return LeakVerdict { due: vec![], withheld };
         }
         let withheld = (due.len() > sweep.per_pass)
             .then(|| format!("{} are due, {} may go in one pass", due.len(), sweep.per_pass));
         due.truncate(sweep.per_pass);
         let due = due.into_iter().map(|(name, suspect)| (name.clone(), suspect.suspicion.clone())).collect();
-        Verdict { due, withheld }
+        LeakVerdict { due, withheld }
     }
 
     pub(super) fn remove(&mut self, name: &str) {

@@ -8,14 +8,14 @@ use std::time::Duration;
 use homeostat_core::{Key, Revision};
 use tokio::time::Instant;
 
-use super::attempts::{Attempts, Print, Tried};
+use super::attempts::{Attempts, DifferencePrint, Tried};
 
-/// The books of one world. All methods are quick and never wait for the outside.
+/// What is known in memory of one world. All methods are quick and never wait for the outside.
 #[derive(Default)]
-pub(super) struct Ledger(Mutex<Books>);
+pub(super) struct Ledger(Mutex<LedgerState>);
 
 #[derive(Default)]
-struct Books {
+struct LedgerState {
     accounts: HashMap<Key, Account>,
     parked: BTreeSet<Key>,
     /// Intents whose time is yet to come: by object and thing, that time and when we first saw it.
@@ -76,36 +76,36 @@ impl Sighting {
 }
 
 impl Ledger {
-    /// The books of a world that may take this long to show a write.
+    /// Returns an empty ledger of a world that may take this long to show a write.
     pub(super) fn new(settle: Duration) -> Self {
-        Self(Mutex::new(Books { attempts: Attempts::new(settle), ..Books::default() }))
+        Self(Mutex::new(LedgerState { attempts: Attempts::new(settle), ..LedgerState::default() }))
     }
 
     /// Did the things agree with this, and is there no reason to look again?
     pub(super) fn is_certain(&self, key: &Key, wanted: u64) -> bool {
-        self.books().accounts.get(key).is_some_and(|account| account.is_certain && account.has_agreed(wanted))
+        self.state().accounts.get(key).is_some_and(|account| account.is_certain && account.has_agreed(wanted))
     }
 
     /// Did the things ever agree with this?
     pub(super) fn agreed(&self, key: &Key, wanted: u64) -> bool {
-        self.books().accounts.get(key).is_some_and(|account| account.has_agreed(wanted))
+        self.state().accounts.get(key).is_some_and(|account| account.has_agreed(wanted))
     }
 
     /// The names seen outside for this object.
     pub(super) fn seen(&self, key: &Key) -> Sighting {
-        self.books().accounts.get(key).map(|account| account.seen.clone()).unwrap_or_default()
+        self.state().accounts.get(key).map(|account| account.seen.clone()).unwrap_or_default()
     }
 
     /// The number of doubts so far: what a look that begins now may overrule.
     pub(super) fn doubts(&self) -> u64 {
-        self.books().doubts
+        self.state().doubts
     }
 
     /// A look found this many things of an object at this revision as wanted. Tells whether that is what is known: then
     /// there is no need to find out what it wants.
     pub(super) fn affirm(&self, key: &Key, revision: Revision, count: usize) -> bool {
-        let mut books = self.books();
-        let Some(account) = books.accounts.get_mut(key).filter(|account| account.is_certain) else {
+        let mut state = self.state();
+        let Some(account) = state.accounts.get_mut(key).filter(|account| account.is_certain) else {
             return false;
         };
         // What we only wrote so far is among the names when it has been seen.
@@ -115,23 +115,23 @@ impl Ledger {
             return false;
         }
         account.seen.at = Some(Instant::now());
-        books.attempts.took(key, None);
+        state.attempts.took(key, None);
         true
     }
 
     /// All agree with this, by a look that began at that number of doubts; these names were seen.
     pub(super) fn agree(&self, key: Key, wanted: Agreement, seen: Vec<String>, since: u64) {
         let seen = Sighting::now(seen);
-        let mut books = self.books();
-        let doubt = books.accounts.get(&key).map_or(0, |account| account.doubt);
+        let mut state = self.state();
+        let doubt = state.accounts.get(&key).map_or(0, |account| account.doubt);
         let is_certain = doubt <= since;
-        books.accounts.insert(key, Account { seen, agreed: Some(wanted), is_certain, doubt, told: vec![] });
+        state.accounts.insert(key, Account { seen, agreed: Some(wanted), is_certain, doubt, told: vec![] });
     }
 
     /// This object's mark is on a thing that it neither wants nor has in its inventory.
     pub(super) fn spot(&self, key: Key, name: String) {
-        let mut books = self.books();
-        let names = &mut books.accounts.entry(key).or_default().seen.names;
+        let mut state = self.state();
+        let names = &mut state.accounts.entry(key).or_default().seen.names;
         if !names.contains(&name) {
             names.push(name);
         }
@@ -139,26 +139,26 @@ impl Ledger {
 
     /// Not all agree; these names were seen. What was agreed before is remembered.
     pub(super) fn disagree(&self, key: Key, seen: Vec<String>) {
-        let mut books = self.books();
-        let account = books.accounts.entry(key).or_default();
+        let mut state = self.state();
+        let account = state.accounts.entry(key).or_default();
         account.seen = Sighting::now(seen);
         account.is_certain = false;
     }
 
     /// There is reason to look again.
     pub(super) fn doubt(&self, key: &Key) {
-        let mut books = self.books();
-        books.doubts += 1;
-        let doubt = books.doubts;
-        let account = books.accounts.entry(key.clone()).or_default();
+        let mut state = self.state();
+        state.doubts += 1;
+        let doubt = state.doubts;
+        let account = state.accounts.entry(key.clone()).or_default();
         account.is_certain = false;
         account.doubt = doubt;
     }
 
     /// Is this drift news? It is told once, until things agree again.
-    pub(super) fn tell(&self, key: &Key, drift: &str) -> bool {
-        let mut books = self.books();
-        let told = &mut books.accounts.entry(key.clone()).or_default().told;
+    pub(super) fn is_news(&self, key: &Key, drift: &str) -> bool {
+        let mut state = self.state();
+        let told = &mut state.accounts.entry(key.clone()).or_default().told;
         let is_news = !told.iter().any(|words| words == drift);
         if is_news {
             told.push(drift.to_owned());
@@ -167,38 +167,44 @@ impl Ledger {
     }
 
     /// An update of a thing that showed this difference was accepted.
-    pub(super) fn sent(&self, key: &Key, name: &str, print: Print) -> Tried {
-        self.books().attempts.sent(key, name, print)
+    pub(super) fn sent(&self, key: &Key, name: &str, print: DifferencePrint) -> Tried {
+        self.state().attempts.sent(key, name, print)
     }
 
     /// How often this difference of a thing was put right before.
-    pub(super) fn tried(&self, key: &Key, name: &str, print: Print) -> Option<Tried> {
-        self.books().attempts.tried(key, name, print)
+    pub(super) fn tried(&self, key: &Key, name: &str, print: DifferencePrint) -> Option<Tried> {
+        self.state().attempts.tried(key, name, print)
     }
 
     /// Takes over from a former process that this difference does not go away, or comes again.
-    pub(super) fn resume(&self, key: &Key, name: &str, print: Print, is_contested: bool) -> Option<Tried> {
-        self.books().attempts.resume(key, name, print, is_contested)
+    pub(super) fn resume(
+        &self,
+        key: &Key,
+        name: &str,
+        print: DifferencePrint,
+        is_contested: bool,
+    ) -> Option<Tried> {
+        self.state().attempts.resume(key, name, print, is_contested)
     }
 
     /// The thing, or without a name all things of the object, were seen as wanted.
     pub(super) fn took(&self, key: &Key, name: Option<&str>) {
-        self.books().attempts.took(key, name);
+        self.state().attempts.took(key, name);
     }
 
     /// The object is gone.
     pub(super) fn forget(&self, key: &Key) {
-        let mut books = self.books();
-        books.attempts.forget(key);
-        books.accounts.remove(key);
-        books.parked.remove(key);
-        books.sighted.remove(key);
+        let mut state = self.state();
+        state.attempts.forget(key);
+        state.accounts.remove(key);
+        state.parked.remove(key);
+        state.sighted.remove(key);
     }
 
     /// An intent of a time to come was seen; returns how long ago for the first time.
     pub(super) fn sight(&self, key: &Key, name: &str, at: &str) -> Duration {
-        let mut books = self.books();
-        let all = books.sighted.entry(key.clone()).or_default();
+        let mut state = self.state();
+        let all = state.sighted.entry(key.clone()).or_default();
         let (known, since) = all.entry(name.to_owned()).or_insert_with(|| (at.to_owned(), Instant::now()));
         if known != at {
             (*known, *since) = (at.to_owned(), Instant::now());
@@ -208,22 +214,22 @@ impl Ledger {
 
     /// How long ago such an intent was first seen; none for one whose time was never to come.
     pub(super) fn sighted(&self, key: &Key, name: &str, at: &str) -> Option<Duration> {
-        let books = self.books();
-        let (known, since) = books.sighted.get(key)?.get(name)?;
+        let state = self.state();
+        let (known, since) = state.sighted.get(key)?.get(name)?;
         (known == at).then(|| since.elapsed())
     }
 
     /// The object waits for the outside to answer again.
     pub(super) fn park(&self, key: Key) {
-        self.books().parked.insert(key);
+        self.state().parked.insert(key);
     }
 
     /// Takes the objects that wait.
     pub(super) fn unpark(&self) -> BTreeSet<Key> {
-        std::mem::take(&mut self.books().parked)
+        std::mem::take(&mut self.state().parked)
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
+    fn state(&self) -> MutexGuard<'_, LedgerState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -277,9 +283,9 @@ mod tests {
         assert!(!ledger.is_certain(&key, 1) && ledger.agreed(&key, 1), "a difference now is drift");
         ledger.disagree(key.clone(), vec![]);
         assert!(ledger.agreed(&key, 1) && ledger.seen(&key).names.is_empty());
-        assert!(ledger.tell(&key, "x is red") && !ledger.tell(&key, "x is red"));
+        assert!(ledger.is_news(&key, "x is red") && !ledger.is_news(&key, "x is red"));
         ledger.agree(key.clone(), ONE, vec![], ledger.doubts());
-        assert!(ledger.tell(&key, "x is red"), "it happened again");
+        assert!(ledger.is_news(&key, "x is red"), "it happened again");
         ledger.forget(&key);
         assert!(!ledger.agreed(&key, 1));
     }

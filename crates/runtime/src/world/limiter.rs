@@ -46,28 +46,28 @@ impl From<Stopped> for Fault {
 }
 
 /// The door.
-pub(super) struct Gate {
+pub(super) struct CallLimiter {
     limits: Limits,
-    books: Mutex<Books>,
+    state: Mutex<LimiterState>,
     slots: Semaphore,
     /// Asks the patrol whether it is the API that fails or only some objects.
     suspicion: Notify,
 }
 
-struct Books {
+struct LimiterState {
     breaker: Breaker,
     bucket: Bucket,
     /// What the last call without an answer said.
     failure: String,
 }
 
-impl Gate {
+impl CallLimiter {
     pub(super) fn new(limits: Limits) -> Self {
         let breaker = Breaker::new(limits.failures, limits.probe, limits.probe_max);
         let bucket = Bucket::new(limits.per_second, limits.burst, Instant::now());
         let slots = Semaphore::new(limits.in_flight.max(1));
-        let books = Books { breaker, bucket, failure: String::new() };
-        Self { limits, books: Mutex::new(books), slots, suspicion: Notify::new() }
+        let state = LimiterState { breaker, bucket, failure: String::new() };
+        Self { limits, state: Mutex::new(state), slots, suspicion: Notify::new() }
     }
 
     /// Makes a call, unless the breaker is open.
@@ -105,17 +105,17 @@ impl Gate {
     }
 
     fn passes(&self) -> Result<(), Stopped> {
-        let books = self.books();
-        if books.breaker.is_closed() {
+        let state = self.state();
+        if state.breaker.is_closed() {
             return Ok(());
         }
-        Err(Stopped::Blocked(format!("the API outside does not answer: {}", books.failure)))
+        Err(Stopped::Blocked(format!("the API outside does not answer: {}", state.failure)))
     }
 
     /// Waits for a free slot and for a token.
     async fn turn(&self) -> SemaphorePermit<'_> {
-        let slot = self.slots.acquire().await.expect("the gate never closes its slots");
-        let wait = self.books().bucket.take(Instant::now());
+        let slot = self.slots.acquire().await.expect("the limiter never closes its slots");
+        let wait = self.state().bucket.take(Instant::now());
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
@@ -129,18 +129,18 @@ impl Gate {
             Err(_) => Err(late()),
         };
         if let Err(Failure::Busy(after)) = &answer {
-            self.books().bucket.pause(Instant::now() + *after);
+            self.state().bucket.pause(Instant::now() + *after);
         }
         answer
     }
 
     fn learn(&self, failure: Option<&Failure>) {
-        let mut books = self.books();
+        let mut state = self.state();
         match failure.filter(|failure| failure.is_outage()) {
-            None => books.breaker.succeeded(),
+            None => state.breaker.succeeded(),
             Some(failure) => {
-                books.failure = failure.to_string();
-                if books.breaker.failed(Instant::now()) {
+                state.failure = failure.to_string();
+                if state.breaker.failed(Instant::now()) {
                     self.suspicion.notify_one();
                 }
             }
@@ -148,26 +148,26 @@ impl Gate {
     }
 
     fn learn_from_probe(&self, failure: Option<&Failure>) {
-        let mut books = self.books();
+        let mut state = self.state();
         match failure.filter(|failure| failure.is_outage()) {
-            None => books.breaker.probe_succeeded(Instant::now()),
+            None => state.breaker.probe_succeeded(Instant::now()),
             Some(failure) => {
-                books.failure = failure.to_string();
-                books.breaker.probe_failed(Instant::now());
+                state.failure = failure.to_string();
+                state.breaker.probe_failed(Instant::now());
             }
         }
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.books().breaker.is_closed()
+        self.state().breaker.is_closed()
     }
 
     /// When the next probe may be sent; none while calls pass.
     pub(super) fn probe_at(&self) -> Option<Instant> {
-        self.books().breaker.probe_at()
+        self.state().breaker.probe_at()
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, LimiterState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

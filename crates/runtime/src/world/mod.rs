@@ -1,7 +1,7 @@
 //! The outside world: things behind any API that is not Kubernetes, kept equal to what objects in the cluster want.
 //!
 //! ```text
-//! patrol (list everything) ─┐                     ┌─ gate (rate, in flight, breaker) ─► the API
+//! patrol (list everything) ─┐                     ┌─ limiter (rate, in flight, breaker) ─► the API
 //! push (told of changes)   ─┼─► the queue ─► reconcile: get → decide → write ahead → act
 //! the object changed       ─┘                     └─ leaks (age, confirmations, caps) ─► sweep
 //! ```
@@ -42,7 +42,7 @@ mod tally;
 pub use contract::{Answer, Change, Page, Push, World};
 pub use difference::{Difference, compare};
 pub use failure::Failure;
-pub(crate) use health::{Vital, Vitals};
+pub(crate) use health::{WorldHealth, WorldHealthSource};
 pub use mark::{Mark, NotAMark};
 pub use outside::Outside;
 pub use policy::{Drift, Limits, Ownership, Sweep, Use};

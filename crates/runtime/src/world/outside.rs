@@ -9,18 +9,18 @@ use kube::{CustomResourceExt, Resource};
 use serde_json::Value;
 
 use super::contract::World;
-use super::parts::Desk;
+use super::parts::WorldParts;
 use super::patrol::Patrol;
 use super::policy::{Drift, Limits, Ownership, Policy, Sweep, Use};
 use super::push::listen;
-use super::reconcile::Hand;
+use super::reconcile::WorldRun;
 use super::record::OutsideRecord;
 use super::tally::SYNCED;
-use crate::assemble::{Assembled, Control, Part};
+use crate::assemble::{Assembled, CompleteController, Control};
 use crate::controller::Controller;
 use crate::kind::info;
 use crate::rule::{KEEP, MainWrites, Rule};
-use crate::shared::Ground;
+use crate::shared::OperatorShared;
 
 /// A world outside Kubernetes, and how it is treated. [`control`](Self::control) completes it.
 ///
@@ -111,17 +111,17 @@ impl<W: World> Outside<W> {
             let definition = serde_json::to_value(OutsideRecord::crd());
             definitions.push(definition.expect("a definition made by the derive is plain data"));
         }
-        Control(Box::new(Complete { outside: self, rules, definitions }))
+        Control(Box::new(CompleteWorld { outside: self, rules, definitions }))
     }
 }
 
-struct Complete<W: World> {
+struct CompleteWorld<W: World> {
     outside: Outside<W>,
     rules: Vec<Rule>,
     definitions: Vec<Value>,
 }
 
-impl<W: World> Part for Complete<W> {
+impl<W: World> CompleteController for CompleteWorld<W> {
     fn name(&self) -> &str {
         &self.outside.name
     }
@@ -134,37 +134,37 @@ impl<W: World> Part for Complete<W> {
         &self.definitions
     }
 
-    fn assemble(self: Box<Self>, ground: &Arc<Ground>, grace: Duration) -> Assembled {
+    fn assemble(self: Box<Self>, shared: &Arc<OperatorShared>, grace: Duration) -> Assembled {
         let Outside { world, name, policy } = self.outside;
-        let desk = Arc::new(Desk::new(world, policy, &name, ground));
-        let (reconciler, cleaner) = (desk.clone(), desk.clone());
+        let parts = Arc::new(WorldParts::new(world, policy, &name, shared));
+        let (reconciler, cleaner) = (parts.clone(), parts.clone());
         let control = Controller::<W::Kind>::new()
             .named(name)
-            .vouching(SYNCED)
-            .cleanup(move |object, cx| Hand::new(cleaner.clone(), object, cx).cleanup())
-            .reconcile(move |object, cx| Hand::new(reconciler.clone(), object, cx).reconcile());
-        let mut assembled = control.0.assemble(ground, grace);
-        let (patrol, freshness) = Patrol::new(desk.clone(), assembled.inbox.clone());
+            .with_dependent_condition(SYNCED)
+            .cleanup(move |object, cx| WorldRun::new(cleaner.clone(), object, cx).cleanup())
+            .reconcile(move |object, cx| WorldRun::new(reconciler.clone(), object, cx).reconcile());
+        let mut assembled = control.0.assemble(shared, grace);
+        let (patrol, freshness) = Patrol::new(parts.clone(), assembled.queue.clone());
         assembled.freshness.push(freshness);
-        assembled.worlds.push(desk.clone());
-        if let Some(records) = &desk.records {
+        assembled.worlds.push(parts.clone());
+        if let Some(records) = &parts.records {
             assembled.freshness.push(records.cache.watch_freshness());
         }
-        assembled.streams.push(Box::pin(listen(desk.clone(), assembled.inbox.clone())));
+        assembled.streams.push(Box::pin(listen(parts.clone(), assembled.queue.clone())));
         assembled.streams.push(Box::pin(patrol.run()));
-        forget_gone(&desk);
+        forget_gone(&parts);
         assembled
     }
 }
 
 /// Objects that vanish without a cleanup (somebody took the finalizer off) leave the books too.
-fn forget_gone<W: World>(desk: &Arc<Desk<W>>) {
-    let books = Arc::downgrade(desk);
-    desk.cache.erased().subscribe(move |delta| {
+fn forget_gone<W: World>(parts: &Arc<WorldParts<W>>) {
+    let books = Arc::downgrade(parts);
+    parts.cache.erased().subscribe(move |delta| {
         if delta.new.is_none()
-            && let Some(desk) = books.upgrade()
+            && let Some(parts) = books.upgrade()
         {
-            desk.ledger.forget(&delta.key);
+            parts.ledger.forget(&delta.key);
         }
     });
 }

@@ -8,20 +8,20 @@ use serde_json::Value;
 
 use super::contract::World;
 use super::decide::Owner;
-use super::parts::{Desk, is_owner};
+use super::parts::{WorldParts, is_owner};
 use crate::error::Error;
 use crate::kind::{info, key, key_of};
-use crate::request::{Attempt, call};
+use crate::request::{RequestLabel, call};
 
-impl<W: World> Desk<W> {
+impl<W: World> WorldParts<W> {
     /// Is there the very object a thing is kept for?
     pub(super) async fn lives(&self, owner: &Owner) -> Result<bool, Error> {
         if !self.is_missing(owner) || !self.is_in_scope(&owner.key) {
             return Ok(true);
         }
         let request = info::<W::Kind>().path_beside(&owner.key).get(owner.key.name(), &GetParams::default());
-        let attempt = Attempt { verb: "get", target: owner.key.as_str() };
-        match call::<Value>(&self.ground.client, attempt, request).await {
+        let label = RequestLabel { verb: "get", target: owner.key.as_str() };
+        match call::<Value>(&self.shared.client, label, request).await {
             Ok(found) => Ok(found["metadata"]["uid"].as_str() == Some(owner.uid.as_str())),
             Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),
@@ -46,7 +46,7 @@ impl<W: World> Desk<W> {
 
     /// The object that has a record of this thing.
     pub(super) fn recorded_owner(&self, name: &str) -> Option<Owner> {
-        let record = self.records.as_ref()?.of(name)?;
+        let record = self.records.as_ref()?.of_thing(name)?;
         let spec = &record.spec;
         let key = key::<W::Kind>(&spec.owner_namespace, &spec.owner);
         Some(Owner { key, uid: spec.owner_uid.clone() })

@@ -1,4 +1,4 @@
-//! Everything about one world in one place: the API behind its gate, the policy, the caches, the books. Reconciles and
+//! Everything about one world in one place: the API behind its limiter, the policy, the caches, the books. Reconciles and
 //! the patrol share it; it answers who wants a thing and whose it is.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use super::decide::{Claim, Owner};
 use super::health::Passes;
 use super::leaks::{Pace, Suspicion};
 use super::ledger::Ledger;
-use super::limiter::{Gate, Stopped};
+use super::limiter::{CallLimiter, Stopped};
 use super::mark::Mark;
 use super::policy::{Ownership, Policy, Use};
 use super::record::Records;
@@ -29,15 +29,15 @@ use crate::engine::words_of;
 use crate::error::Error;
 use crate::fault::{Fault, Result};
 use crate::kind::{info, key, key_of};
-use crate::shared::Ground;
+use crate::shared::OperatorShared;
 
 /// One world and all that is known about it.
-pub(super) struct Desk<W: World> {
+pub(super) struct WorldParts<W: World> {
     pub(super) world: Arc<W>,
     pub(super) policy: Policy<W::Have>,
-    pub(super) gate: Gate,
+    pub(super) limiter: CallLimiter,
     pub(super) ledger: Ledger,
-    pub(super) ground: Arc<Ground>,
+    pub(super) shared: Arc<OperatorShared>,
     pub(super) source: Source,
     pub(super) cache: Cache<W::Kind>,
     pub(super) records: Option<Records>,
@@ -48,13 +48,13 @@ pub(super) struct Desk<W: World> {
     pace: Mutex<Pace>,
 }
 
-impl<W: World> Desk<W> {
-    pub(super) fn new(world: W, policy: Policy<W::Have>, name: &str, ground: &Arc<Ground>) -> Self {
+impl<W: World> WorldParts<W> {
+    pub(super) fn new(world: W, policy: Policy<W::Have>, name: &str, shared: &Arc<OperatorShared>) -> Self {
         let world = Arc::new(world);
-        let cache = Cache::of(ground.caches.declare(info::<W::Kind>(), &ground.scope));
-        let manager = policy.identity.clone().unwrap_or_else(|| ground.name.to_string());
+        let cache = Cache::from_erased(shared.caches.declare(info::<W::Kind>(), &shared.scope));
+        let manager = policy.identity.clone().unwrap_or_else(|| shared.name.to_string());
         let records = (policy.ownership == Ownership::Records)
-            .then(|| Records::declare(&ground.caches, &ground.scope, &manager, W::NAME));
+            .then(|| Records::declare(&shared.caches, &shared.scope, &manager, W::NAME));
         let (wisher, prefix) = (world.clone(), prefix_of(&policy.ownership).to_owned());
         let wants = cache.index(move |object: &W::Kind| {
             let names = want(&*wisher, object).unwrap_or_default().into_keys();
@@ -62,10 +62,10 @@ impl<W: World> Desk<W> {
         });
         Self {
             world,
-            gate: Gate::new(policy.limits),
+            limiter: CallLimiter::new(policy.limits),
             ledger: Ledger::new(policy.settle),
             policy: Policy { identity: Some(manager), ..policy },
-            ground: ground.clone(),
+            shared: shared.clone(),
             source: name.into(),
             cache,
             records,
@@ -126,7 +126,7 @@ impl<W: World> Desk<W> {
     }
 
     fn recorded(&self, name: &str, have: &W::Have) -> Claim {
-        let Some(record) = self.records.as_ref().and_then(|records| records.of(name)) else {
+        let Some(record) = self.records.as_ref().and_then(|records| records.of_thing(name)) else {
             return Claim::Nobody;
         };
         let spec = &record.spec;
@@ -201,7 +201,7 @@ impl<W: World> Desk<W> {
 
     /// Do we see the objects of this key's namespace at all?
     pub(super) fn is_in_scope(&self, key: &Key) -> bool {
-        let namespace = self.ground.scope.namespace.as_deref();
+        let namespace = self.shared.scope.namespace.as_deref();
         namespace.is_none_or(|namespace| key.namespace().is_empty() || namespace == key.namespace())
     }
 
@@ -220,7 +220,7 @@ impl<W: World> Desk<W> {
 
     /// Refuses to act for an object that this process may not act for.
     pub(super) fn admit(&self, object: &Key, verb: Verb, target: &Key) -> std::result::Result<(), Error> {
-        if self.ground.fence.admits(object) {
+        if self.shared.fence.admits(object) {
             return Ok(());
         }
         self.note(object, verb, target, WriteOutcome::Fenced);
@@ -235,7 +235,7 @@ impl<W: World> Desk<W> {
     ) -> std::result::Result<(), Stopped> {
         let target = Self::target(name);
         let admitted = || self.admit(object, verb, &target).map_err(Stopped::Cluster);
-        let answer = self.gate.write(admitted, call).await;
+        let answer = self.limiter.write(admitted, call).await;
         self.noting(object, verb, &target, answer)
     }
 
@@ -247,7 +247,7 @@ impl<W: World> Desk<W> {
     pub(super) fn note(&self, object: &Key, verb: Verb, target: &Key, outcome: WriteOutcome) {
         let (object, target) = (object.clone(), target.clone());
         let entry = Entry::Wrote { object, verb, target, outcome, diff: vec![] };
-        self.ground.journal.record(&self.source, entry);
+        self.shared.journal.record(&self.source, entry);
     }
 
     /// Notes what came of a write outside.

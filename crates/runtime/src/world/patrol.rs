@@ -20,10 +20,10 @@ use super::contract::{Answer, Page, World};
 use super::failure::Failure;
 use super::leaks::Leaks;
 use super::ledger::Agreement;
-use super::parts::{Desk, fingerprint};
+use super::parts::{WorldParts, fingerprint};
 use super::survey::Survey;
 use crate::cache::Freshness;
-use crate::controller_queue::Inbox;
+use crate::controller_queue::ControllerQueue;
 use crate::engine::words_of;
 use crate::kind::revision_of;
 use crate::queue::{Backoff, Urgency};
@@ -33,26 +33,29 @@ const GAP: Duration = Duration::from_secs(1);
 
 /// The patrol of one world.
 pub(super) struct Patrol<W: World> {
-    pub(super) desk: Arc<Desk<W>>,
+    pub(super) parts: Arc<WorldParts<W>>,
     pub(super) leaks: Leaks,
-    inbox: Inbox,
+    queue: ControllerQueue,
     freshness: watch::Sender<Freshness>,
     failures: u32,
 }
 
 impl<W: World> Patrol<W> {
     /// A patrol, and how fresh its picture is.
-    pub(super) fn new(desk: Arc<Desk<W>>, inbox: Inbox) -> (Self, watch::Receiver<Freshness>) {
+    pub(super) fn new(
+        parts: Arc<WorldParts<W>>,
+        queue: ControllerQueue,
+    ) -> (Self, watch::Receiver<Freshness>) {
         let (freshness, receiver) =
             watch::channel(Freshness { is_synced: false, state: WatchState::Listing });
-        (Self { desk, leaks: Leaks::default(), inbox, freshness, failures: 0 }, receiver)
+        (Self { parts, leaks: Leaks::default(), queue, freshness, failures: 0 }, receiver)
     }
 
     /// Goes round until dropped.
     pub(super) async fn run(mut self) {
         self.caches_synced().await;
         loop {
-            self.led().await;
+            self.wait_for_right().await;
             let next = self.pass().await;
             self.wait(next).await;
         }
@@ -62,11 +65,11 @@ impl<W: World> Patrol<W> {
     /// whether it is the outside.
     async fn wait(&mut self, mut next: Instant) {
         loop {
-            let desk = self.desk.clone();
+            let parts = self.parts.clone();
             tokio::select! {
                 () = tokio::time::sleep_until(next) => return,
-                () = desk.wake.notified(), if desk.gate.is_closed() => next = next.min(Instant::now() + GAP),
-                () = desk.gate.suspected() => next = self.confirm(next).await,
+                () = parts.wake.notified(), if parts.limiter.is_closed() => next = next.min(Instant::now() + GAP),
+                () = parts.limiter.suspected() => next = self.confirm(next).await,
             }
         }
     }
@@ -74,12 +77,12 @@ impl<W: World> Patrol<W> {
     /// Some calls of objects failed in a row: one page of the list tells whether others would fail, too. Returns when
     /// the next pass is due.
     async fn confirm(&mut self, next: Instant) -> Instant {
-        if self.desk.gate.is_closed() {
+        if self.parts.limiter.is_closed() {
             return next;
         }
         let answer = AssertUnwindSafe(self.page(None)).catch_unwind().await;
         match answer.unwrap_or_else(|panic| Err(Failure::from(words_of(&*panic)))) {
-            Err(failure) if !self.desk.gate.is_closed() => self.failed(&failure),
+            Err(failure) if !self.parts.limiter.is_closed() => self.failed(&failure),
             _ => {
                 tracing::info!(world = W::NAME, "calls for some objects fail, but the outside answers");
                 next
@@ -89,17 +92,17 @@ impl<W: World> Patrol<W> {
 
     /// Waits until the objects are known: without them everything outside looks unwanted.
     async fn caches_synced(&self) {
-        let records = self.desk.records.as_ref().map(|records| records.cache.watch_freshness());
-        for mut receiver in [Some(self.desk.cache.watch_freshness()), records].into_iter().flatten() {
+        let records = self.parts.records.as_ref().map(|records| records.cache.watch_freshness());
+        for mut receiver in [Some(self.parts.cache.watch_freshness()), records].into_iter().flatten() {
             // The sender lives in the cache, which lives as long as the operator.
             let _ = receiver.wait_for(|freshness| freshness.is_synced).await;
         }
     }
 
     /// Waits until this process may act.
-    async fn led(&self) {
-        let mut rights = self.desk.ground.fence.subscribe();
-        while !self.desk.ground.fence.is_open() {
+    async fn wait_for_right(&self) {
+        let mut rights = self.parts.shared.fence.subscribe();
+        while !self.parts.shared.fence.is_open() {
             if rights.changed().await.is_err() {
                 return;
             }
@@ -108,7 +111,7 @@ impl<W: World> Patrol<W> {
 
     /// One pass; returns when the next is due.
     async fn pass(&mut self) -> Instant {
-        let since = self.desk.ledger.doubts();
+        let since = self.parts.ledger.doubts();
         let whole = async {
             let survey = self.survey().await?;
             self.set_state(WatchState::Fresh);
@@ -122,10 +125,10 @@ impl<W: World> Patrol<W> {
                     tracing::warn!(world = W::NAME, tries = self.failures, "the outside answers again");
                 }
                 self.failures = 0;
-                self.desk.passes.ended();
-                let poll = self.desk.policy.poll;
+                self.parts.passes.ended();
+                let poll = self.parts.policy.poll;
                 // A tenth of jitter, so that the operators of a fleet do not list together.
-                Instant::now() + poll + poll.mul_f64(self.desk.ground.entropy.unit() / 10.0)
+                Instant::now() + poll + poll.mul_f64(self.parts.shared.entropy.unit() / 10.0)
             }
             Err(failure) => self.failed(&failure),
         }
@@ -134,25 +137,25 @@ impl<W: World> Patrol<W> {
     /// Tells everybody that the outside could not be listed; returns when to try again.
     fn failed(&mut self, failure: &Failure) -> Instant {
         self.failures = self.failures.saturating_add(1);
-        let next = self.desk.gate.probe_at().unwrap_or_else(|| Instant::now() + self.pause());
+        let next = self.parts.limiter.probe_at().unwrap_or_else(|| Instant::now() + self.pause());
         let retry = next.saturating_duration_since(Instant::now());
-        let is_blocked = !self.desk.gate.is_closed();
+        let is_blocked = !self.parts.limiter.is_closed();
         tracing::warn!(world = W::NAME, error = %failure, ?retry, is_blocked, "the outside does not answer");
-        self.desk.passes.failed(failure.to_string());
+        self.parts.passes.failed(failure.to_string());
         self.set_state(WatchState::Failing { error: failure.to_string(), retry });
         next
     }
 
     /// Between tries of a list that fails while other calls pass.
     fn pause(&self) -> Duration {
-        let most = self.desk.policy.poll.min(self.desk.policy.limits.probe_max).max(GAP);
-        Backoff::exponential(GAP, most).delay(self.failures, &self.desk.ground.entropy)
+        let most = self.parts.policy.poll.min(self.parts.policy.limits.probe_max).max(GAP);
+        Backoff::exponential(GAP, most).delay(self.failures, &self.parts.shared.entropy)
     }
 
     /// One page of the list, which is also the probe: if the outside answers, whoever waited for that may go on.
     async fn page(&self, from: Option<&str>) -> Answer<Page<W::Have>> {
-        let answer = self.desk.gate.probe(self.desk.world.list(from)).await;
-        if self.desk.gate.is_closed() {
+        let answer = self.parts.limiter.probe(self.parts.world.list(from)).await;
+        if self.parts.limiter.is_closed() {
             self.unpark();
         }
         answer
@@ -160,12 +163,12 @@ impl<W: World> Patrol<W> {
 
     /// Lists everything outside, judging each thing as it comes.
     async fn survey(&self) -> Answer<Survey> {
-        let mut survey = Survey::of(self.desk.cache.len());
+        let mut survey = Survey::new(self.parts.cache.len());
         let (mut from, mut pages) = (None::<String>, HashSet::new());
         loop {
             let page = self.page(from.as_deref()).await?;
             for (name, have) in page.things {
-                let finding = self.desk.look(&name, &have);
+                let finding = self.parts.look(&name, &have);
                 survey.note(name, finding);
             }
             let Some(next) = page.next else { return Ok(survey) };
@@ -180,20 +183,20 @@ impl<W: World> Patrol<W> {
 
     /// What follows from a list that was begun when the ledger had this many doubts.
     async fn finish(&mut self, mut survey: Survey, since: u64) {
-        let mut is_certain = self.desk.cache.quarantined().is_empty();
-        for (key, object) in self.desk.cache.entries() {
-            is_certain &= self.settle(key, &object, &mut survey, since);
+        let mut is_certain = self.parts.cache.quarantined().is_empty();
+        for (key, object) in self.parts.cache.entries() {
+            is_certain &= self.confirm_object(key, &object, &mut survey, since);
         }
         self.add_dangling(&mut survey);
         if !is_certain {
             survey.spare_unwanted();
         }
         for (key, thing) in std::mem::take(&mut survey.unlisted) {
-            self.desk.ledger.spot(key, thing);
+            self.parts.ledger.spot(key, thing);
         }
         for key in &survey.suspects {
-            self.desk.ledger.doubt(key);
-            self.inbox.add(key, Cause::Outside { source: W::NAME.into() }, Urgency::Background);
+            self.parts.ledger.doubt(key);
+            self.queue.add(key, Cause::Outside { source: W::NAME.into() }, Urgency::Background);
         }
         let (things, owned, suspects) = (survey.things, survey.owned, survey.suspects.len());
         self.leaks.observe(survey.leaks, Instant::now());
@@ -208,19 +211,19 @@ impl<W: World> Patrol<W> {
             deleted: count(deleted),
             withheld,
         };
-        self.desk.ground.journal.record(&self.desk.source, entry);
+        self.parts.shared.journal.record(&self.parts.source, entry);
     }
 
     /// Settles the account of one object; tells whether its wishes are known.
-    fn settle(&self, key: Key, object: &W::Kind, survey: &mut Survey, since: u64) -> bool {
+    fn confirm_object(&self, key: Key, object: &W::Kind, survey: &mut Survey, since: u64) -> bool {
         if object.meta().deletion_timestamp.is_some() {
             return true;
         }
-        let (ledger, revision) = (&self.desk.ledger, revision_of(object));
+        let (ledger, revision) = (&self.parts.ledger, revision_of(object));
         if survey.agreed(&key).is_some_and(|count| ledger.affirm(&key, revision, count)) {
             return true;
         }
-        let Ok(wanted) = self.desk.wanted(object) else { return false };
+        let Ok(wanted) = self.parts.wanted(object) else { return false };
         if survey.is_settled(&key, wanted.len()) {
             let agreement = Agreement { print: fingerprint(&wanted), count: wanted.len(), revision };
             ledger.took(&key, None);
@@ -231,15 +234,15 @@ impl<W: World> Patrol<W> {
 
     /// Records whose object is gone, whether the list showed their things or not.
     fn add_dangling(&self, survey: &mut Survey) {
-        for (thing, owner) in self.desk.dangling() {
+        for (thing, owner) in self.parts.dangling() {
             survey.leaks.entry(thing).or_insert(owner);
         }
     }
 
     /// The outside answers: whoever waited for that may go on.
     fn unpark(&self) {
-        for key in self.desk.ledger.unpark() {
-            self.inbox.add(&key, Cause::Outside { source: W::NAME.into() }, Urgency::Event);
+        for key in self.parts.ledger.unpark() {
+            self.queue.add(&key, Cause::Outside { source: W::NAME.into() }, Urgency::Event);
         }
     }
 
@@ -248,7 +251,7 @@ impl<W: World> Patrol<W> {
         let is_failing = matches!(state, WatchState::Failing { .. });
         if was_failing || is_failing {
             let entry = Entry::Watched { resource: format!("outside/{}", W::NAME), state: state.clone() };
-            self.desk.ground.journal.record(&self.desk.source, entry);
+            self.parts.shared.journal.record(&self.parts.source, entry);
         }
         self.freshness.send_modify(|freshness| {
             freshness.is_synced |= !is_failing;

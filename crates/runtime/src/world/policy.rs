@@ -84,8 +84,8 @@ pub struct Limits {
     /// After this many failures in a row a page of the list tells whether it is the API; if that fails too, nothing more
     /// is sent but one such probe at a time (5).
     pub failures: u32,
-    /// The pause before the next probe (5 s); it doubles up to `probe_max`. So long, too, a probe that succeeds vouches for
-    /// the API: what fails meanwhile is the objects' own.
+    /// The pause before the next probe (5 s); it doubles up to `probe_max`. For the same time after a probe that
+    /// succeeds the API is trusted: calls that fail meanwhile are the objects' own.
     pub probe: Duration,
     /// The longest pause between probes (2 min).
     pub probe_max: Duration,

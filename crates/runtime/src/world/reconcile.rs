@@ -15,14 +15,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource;
 
 use super::act::Thing;
-use super::attempts::Print;
+use super::attempts::DifferencePrint;
 use super::contract::World;
 use super::decide::{Claim, Seen, Situation, Whose, decide};
 use super::ledger::{Agreement, Sighting};
 use super::limiter::Stopped;
-use super::parts::{Desk, fingerprint, is_owner};
+use super::parts::{WorldParts, fingerprint, is_owner};
 use super::tally::{
-    CONTESTED, DRIFTED, REFUSED, SETTLING, SYNCED, State, Sum, Tally, UNAVAILABLE, in_sync, out_of_sync,
+    CONTESTED, DRIFTED, REFUSED, SETTLING, SYNCED, Sum, Tally, ThingOutcome, UNAVAILABLE, in_sync,
+    out_of_sync,
 };
 use crate::action::Action;
 use crate::context::Context;
@@ -36,8 +37,8 @@ use crate::object::Object;
 const PARKED_MAX: Duration = Duration::from_secs(3600);
 
 /// One run for one object.
-pub(super) struct Hand<W: World> {
-    pub(super) desk: Arc<Desk<W>>,
+pub(super) struct WorldRun<W: World> {
+    pub(super) parts: Arc<WorldParts<W>>,
     pub(super) cx: Context<W::Kind>,
     pub(super) object: Arc<W::Kind>,
     pub(super) key: Key,
@@ -45,19 +46,19 @@ pub(super) struct Hand<W: World> {
 }
 
 /// What is known when the run begins.
-struct Outset<'a, W: World> {
+struct RunStart<'a, W: World> {
     wanted: &'a BTreeMap<String, W::Want>,
     inventory: BTreeMap<String, Duration>,
     seen_before: Sighting,
     was_synced: bool,
 }
 
-pub(super) type Outcome = std::result::Result<State, Stopped>;
+pub(super) type Outcome = std::result::Result<ThingOutcome, Stopped>;
 
-impl<W: World> Hand<W> {
-    pub(super) fn new(desk: Arc<Desk<W>>, object: Arc<W::Kind>, cx: Context<W::Kind>) -> Self {
+impl<W: World> WorldRun<W> {
+    pub(super) fn new(parts: Arc<WorldParts<W>>, object: Arc<W::Kind>, cx: Context<W::Kind>) -> Self {
         let (key, is_cleanup) = (key_of(&*object), object.meta().deletion_timestamp.is_some());
-        Self { desk, cx, object, key, is_cleanup }
+        Self { parts, cx, object, key, is_cleanup }
     }
 
     /// Makes the outside as the object wants it. That the world's code panics is this object's failure, and its status
@@ -72,21 +73,21 @@ impl<W: World> Hand<W> {
     }
 
     async fn bring_about(self) -> Result<Action> {
-        let since = self.desk.ledger.doubts();
-        let wanted = self.desk.wanted(&self.object).inspect_err(|fault| {
+        let since = self.parts.ledger.doubts();
+        let wanted = self.parts.wanted(&self.object).inspect_err(|fault| {
             self.cx.condition(out_of_sync("Invalid", fault.chain()));
         })?;
         let print = fingerprint(&wanted);
-        let inventory = self.desk.inventory(&self.object);
+        let inventory = self.parts.inventory(&self.object);
         let is_tidy = inventory.keys().all(|name| wanted.contains_key(name));
-        if is_tidy && self.desk.ledger.is_certain(&self.key, print) {
-            self.desk.clear_all_lasting(&self.object).await?;
+        if is_tidy && self.parts.ledger.is_certain(&self.key, print) {
+            self.parts.clear_all_lasting(&self.object).await?;
             self.cx.condition(in_sync());
             return Ok(Action::await_change());
         }
-        let was_synced = self.desk.ledger.agreed(&self.key, print) || says_synced(&*self.object);
-        let seen_before = self.desk.ledger.seen(&self.key);
-        let tally = self.round(Outset { wanted: &wanted, inventory, seen_before, was_synced }).await;
+        let was_synced = self.parts.ledger.agreed(&self.key, print) || says_synced(&*self.object);
+        let seen_before = self.parts.ledger.seen(&self.key);
+        let tally = self.round(RunStart { wanted: &wanted, inventory, seen_before, was_synced }).await;
         let agreement = Agreement { print, count: wanted.len(), revision: revision_of(&*self.object) };
         self.conclude(tally, agreement, since)
     }
@@ -94,31 +95,31 @@ impl<W: World> Hand<W> {
     /// Removes everything the object has outside.
     pub(super) async fn cleanup(self) -> Result<Action> {
         // An object that makes no sense still has what the inventory says.
-        let wanted = self.desk.wanted(&self.object).unwrap_or_default();
-        let inventory = self.desk.inventory(&self.object);
-        let seen_before = self.desk.ledger.seen(&self.key);
-        let tally = self.round(Outset { wanted: &wanted, inventory, seen_before, was_synced: false }).await;
+        let wanted = self.parts.wanted(&self.object).unwrap_or_default();
+        let inventory = self.parts.inventory(&self.object);
+        let seen_before = self.parts.ledger.seen(&self.key);
+        let tally = self.round(RunStart { wanted: &wanted, inventory, seen_before, was_synced: false }).await;
         if let Some(condition) = tally.condition().filter(|condition| condition.status == "False") {
             self.cx.condition(condition);
         }
         match tally.sum().1 {
             Sum::Done => {
-                self.desk.ledger.forget(&self.key);
+                self.parts.ledger.forget(&self.key);
                 Ok(Action::await_change())
             }
             Sum::Again(after) => Ok(Action::requeue(after)),
-            Sum::Stuck => Ok(Action::requeue(self.desk.policy.poll)),
+            Sum::Stuck => Ok(Action::requeue(self.parts.policy.poll)),
             Sum::Blocked => Ok(self.park()),
             Sum::Failed(stopped) => Err(stopped.into()),
         }
     }
 
-    async fn round(&self, outset: Outset<'_, W>) -> Tally {
+    async fn round(&self, outset: RunStart<'_, W>) -> Tally {
         let names: BTreeSet<&String> =
             outset.wanted.keys().chain(outset.inventory.keys()).chain(&outset.seen_before.names).collect();
         let mut tally = Tally::default();
         for name in names {
-            tally.note(name, self.attend(name, &outset).await);
+            tally.note(name, self.reconcile_thing(name, &outset).await);
             if tally.is_blocked() {
                 break;
             }
@@ -137,14 +138,14 @@ impl<W: World> Hand<W> {
         }
         let (seen, sum) = tally.sum();
         if matches!(sum, Sum::Done) {
-            self.desk.ledger.agree(self.key.clone(), agreement, seen, since);
+            self.parts.ledger.agree(self.key.clone(), agreement, seen, since);
             return Ok(Action::await_change());
         }
-        self.desk.ledger.disagree(self.key.clone(), seen);
+        self.parts.ledger.disagree(self.key.clone(), seen);
         match sum {
             Sum::Done => unreachable!("returned above"),
             Sum::Again(after) => Ok(Action::requeue(after)),
-            Sum::Stuck => Ok(Action::requeue(self.desk.policy.poll)),
+            Sum::Stuck => Ok(Action::requeue(self.parts.policy.poll)),
             Sum::Blocked => Ok(self.park()),
             // It keeps its own back-off, whoever's fault it was; if the outside is down, the retry is turned away.
             Sum::Failed(stopped) => Err(stopped.into()),
@@ -166,17 +167,17 @@ impl<W: World> Hand<W> {
     /// is no success, and must not take a former failure back.
     fn park(&self) -> Action {
         self.cx.run().withhold_verdict();
-        self.desk.ledger.park(self.key.clone());
-        Action::requeue(if self.desk.gate.is_closed() { Duration::ZERO } else { PARKED_MAX })
+        self.parts.ledger.park(self.key.clone());
+        Action::requeue(if self.parts.limiter.is_closed() { Duration::ZERO } else { PARKED_MAX })
     }
 
     /// One thing: look, decide, act.
-    async fn attend(&self, name: &str, outset: &Outset<'_, W>) -> Outcome {
-        let desk = &self.desk;
+    async fn reconcile_thing(&self, name: &str, outset: &RunStart<'_, W>) -> Outcome {
+        let parts = &self.parts;
         let want = outset.wanted.get(name);
-        let have = desk.gate.call(desk.world.get(name)).await?;
+        let have = parts.limiter.call(parts.world.get(name)).await?;
         let differences = match (want, &have) {
-            (Some(want), Some(have)) => desk.world.diff(want, have),
+            (Some(want), Some(have)) => parts.world.diff(want, have),
             _ => vec![],
         };
         let seen = match &have {
@@ -189,19 +190,19 @@ impl<W: World> Hand<W> {
         let intent = outset.inventory.get(name).copied();
         let is_ours = matches!(&seen, Seen::Present { whose: Whose::Own | Whose::Common, .. });
         let wish = self.object.meta().generation.unwrap_or_default();
-        let print = Print::new(wish, &differences, is_ours);
+        let print = DifferencePrint::new(wish, &differences, is_ours);
         let thing = Thing { name, want, have: have.as_ref(), differences: &differences, print };
-        let tried = desk.ledger.tried(&self.key, name, print).or_else(|| self.resume(&thing));
+        let tried = parts.ledger.tried(&self.key, name, print).or_else(|| self.resume(&thing));
         let situation = Situation {
             seen,
             is_wanted: want.is_some() && !self.is_cleanup,
             intent: intent.filter(|age| !outset.seen_before.is_since(name, *age)),
             was_synced: outset.was_synced,
-            is_holder: desk.holds(&self.object, name).await?,
+            is_holder: parts.holds(&self.object, name).await?,
             tried,
         };
-        let step = decide(situation, desk.policy.drift, desk.policy.settle);
-        self.take(step, &thing).await
+        let step = decide(situation, parts.policy.drift, parts.policy.settle);
+        self.take_step(step, &thing).await
     }
 
     /// The claim on the thing, seen from this object, which has it in its inventory or not.
@@ -211,18 +212,18 @@ impl<W: World> Hand<W> {
         have: &W::Have,
         is_listed: bool,
     ) -> std::result::Result<Whose, Stopped> {
-        let desk = &self.desk;
-        let nobody = || Whose::Nobody { adopts: desk.policy.adopts(name, have) };
-        Ok(match desk.claim(name, have) {
+        let parts = &self.parts;
+        let nobody = || Whose::Nobody { adopts: parts.policy.adopts(name, have) };
+        Ok(match parts.claim(name, have) {
             // Whether an object that cannot be read wants the name is unknown; what it may have is not taken.
-            Claim::Ours(None) if !is_listed && !desk.cache.quarantined().is_empty() => {
+            Claim::Ours(None) if !is_listed && !parts.cache.quarantined().is_empty() => {
                 Whose::Sibling("an object that does not decode, perhaps".to_owned())
             }
             Claim::Ours(None) => Whose::Common,
             Claim::Theirs(manager) => Whose::Foreign(manager),
             Claim::Ours(Some(owner)) if is_owner(&*self.object, &owner) => Whose::Own,
             Claim::Doubtful(owner) if is_owner(&*self.object, &owner) => Whose::Doubtful,
-            Claim::Ours(Some(owner)) | Claim::Doubtful(owner) if desk.lives(&owner).await? => {
+            Claim::Ours(Some(owner)) | Claim::Doubtful(owner) if parts.lives(&owner).await? => {
                 Whose::Sibling(owner.key.to_string())
             }
             Claim::Ours(Some(_)) => Whose::Orphan,

@@ -99,7 +99,7 @@ pub(super) struct Records {
 impl Records {
     /// Declares them.
     pub(super) fn declare(caches: &Caches, scope: &Scope, manager: &str, world: &'static str) -> Self {
-        let cache = Cache::of(caches.declare(info::<OutsideRecord>(), scope));
+        let cache = Cache::from_erased(caches.declare(info::<OutsideRecord>(), scope));
         let index = |field: fn(&OutsideRecordSpec) -> &String| {
             let manager = manager.to_owned();
             cache.index(move |record: &OutsideRecord| {
@@ -112,7 +112,7 @@ impl Records {
     }
 
     /// The record of this thing.
-    pub(super) fn of(&self, thing: &str) -> Option<Arc<OutsideRecord>> {
+    pub(super) fn of_thing(&self, thing: &str) -> Option<Arc<OutsideRecord>> {
         // Two objects may have written one each; the older counts.
         let records = self.by_thing.get(&thing.to_owned());
         let age =

@@ -41,7 +41,7 @@ pub(super) struct Survey {
 
 impl Survey {
     /// A book for about this many objects.
-    pub(super) fn of(objects: usize) -> Self {
+    pub(super) fn new(objects: usize) -> Self {
         Self { in_sync: HashMap::with_capacity(objects), ..Self::default() }
     }
 

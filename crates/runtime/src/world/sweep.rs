@@ -9,7 +9,7 @@ use super::contract::World;
 use super::decide::Owner;
 use super::leaks::Suspicion;
 use super::limiter::Stopped;
-use super::parts::Desk;
+use super::parts::WorldParts;
 use super::patrol::Patrol;
 use super::survey::Finding;
 use crate::error::Error;
@@ -19,16 +19,16 @@ use crate::kind::key;
 impl<W: World> Patrol<W> {
     /// Deletes the leaks that are due. Returns how many, and why not all.
     pub(super) async fn sweep(&mut self, owned: usize) -> (usize, Option<String>) {
-        let verdict = self.leaks.judge(&self.desk.policy.sweep, owned, Instant::now());
+        let verdict = self.leaks.judge(&self.parts.policy.sweep, owned, Instant::now());
         if verdict.due.is_empty() {
             return (0, verdict.withheld);
         }
-        if !self.desk.is_fresh() {
+        if !self.parts.is_fresh() {
             return (0, Some("the cache is not in step with the server".to_owned()));
         }
         let (mut deleted, mut withheld) = (0, verdict.withheld);
         for (name, suspicion) in verdict.due {
-            match self.desk.remove(&name, &suspicion).await {
+            match self.parts.remove(&name, &suspicion).await {
                 Ok(Removal::Deleted) => deleted += 1,
                 Ok(Removal::Spared) => {}
                 Ok(Removal::Later(why)) => {
@@ -57,13 +57,13 @@ enum Removal {
     Later(&'static str),
 }
 
-impl<W: World> Desk<W> {
+impl<W: World> WorldParts<W> {
     async fn remove(&self, name: &str, suspicion: &Suspicion) -> Result<Removal, Stopped> {
         let object = match suspicion {
             Suspicion::OwnerGone(owner) => owner.key.clone(),
             Suspicion::Unwanted | Suspicion::Stray => Self::target(name),
         };
-        let Admission::Granted(permit) = self.ground.fence.enter(&object) else {
+        let Admission::Granted(permit) = self.shared.fence.enter(&object) else {
             return Ok(Removal::Spared);
         };
         let removed = permit.run(self.remove_now(&object, name, suspicion)).await;
@@ -76,7 +76,7 @@ impl<W: World> Desk<W> {
         {
             return Ok(Removal::Spared);
         }
-        let Some(have) = self.gate.call(self.world.get(name)).await? else {
+        let Some(have) = self.limiter.call(self.world.get(name)).await? else {
             self.forget_gone(name, suspicion).await?;
             return Ok(Removal::Spared);
         };

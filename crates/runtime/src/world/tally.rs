@@ -31,7 +31,7 @@ pub(super) const SETTLING: &str = "Settling";
 
 /// What came of one thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ThingOutcome {
     /// As wanted, by its own showing.
     Seen,
     /// As wanted, by the answer to our write.
@@ -73,14 +73,14 @@ pub(super) enum Sum {
 }
 
 impl Tally {
-    pub(super) fn note(&mut self, name: &str, result: Result<State, Stopped>) {
+    pub(super) fn note(&mut self, name: &str, result: Result<ThingOutcome, Stopped>) {
         match result {
-            Ok(State::Seen) => self.seen.push(name.to_owned()),
-            Ok(State::Written | State::Gone) => {}
-            Ok(State::Waiting(after)) => self.wait(after),
-            Ok(State::Conflict(whom)) => self.conflicts.push(format!("{name} belongs to {whom}")),
-            Ok(State::Drifted(how)) => self.drifts.push(format!("{name}: {how}")),
-            Ok(State::Endured { reason, how, after }) => {
+            Ok(ThingOutcome::Seen) => self.seen.push(name.to_owned()),
+            Ok(ThingOutcome::Written | ThingOutcome::Gone) => {}
+            Ok(ThingOutcome::Waiting(after)) => self.wait(after),
+            Ok(ThingOutcome::Conflict(whom)) => self.conflicts.push(format!("{name} belongs to {whom}")),
+            Ok(ThingOutcome::Drifted(how)) => self.drifts.push(format!("{name}: {how}")),
+            Ok(ThingOutcome::Endured { reason, how, after }) => {
                 self.wait(after);
                 self.endured.push((reason, format!("{name}: {how}")));
             }
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(states: &[State], reason: &str, sum: &str) {
+    fn check(states: &[ThingOutcome], reason: &str, sum: &str) {
         let mut tally = Tally::default();
         for state in states {
             tally.note("x", Ok(state.clone()));
@@ -166,12 +166,20 @@ mod tests {
     fn the_worst_is_told() {
         let second = Duration::from_secs(1);
         check(&[], "InSync", "Done");
-        check(&[State::Seen, State::Written, State::Gone], "InSync", "Done");
-        check(&[State::Waiting(3 * second), State::Waiting(second)], "Settling", "Again(1s)");
-        check(&[State::Drifted("red".into()), State::Seen], "Drifted", "Stuck");
-        let endured = State::Endured { reason: NOT_TAKEN, how: "red".into(), after: 9 * second };
-        check(&[endured, State::Drifted("red".into()), State::Waiting(second)], "NotTaken", "Again(1s)");
-        check(&[State::Conflict("me".into()), State::Drifted("red".into())], "Conflict", "Stuck");
+        check(&[ThingOutcome::Seen, ThingOutcome::Written, ThingOutcome::Gone], "InSync", "Done");
+        check(&[ThingOutcome::Waiting(3 * second), ThingOutcome::Waiting(second)], "Settling", "Again(1s)");
+        check(&[ThingOutcome::Drifted("red".into()), ThingOutcome::Seen], "Drifted", "Stuck");
+        let endured = ThingOutcome::Endured { reason: NOT_TAKEN, how: "red".into(), after: 9 * second };
+        check(
+            &[endured, ThingOutcome::Drifted("red".into()), ThingOutcome::Waiting(second)],
+            "NotTaken",
+            "Again(1s)",
+        );
+        check(
+            &[ThingOutcome::Conflict("me".into()), ThingOutcome::Drifted("red".into())],
+            "Conflict",
+            "Stuck",
+        );
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(super) use write::Written;
 use super::condition::condition;
 use super::last_applied::{Applied, status_key};
 use super::{Context, Run, failure_report};
-use crate::declared::Deed;
+use crate::declared::WriteVerb;
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::json_diff::without_nulls;
@@ -169,7 +169,7 @@ impl Run {
         if engine.memo.is(&memo_key, Applied::new(&words, newest.revision())) {
             return Ok(());
         }
-        engine.ground.declared.expect(self.info(), Deed::PatchStatus);
+        engine.shared.declared.expect(self.info(), WriteVerb::PatchStatus);
         let (known, decode) = (snapshot(&*newest), self.info().decode);
         let object = match engine.change_status(&self.key, &self.claim, change, known, decode).await? {
             Written::Done(object) => object,
@@ -187,7 +187,7 @@ impl Run {
     pub(crate) fn status_change(&self, fault: Option<&Fault>) -> Option<StatusChange> {
         let mut draft = std::mem::take(&mut *self.draft());
         let word = fault.and_then(|fault| self.word(fault));
-        if draft.is_empty() && word.is_none() && !self.may_be_condemned {
+        if draft.is_empty() && word.is_none() && !self.may_say_failed {
             return None;
         }
         let known = snapshot(&*self.newest());
@@ -216,7 +216,9 @@ impl Run {
     fn word(&self, fault: &Fault) -> Option<&'static str> {
         let engine = &self.engine;
         let is_ours_to_say = (fault.is_terminal() || self.info().is_custom) && engine.may_write_status();
-        failure_report::name(fault, self.failures).filter(|_| is_ours_to_say).map(|name| name.condition)
+        failure_report::name_of_failure(fault, self.failures)
+            .filter(|_| is_ours_to_say)
+            .map(|name| name.condition)
     }
 }
 

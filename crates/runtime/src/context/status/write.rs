@@ -47,7 +47,7 @@ impl Engine {
         let writer = Writer { source: self.source.clone(), object: key.clone() };
         let _writing = self.cache.writing(key, writer);
         for tries in 1.. {
-            let operations = change.operations(&snapshot, self.ground.clock.now());
+            let operations = change.operations(&snapshot, self.shared.clock.now());
             if operations.is_empty() {
                 return Ok(Written::Already);
             }
