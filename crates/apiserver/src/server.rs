@@ -33,11 +33,13 @@ use crate::negotiate::{self, Asked, Endpoint, Forms, Representation};
 use crate::object::encode;
 use crate::openapi;
 use crate::registry::Registry;
-use crate::request::{AnyBody, BoxError, Query, ResourcePath, Target, collect, decode_path, served, timeout};
+use crate::request::{
+    AnyBody, BoxError, Query, ResourcePath, Target, Verb, collect, decode_path, served, timeout,
+};
 use crate::resource::Resource;
 use crate::status::Status;
 use crate::table;
-use crate::verbs::{Answer, Call, failure, judged_verb, verb};
+use crate::verbs::{Answer, Call, failure};
 
 /// The Kubernetes API over a store. Cheap to clone.
 #[derive(Clone)]
@@ -233,31 +235,50 @@ impl ApiServer {
                 self.document(parts, &decoded, who).await
             };
         };
-        let verb = verb(&parts.method, &path, &query);
-        let judged = judged_verb(&parts.method, &path, &query);
+        let verb = Verb::of(&parts.method, &path, &query);
+        let judged = Verb::judged(&parts.method, &path, &query);
         let name = path.judged_name(judged, &query);
+        let judged = judged.map_or("", Verb::name);
         let who = acting(&path.attributes(judged, &name))?;
         let resource = served::find(&backend.registry.table(), &path);
         if let Ok(resource) = &resource {
             noted.resource(verb, &path, resource, query.has("dryRun"));
         }
         let _under_way = self.shared.metrics.begin(verb);
-        if verb != "watch" {
+        if verb != Some(Verb::Watch) {
             timeout::check(query.get("timeout"))?;
         }
         backend.authorizer.check(&who, &path.attributes(judged, &name))?;
         let resource = resource?;
-        served::check(&resource, &path, &parts.method, verb)?;
+        let verb = served::check(&resource, &path, &parts.method, verb)?;
         // As in Kubernetes, what comes with a request to read is not looked at; nor is it kept.
         let body = if parts.method == Method::GET { Bytes::new() } else { collect(body).await? };
-        let call = self.call(parts, resource, path, query, who)?;
+        let accepted = accepted(parts, verb, &resource, &path)?;
+        let user = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
+        let call = Call {
+            backend: Arc::clone(backend),
+            headers: parts.headers.clone(),
+            lane: self.shared.heavy.lane(user),
+            is_heavy: false,
+            verb,
+            resource,
+            path,
+            query,
+            who,
+            accepted,
+        };
+        self.run(parts, call, body).await
+    }
+
+    /// Runs an authorised request, once there is room for as much work as it is.
+    async fn run(&self, parts: &Parts, call: Call, body: Bytes) -> Result<Response<Body>, Status> {
+        let user = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
         let reviewer = Reviewer {
             who: &call.who.clone(),
-            authorizer: &backend.authorizer,
+            authorizer: &self.shared.backend.authorizer,
             authenticator: &self.shared.authenticator,
         };
-        let weight = call.weight(&parts.method, &body);
-        let user = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
+        let weight = call.weight(&body);
         if let Some(asked) = crate::verbs::Review::of(&call) {
             let answer = async { asked.answer(&call, &reviewer, &body) };
             return Ok(self.shared.heavy.run(weight, user, answer).await?.into_response());
@@ -268,7 +289,7 @@ impl ApiServer {
         let weight = if is_write { heavy.weigh_write(weight, user, &call.resource) } else { weight };
         let call = Call { is_heavy: weight.is_heavy(), ..call };
         let resource = Arc::clone(&call.resource);
-        let work = Box::pin(call.run(&parts.method, body));
+        let work = Box::pin(call.run(body));
         let done = if is_write {
             heavy.run_write(weight, user, &resource, work).await
         } else {
@@ -282,39 +303,6 @@ impl ApiServer {
             crate::verbs::warn(&mut response, &warning);
         }
         Ok(response)
-    }
-
-    fn call(
-        &self,
-        parts: &Parts,
-        resource: Arc<Resource>,
-        path: ResourcePath,
-        query: Query,
-        who: Identity,
-    ) -> Result<Call, Status> {
-        let endpoint = Endpoint {
-            forms: table::forms(&resource, Some(&*path.subresource).filter(|name| !name.is_empty())),
-            is_custom: resource.is_custom(),
-            is_collection: path.name.is_empty(),
-        };
-        let asked = asked(parts);
-        let accepted = if verb(&parts.method, &path, &query) == "watch" {
-            negotiate::watch_representation(&asked, endpoint)?
-        } else {
-            negotiate::representation(&asked, endpoint)?
-        };
-        Ok(Call {
-            backend: Arc::clone(&self.shared.backend),
-            resource,
-            path,
-            query,
-            who,
-            headers: parts.headers.clone(),
-            accepted,
-            is_patch: parts.method == Method::PATCH,
-            is_heavy: false,
-            lane: self.shared.heavy.lane(parts.extensions.get::<Identity>().unwrap_or(&self.identity)),
-        })
     }
 
     /// Runs the health checks, if the path is one of theirs.
@@ -446,6 +434,24 @@ fn observe_services(backend: &Backend) {
 fn refusal_representation(parts: &Parts) -> Representation {
     let endpoint = Endpoint { forms: Forms::Plain, is_custom: false, is_collection: true };
     negotiate::representation(&asked(parts), endpoint).unwrap_or_default()
+}
+
+/// Returns the form and encoding to answer in, or refuses a request that accepts none of those there are.
+fn accepted(
+    parts: &Parts,
+    verb: Verb,
+    resource: &Resource,
+    path: &ResourcePath,
+) -> Result<Representation, Status> {
+    let endpoint = Endpoint {
+        forms: table::forms(resource, Some(&*path.subresource).filter(|name| !name.is_empty())),
+        is_custom: resource.is_custom(),
+        is_collection: path.name.is_empty(),
+    };
+    match verb {
+        Verb::Watch => negotiate::watch_representation(&asked(parts), endpoint),
+        _ => negotiate::representation(&asked(parts), endpoint),
+    }
 }
 
 fn asked(parts: &Parts) -> Asked<'_> {

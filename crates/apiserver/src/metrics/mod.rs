@@ -23,7 +23,7 @@ pub(crate) use refusals::Refusals;
 pub(crate) use text::{CONTENT_TYPE, render};
 
 use crate::body::Body;
-use crate::request::ResourcePath;
+use crate::request::{ResourcePath, Verb};
 use crate::resource::Resource;
 
 /// Sets of labels kept apart; later ones are counted together. Built-in kinds alone have a few hundred in use.
@@ -89,14 +89,14 @@ impl Noted {
     /// Notes a request for a resource.
     pub(crate) fn resource(
         &mut self,
-        verb: &str,
+        verb: Option<Verb>,
         path: &ResourcePath,
         resource: &Resource,
         is_dry_run: bool,
     ) {
-        self.is_watch = verb == "watch";
+        self.is_watch = verb == Some(Verb::Watch);
         let scope = match () {
-            () if !path.name.is_empty() || verb == "create" => "resource",
+            () if !path.name.is_empty() || verb == Some(Verb::Create) => "resource",
             () if !path.namespace.is_empty() => "namespace",
             () => "cluster",
         };
@@ -134,17 +134,17 @@ fn codes() -> impl Iterator<Item = String> {
     CODES.iter().map(u16::to_string).chain(["other".to_owned()])
 }
 
-fn shown(verb: &str) -> &'static str {
+fn shown(verb: Option<Verb>) -> &'static str {
     match verb {
-        "get" => "GET",
-        "list" => "LIST",
-        "watch" => "WATCH",
-        "create" => "POST",
-        "update" => "PUT",
-        "patch" => "PATCH",
-        "delete" => "DELETE",
-        "deletecollection" => "DELETECOLLECTION",
-        _ => "OTHER",
+        Some(Verb::Get) => "GET",
+        Some(Verb::List) => "LIST",
+        Some(Verb::Watch) => "WATCH",
+        Some(Verb::Create) => "POST",
+        Some(Verb::Update) => "PUT",
+        Some(Verb::Patch) => "PATCH",
+        Some(Verb::Delete) => "DELETE",
+        Some(Verb::DeleteCollection) => "DELETECOLLECTION",
+        None => "OTHER",
     }
 }
 
@@ -154,10 +154,10 @@ impl Metrics {
     }
 
     /// One more request is under way; a watch is not, for it may last for ever.
-    pub(crate) fn begin(&self, verb: &str) -> Option<UnderWay<'_>> {
+    pub(crate) fn begin(&self, verb: Option<Verb>) -> Option<UnderWay<'_>> {
         let gauge = match verb {
-            "watch" => return None,
-            "get" | "list" => &self.reads,
+            Some(Verb::Watch) => return None,
+            Some(Verb::Get | Verb::List) => &self.reads,
             _ => &self.writes,
         };
         gauge.fetch_add(1, Ordering::Relaxed);

@@ -5,7 +5,9 @@ mod path;
 mod query;
 pub(crate) mod served;
 pub(crate) mod timeout;
+mod verb;
 
 pub(crate) use body::{AnyBody, BoxError, collect};
 pub(crate) use path::{ResourcePath, Target, decode as decode_path};
 pub(crate) use query::Query;
+pub(crate) use verb::Verb;

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use homeostat_core::selector::FieldSelector;
 use percent_encoding::percent_decode_str;
 
-use super::Query;
+use super::{Query, Verb};
 use crate::auth::Attributes;
 use crate::negotiate::has_broken_escape;
 use crate::status::Status;
@@ -50,8 +50,8 @@ pub(crate) struct ResourcePath {
 impl ResourcePath {
     /// The name that rules are asked about. A list or watch of one name counts as a request for that name, unless it comes by
     /// the old prefix.
-    pub(crate) fn judged_name(&self, verb: &str, query: &Query) -> Cow<'_, str> {
-        if !self.name.is_empty() || self.is_watch || !matches!(verb, "list" | "watch") {
+    pub(crate) fn judged_name(&self, verb: Option<Verb>, query: &Query) -> Cow<'_, str> {
+        if !self.name.is_empty() || self.is_watch || !matches!(verb, Some(Verb::List | Verb::Watch)) {
             return self.name.as_str().into();
         }
         let fields = FieldSelector::parse(query.get("fieldSelector")).unwrap_or_default();

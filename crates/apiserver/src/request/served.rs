@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::Method;
 
-use super::ResourcePath;
+use super::{ResourcePath, Verb};
 use crate::registry::Table;
 use crate::resource::Resource;
 use crate::status::Status;
@@ -28,26 +28,25 @@ fn not_served(table: &Table, path: &ResourcePath) -> Status {
     if is_built_in { Status::no_such_resource() } else { Status::no_such_path() }
 }
 
-/// Refuses what the resource does not have.
+/// Returns the verb of a request, or refuses one that the resource does not have.
 pub(crate) fn check(
     resource: &Resource,
     path: &ResourcePath,
     method: &Method,
-    verb: &str,
-) -> Result<(), Status> {
+    verb: Option<Verb>,
+) -> Result<Verb, Status> {
     let is_odd_watch = path.is_watch && *method != Method::GET;
-    if is_odd_watch || matches!(*method, Method::HEAD | Method::OPTIONS) || verb.is_empty() {
-        return Err(Status::method_not_allowed());
-    }
+    let verb = verb.filter(|_| !is_odd_watch).ok_or_else(Status::method_not_allowed)?;
     if resource.is_custom() {
         check_custom(resource, path, verb)
     } else {
         check_built_in(resource, path, verb)
     }?;
-    check_segments(path, verb)
+    check_segments(path, verb)?;
+    Ok(verb)
 }
 
-fn check_built_in(resource: &Resource, path: &ResourcePath, verb: &str) -> Result<(), Status> {
+fn check_built_in(resource: &Resource, path: &ResourcePath, verb: Verb) -> Result<(), Status> {
     let is_misplaced = is_misplaced(resource, path, verb);
     let is_too_long = path.has_more && path.subresource != PROXY;
     if is_too_long || (is_misplaced && !path.name.is_empty()) {
@@ -55,45 +54,45 @@ fn check_built_in(resource: &Resource, path: &ResourcePath, verb: &str) -> Resul
     }
     if !path.subresource.is_empty() {
         return match resource.subresource(&path.subresource) {
-            Some(sub) if sub.verbs.iter().any(|one| &**one == verb) => Ok(()),
+            Some(sub) if sub.verbs.iter().any(|one| **one == *verb.name()) => Ok(()),
             Some(_) => Err(Status::method_not_allowed()),
             None => Err(Status::no_such_resource()),
         };
     }
-    if is_misplaced || !resource.allows(verb) { Err(Status::method_not_allowed()) } else { Ok(()) }
+    if is_misplaced || !resource.allows(verb.name()) { Err(Status::method_not_allowed()) } else { Ok(()) }
 }
 
 /// A name in the path of a create is not looked at, and what follows a subresource neither.
-fn check_custom(resource: &Resource, path: &ResourcePath, verb: &str) -> Result<(), Status> {
+fn check_custom(resource: &Resource, path: &ResourcePath, verb: Verb) -> Result<(), Status> {
     if is_misplaced(resource, path, verb) {
         return Err(Status::no_such_path());
     }
     if !path.subresource.is_empty() {
         return match resource.subresource(&path.subresource) {
-            Some(sub) if sub.verbs.iter().any(|one| &**one == verb) => Ok(()),
-            Some(_) => Err(Status::not_supported(&resource.about(""), verb)),
+            Some(sub) if sub.verbs.iter().any(|one| **one == *verb.name()) => Ok(()),
+            Some(_) => Err(Status::not_supported(&resource.about(""), verb.name())),
             None => Err(Status::not_found(&resource.about(&path.name))),
         };
     }
     // A definition that ends takes no new objects, which create says itself; the others can still be changed.
     let is_terminating = resource.custom().is_some_and(|custom| custom.is_terminating);
-    if !resource.allows(verb) && !is_terminating {
+    if !resource.allows(verb.name()) && !is_terminating {
         return Err(Status::method_not_allowed());
     }
-    if path.name.is_empty() && matches!(verb, "update" | "patch") {
+    if path.name.is_empty() && matches!(verb, Verb::Update | Verb::Patch) {
         return Err(Status::bad_request("name must be provided"));
     }
     Ok(())
 }
 
 /// Is it an object in a namespace, asked for without one?
-fn is_misplaced(resource: &Resource, path: &ResourcePath, verb: &str) -> bool {
-    resource.namespaced && path.namespace.is_empty() && !matches!(verb, "list" | "watch")
+fn is_misplaced(resource: &Resource, path: &ResourcePath, verb: Verb) -> bool {
+    resource.namespaced && path.namespace.is_empty() && !matches!(verb, Verb::List | Verb::Watch)
 }
 
 /// No name is `.` or `..` or has a percent sign, and no namespace is one of the dots.
-fn check_segments(path: &ResourcePath, verb: &str) -> Result<(), Status> {
-    if verb == "create" && path.subresource.is_empty() {
+fn check_segments(path: &ResourcePath, verb: Verb) -> Result<(), Status> {
+    if verb == Verb::Create && path.subresource.is_empty() {
         return Ok(());
     }
     let name = &*path.name;

@@ -29,9 +29,8 @@ use super::response::{Counted, ResponseBody};
 use super::seats::Seats;
 use crate::auth::{Authenticator, Identity, MASTERS};
 use crate::body::Body;
-use crate::request::{Query, Target, decode_path};
+use crate::request::{Query, Target, Verb, decode_path};
 use crate::status::Status;
-use crate::verbs::verb;
 
 /// What is served: the API, or anything that answers requests like it. Finds an [`Identity`](crate::auth::Identity)
 /// in the extensions of each request.
@@ -236,7 +235,7 @@ impl Sort {
         let Ok(decoded) = decode_path(path) else { return Self::of_method(method) };
         let Target::Resource(path) = Target::parse(&decoded) else { return Self::of_method(method) };
         let query = Query::parse(query);
-        if verb(method, &path, &query) == "watch" && path.subresource.is_empty() {
+        if Verb::of(method, &path, &query) == Some(Verb::Watch) && path.subresource.is_empty() {
             return Self::Watch;
         }
         let is_followed = path.subresource == "log" && *method == Method::GET && query.flag("follow");

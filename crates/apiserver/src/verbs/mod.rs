@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use homeostat_core::{Key, Prefix};
-use http::{HeaderMap, Method};
+use http::HeaderMap;
 
 pub(crate) use answer::{Answer, failure, warn};
 pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN, Policy, remove};
@@ -43,7 +43,7 @@ use crate::kinds::declaration::Post;
 use crate::kinds::strategy::{Strategy, strategy};
 use crate::negotiate::{Media, Representation};
 use crate::object::memory::memory_of_json;
-use crate::request::{Query, ResourcePath};
+use crate::request::{Query, ResourcePath, Verb};
 use crate::resource::Resource;
 use crate::status::Status;
 
@@ -63,8 +63,8 @@ pub(crate) struct Call {
     pub(crate) who: Identity,
     pub(crate) headers: HeaderMap,
     pub(crate) accepted: Representation,
-    /// Does a patch make the change? Patches need not name the version they change.
-    pub(crate) is_patch: bool,
+    /// What it does.
+    pub(crate) verb: Verb,
     /// Is each attempt much work? Then there are few.
     pub(crate) is_heavy: bool,
     /// Where what is made while it is sent waits, if it is much work.
@@ -92,16 +92,15 @@ impl Call {
     }
 
     /// How much there is to think about: the body, and the object it is a change of; or the objects of a list.
-    pub(crate) fn weight(&self, method: &Method, body: &Bytes) -> Weight {
-        if *method == Method::GET {
-            return match verb(method, &self.path, &self.query) {
-                "get" => self.get_weight(),
-                "list" => self.list_weight(),
-                _ => Weight::default(),
-            };
+    pub(crate) fn weight(&self, body: &Bytes) -> Weight {
+        match self.verb {
+            Verb::Get => return self.get_weight(),
+            Verb::List => return self.list_weight(),
+            Verb::Watch => return Weight::default(),
+            _ => {}
         }
         let own = text_weight(body);
-        let is_change = !self.path.name.is_empty() && matches!(*method, Method::PATCH | Method::PUT);
+        let is_change = !self.path.name.is_empty() && matches!(self.verb, Verb::Patch | Verb::Update);
         let stored = is_change.then(|| self.backend.store.snapshot().get(&self.key()).cloned()).flatten();
         let stored = stored.map(|entry| text_weight(&entry.bytes)).unwrap_or_default();
         Weight { bytes: own.bytes.max(stored.bytes), memory: own.memory + stored.memory }
@@ -151,12 +150,12 @@ impl Call {
     /// Is this a server-side apply? Its objects carry their managed fields already.
     fn is_apply(&self) -> bool {
         let kind = self.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        self.is_patch && kind.is_some_and(|kind| kind.starts_with("application/apply-patch"))
+        self.verb == Verb::Patch && kind.is_some_and(|kind| kind.starts_with("application/apply-patch"))
     }
 
     /// A write that creates needs the right to create, whatever its own verb.
     fn check_may_create(&self) -> Result<(), Status> {
-        let attributes = self.path.attributes("create", &self.path.name);
+        let attributes = self.path.attributes(Verb::Create.name(), &self.path.name);
         self.backend.authorizer.check(&self.who, &attributes)
     }
 
@@ -164,26 +163,26 @@ impl Call {
         Status::not_found(&self.resource.about(&self.path.name))
     }
 
-    /// Runs the verb of the method and path.
-    pub(crate) async fn run(self, method: &Method, body: Bytes) -> Result<Answer, Status> {
+    /// Runs its verb.
+    pub(crate) async fn run(self, body: Bytes) -> Result<Answer, Status> {
         if !self.path.subresource.is_empty() {
-            return subresource::run(self, method, body).await;
+            return subresource::run(self, body).await;
         }
-        match (verb(method, &self.path, &self.query), self.path.name.is_empty()) {
-            ("list", _) => list::list(&self),
-            ("watch", _) => watch::watch(self),
-            ("get", _) => get::get(&self),
-            ("create", false) if self.resource.is_custom() => create::create(&self, &body).await,
-            ("create", true)
+        match (self.verb, self.path.name.is_empty()) {
+            (Verb::List, _) => list::list(&self),
+            (Verb::Watch, _) => watch::watch(self),
+            (Verb::Get, _) => get::get(&self),
+            (Verb::Create, false) if self.resource.is_custom() => create::create(&self, &body).await,
+            (Verb::Create, true)
                 if self.resource.declaration().is_some_and(|kind| kind.post == Post::BindPod) =>
             {
                 pod::bind_named(self, &body).await
             }
-            ("create", true) => create::create(&self, &body).await,
-            ("update", false) => update::update(&self, &body).await,
-            ("patch", false) => patch::patch(&self, &body).await,
-            ("delete", false) => delete::delete(&self, &body).await,
-            ("deletecollection", true) => delete_collection::delete_collection(&self, &body).await,
+            (Verb::Create, true) => create::create(&self, &body).await,
+            (Verb::Update, false) => update::update(&self, &body).await,
+            (Verb::Patch, false) => patch::patch(&self, &body).await,
+            (Verb::Delete, false) => delete::delete(&self, &body).await,
+            (Verb::DeleteCollection, true) => delete_collection::delete_collection(&self, &body).await,
             _ => Err(Status::method_not_allowed()),
         }
     }
@@ -193,31 +192,4 @@ impl Call {
 fn text_weight(text: &[u8]) -> Weight {
     let memory = if text.len() < SMALL_BYTES { 0 } else { memory_of_json(text) };
     Weight { bytes: text.len(), memory }
-}
-
-/// What rules are asked about. HEAD is judged as GET, and the old `/watch/` prefix makes every method a watch; what is no
-/// GET is refused afterwards.
-pub(crate) fn judged_verb(method: &Method, path: &ResourcePath, query: &Query) -> &'static str {
-    match *method {
-        _ if path.is_watch => "watch",
-        Method::HEAD => verb(&Method::GET, path, query),
-        _ => verb(method, path, query),
-    }
-}
-
-/// What the request is called in discovery.
-pub(crate) fn verb(method: &Method, path: &ResourcePath, query: &Query) -> &'static str {
-    let has_name = !path.name.is_empty();
-    match *method {
-        Method::GET if path.is_watch => "watch",
-        Method::GET if has_name => "get",
-        Method::GET if query.flag("watch") => "watch",
-        Method::GET => "list",
-        Method::POST => "create",
-        Method::PUT => "update",
-        Method::PATCH => "patch",
-        Method::DELETE if has_name => "delete",
-        Method::DELETE => "deletecollection",
-        _ => "",
-    }
 }

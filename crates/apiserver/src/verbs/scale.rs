@@ -1,6 +1,5 @@
 //! Scale: the number of replicas of an object, seen and set through a small object of its own.
 
-use http::Method;
 use serde_json::{Value, json};
 
 use super::admit::{Origin, document, patched_document};
@@ -15,17 +14,18 @@ use crate::field::Errors;
 use crate::kinds::subresource::{apply_scale, scale_of, validate_scale};
 use crate::negotiate::{self, PatchType};
 use crate::object::meta;
+use crate::request::Verb;
 use crate::status::Status;
 
 /// What a Scale is.
 const SCALE: (&str, &str) = ("autoscaling/v1", "Scale");
 
 /// Runs a request for a Scale.
-pub(super) async fn run(call: &Call, method: &Method, body: &[u8]) -> Result<Answer, Status> {
+pub(super) async fn run(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     let content_type = call.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    match *method {
-        Method::GET => show(call, 200),
-        Method::PUT => {
+    match call.verb {
+        Verb::Get => show(call, 200),
+        Verb::Update => {
             let scale = document(call, body, SCALE)?;
             check_scale(call, &scale)?;
             let options = WriteOptions::of(call, "UpdateOptions")?;

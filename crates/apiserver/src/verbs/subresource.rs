@@ -1,23 +1,22 @@
 //! Subresources: status and its kin are updates of a part of the object; the others are verbs of their own.
 
 use bytes::Bytes;
-use http::Method;
 
 use super::{Answer, Call, get, log, patch, scale, update};
-use crate::kinds::core::pod::POD;
 use crate::object::encode;
+use crate::request::Verb;
 use crate::status::Status;
 
 /// Runs a request for a subresource.
-pub(super) async fn run(call: Call, method: &Method, body: Bytes) -> Result<Answer, Status> {
-    match (&*call.path.subresource, method) {
-        ("scale", _) => scale::run(&call, method, &body).await,
-        ("binding" | "eviction", &Method::POST) => super::pod::run(&call, &body).await,
-        ("log", &Method::GET) => log::log(&call).await,
+pub(super) async fn run(call: Call, body: Bytes) -> Result<Answer, Status> {
+    match (&*call.path.subresource, call.verb) {
+        ("scale", _) => scale::run(&call, &body).await,
+        ("binding" | "eviction", Verb::Create) => super::pod::run(&call, &body).await,
+        ("log", Verb::Get) => log::log(&call).await,
         ("log" | "exec" | "attach" | "portforward" | "proxy", _) => Err(no_connection(&call)),
-        (_, &Method::GET) => get::get(&call),
-        (_, &Method::PUT) => update::update(&call, &body).await,
-        (_, &Method::PATCH) => patch::patch(&call, &body).await,
+        (_, Verb::Get) => get::get(&call),
+        (_, Verb::Update) => update::update(&call, &body).await,
+        (_, Verb::Patch) => patch::patch(&call, &body).await,
         _ => Err(Status::method_not_allowed()),
     }
 }
@@ -27,7 +26,8 @@ fn no_connection(call: &Call) -> Status {
     let snapshot = call.backend.store.snapshot();
     let Some(entry) = snapshot.get(&call.key()) else { return call.not_found() };
     let (pod, kind) = (encode::decode(entry), &*call.path.subresource);
-    if call.resource.storage() == POD.storage() && kind != "proxy" {
+    // Nodes and Services have a proxy, too; the others are of Pods.
+    if kind != "proxy" {
         if let ("exec" | "attach", Err(refusal)) = (kind, log::container(call, &pod)) {
             return refusal;
         }

@@ -25,6 +25,7 @@ use crate::namespace;
 use crate::object::depth::{DEPTH_MAX, is_deeper};
 use crate::object::{encode, meta};
 use crate::patch::apply::{Manager, keep_times, track_update};
+use crate::request::Verb;
 use crate::resource::{Resource, Source};
 use crate::schema;
 use crate::status::Status;
@@ -219,12 +220,12 @@ pub(super) fn wrong_uid(call: &Call, asked: &str, actual: &str) -> String {
 fn check_preconditions(call: &Call, new: &Value, old: &Value, entry: &Entry) -> Result<(), Status> {
     let about = call.resource.about(&call.path.name);
     let (asked, actual) = (meta::uid(new), meta::uid(old));
-    if !asked.is_empty() && asked != actual && !call.is_patch {
+    if !asked.is_empty() && asked != actual && call.verb != Verb::Patch {
         return Err(Status::conflict(&about, &wrong_uid(call, asked, actual)));
     }
     let asked = meta::text(new, "resourceVersion");
     if asked.is_empty() || asked == "0" {
-        if call.strategy().allows_unconditional_update || call.is_patch {
+        if call.strategy().allows_unconditional_update || call.verb == Verb::Patch {
             return Ok(());
         }
         let path = field::Path::Root;
