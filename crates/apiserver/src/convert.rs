@@ -3,7 +3,7 @@
 //! Nearly always they are the same, and the stored bytes are the answer. A custom object is pruned and defaulted by
 //! today's schema of the version it is stored in, then renamed and pruned by the schema of the version asked for, whose
 //! defaults are for what is written and not for what is read. What is written in another version than the stored one is
-//! stored without the defaults of that one, and marked by [`INCOMPLETE`]. Events of the two groups and autoscalers of the
+//! stored without the defaults of that one, and marked by [`NEEDS_DEFAULTS`]. Events of the two groups and autoscalers of the
 //! two versions have mappings of their own.
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use crate::resource::{Custom, Resource};
 use crate::schema;
 
 /// How the bytes of an object begin that gets defaults whenever it is read; others begin without the space.
-const INCOMPLETE: &[u8] = b"{ ";
+const NEEDS_DEFAULTS: &[u8] = b"{ ";
 
 /// Are the stored bytes what this version shows?
 pub(crate) fn is_current(resource: &Resource, entry: &Entry) -> bool {
@@ -68,7 +68,7 @@ pub(crate) fn decode(resource: &Resource, entry: &Entry) -> Value {
 pub(crate) fn decode_stored(resource: &Resource, entry: &Entry) -> Value {
     let mut object = encode::decode(entry);
     if let Some(custom) = resource.custom() {
-        complete(custom, &mut object);
+        conform(custom, &mut object);
     }
     object
 }
@@ -76,7 +76,7 @@ pub(crate) fn decode_stored(resource: &Resource, entry: &Entry) -> Value {
 /// Turns a stored object into this version.
 fn to_version(resource: &Resource, mut object: Value) -> Value {
     if let Some(custom) = resource.custom() {
-        complete(custom, &mut object);
+        conform(custom, &mut object);
         rename(resource, custom, &resource.version, &mut object);
         return object;
     }
@@ -87,7 +87,7 @@ fn to_version(resource: &Resource, mut object: Value) -> Value {
 }
 
 /// Prunes and defaults a custom object by the schema of the version it is in.
-fn complete(custom: &Custom, object: &mut Value) {
+fn conform(custom: &Custom, object: &mut Value) {
     if let Some(schema) = custom.schemas.get(version_of(object)) {
         schema::prune(schema, object, None);
         schema::repair_embedded(schema, object);
@@ -121,15 +121,15 @@ pub(crate) fn encode(resource: &Resource, object: &Value) -> homeostat_store::Va
     let Some(stored) = to_storage(resource, object) else { return encode::encode(resource, object) };
     let value = encode::encode(resource, &stored);
     let Some(custom) = resource.custom() else { return value };
-    let mut completed = stored.clone();
-    complete(custom, &mut completed);
-    if completed == stored { value } else { mark_incomplete(&value) }
+    let mut conformed = stored.clone();
+    conform(custom, &mut conformed);
+    if conformed == stored { value } else { mark_needs_defaults(&value) }
 }
 
-fn mark_incomplete(value: &homeostat_store::Value) -> homeostat_store::Value {
+fn mark_needs_defaults(value: &homeostat_store::Value) -> homeostat_store::Value {
     let rest = value.bytes.strip_prefix(b"{").expect("only objects are stored");
     homeostat_store::Value {
-        bytes: [INCOMPLETE, rest].concat().into(),
+        bytes: [NEEDS_DEFAULTS, rest].concat().into(),
         hole: value.hole.map(|hole| hole + 1),
         view: value.view.clone(),
     }

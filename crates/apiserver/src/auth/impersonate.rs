@@ -97,7 +97,7 @@ pub fn impersonate(
     let mut refused = None;
     for mode in Mode::ALL.into_iter().filter(|mode| mode.applies(&wanted, who)) {
         match (Check { mode, who, authorizer }).check(&wanted, what) {
-            Ok(()) => return Ok(Some(completed(mode, wanted))),
+            Ok(()) => return Ok(Some(with_implied_groups(mode, wanted))),
             Err(status) => refused = refused.or(Some(status)),
         }
     }
@@ -273,7 +273,7 @@ fn odd_extra(key: &str, values: &[String]) -> Option<String> {
 }
 
 /// Adds the groups everyone of that sort is in.
-fn completed(mode: Mode, mut wanted: Identity) -> Identity {
+fn with_implied_groups(mode: Mode, mut wanted: Identity) -> Identity {
     if matches!(mode, Mode::AssociatedNode | Mode::ArbitraryNode) {
         wanted.groups = vec![NODES.into()];
     } else if wanted.groups.is_empty()
@@ -336,7 +336,7 @@ mod tests {
 
     #[track_caller]
     fn check_groups(pairs: &[(&'static str, &str)], expected: &[&str]) {
-        assert_eq!(completed(Mode::Plain, wanted(&headers(pairs))).groups, expected);
+        assert_eq!(with_implied_groups(Mode::Plain, wanted(&headers(pairs))).groups, expected);
     }
 
     #[test]

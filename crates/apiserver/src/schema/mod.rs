@@ -4,9 +4,9 @@
 //! structure. Built-in types come from the typed API crate with the merge facts added; custom ones from their
 //! definition.
 
+mod always_written;
 mod built_in;
 mod cel;
-mod complete;
 mod convert;
 mod custom;
 mod default;
@@ -24,9 +24,9 @@ mod typecheck;
 mod unknown;
 mod validate;
 
+pub use always_written::add_always_written;
 pub use built_in::{built_in, built_in_type, object_meta, raw, raw_all, type_name};
 pub use cel::{Cel, faults as cel_faults};
-pub use complete::complete;
 pub use custom::custom;
 pub use default::{TooLarge, default, drop_nulls};
 pub use definition::{default_definition, definition_warnings, store_version, validate_definition};

@@ -3,7 +3,7 @@
 //! quantities).
 //!
 //! **Invariant:** decoding twice changes nothing. Unknown fields are not seen here: pruning comes first. What those
-//! types add when they write is [`super::complete`].
+//! types add when they write is [`super::add_always_written`].
 
 use homeostat_core::quantity::{Quantity, QuantityError};
 use serde_json::{Map, Value};

@@ -7,7 +7,7 @@ use super::admit::{self, Admitted};
 use super::answer::warned;
 use super::options::WriteOptions;
 use super::update::OTHER_NAMESPACE;
-use super::write::{allocate, check_depth, complete, is_definition, stamp_new, track, warnings_of};
+use super::write::{add_always_written, allocate, check_depth, is_definition, stamp_new, track, warnings_of};
 use super::{Answer, Call};
 use crate::auth::RoleWrite;
 use crate::backend::{key_of, refusal};
@@ -93,7 +93,7 @@ async fn create_named(
     if !errors.is_empty() {
         return Err(call.invalid(&name, &errors));
     }
-    complete(resource, &mut object);
+    add_always_written(resource, &mut object);
     check_depth(&object)?;
     let key = key_of(resource, &call.path.namespace, &name);
     if call.backend.store.snapshot().get(&key).is_some() {

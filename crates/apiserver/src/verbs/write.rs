@@ -84,7 +84,7 @@ pub(super) async fn change(
         if !errors.is_empty() {
             return Err(call.invalid(&call.path.name, &errors).warned(warnings));
         }
-        complete(&call.resource, &mut object);
+        add_always_written(&call.resource, &mut object);
         keep_times(&old, &mut object);
         check_depth(&object)?;
         match store(call, entry, old, object, options.is_dry_run).await? {
@@ -330,11 +330,11 @@ pub(super) fn allocate(
 }
 
 /// Built-in kinds show fields that are always there.
-pub(super) fn complete(resource: &Resource, object: &mut Value) {
+pub(super) fn add_always_written(resource: &Resource, object: &mut Value) {
     if !resource.is_custom()
         && let Some(schema) = schema_of(resource)
     {
-        schema::complete(&schema, object);
+        schema::add_always_written(&schema, object);
     }
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn to_version(mut object: Value, version: &str) -> Value {
             _ => to_v2(&mut object),
         }
         object["apiVersion"] = wanted.into();
-        complete(&mut object, version);
+        write_like_type(&mut object, version);
     }
     object
 }
@@ -109,11 +109,11 @@ pub(crate) fn to_storage(object: &Value, version: &str) -> Option<Value> {
 }
 
 /// Writes what the type of this version writes, and nothing it does not.
-fn complete(object: &mut Value, version: &str) {
+fn write_like_type(object: &mut Value, version: &str) {
     if let Some(schema) = schema::built_in("autoscaling", version, KIND)
         && schema::decode(&schema, object).is_ok()
     {
-        schema::complete(&schema, object);
+        schema::add_always_written(&schema, object);
     }
 }
 

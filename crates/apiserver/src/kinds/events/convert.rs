@@ -42,7 +42,7 @@ const NEWER_ALWAYS: [&str; 5] =
 pub(crate) fn to_core(mut event: Value) -> Value {
     if let Some(fields) = event.as_object_mut() {
         rename(fields, NAMES.iter().map(|(core, newer)| (*newer, *core)));
-        complete(fields, &CORE_ALWAYS);
+        write_like_type(fields, &CORE_ALWAYS);
         fields.insert("apiVersion".into(), json!("v1"));
     }
     event
@@ -52,7 +52,7 @@ pub(crate) fn to_core(mut event: Value) -> Value {
 pub(crate) fn from_core(mut event: Value) -> Value {
     if let Some(fields) = event.as_object_mut() {
         rename(fields, NAMES.iter().copied());
-        complete(fields, &NEWER_ALWAYS);
+        write_like_type(fields, &NEWER_ALWAYS);
         fields.insert("apiVersion".into(), json!("events.k8s.io/v1"));
     }
     event
@@ -67,7 +67,7 @@ fn rename<'a>(fields: &mut Fields, names: impl Iterator<Item = (&'a str, &'a str
 }
 
 /// Drops what is empty and adds the fields that are there in any case.
-fn complete(fields: &mut Fields, always: &[&str]) {
+fn write_like_type(fields: &mut Fields, always: &[&str]) {
     fields.retain(|name, value| name == "metadata" || !is_zero(Some(value)));
     for name in always {
         fields.entry(*name).or_insert_with(|| empty(name));

@@ -75,7 +75,7 @@ pub(super) fn below(schema: &Value) -> impl Iterator<Item = &Value> {
 pub(super) fn validate(schema: &Value, path: &Path<'_>, patterns: &mut Patterns) -> Errors {
     let mut errors = Errors::new();
     invariants(schema, Level::Root, path, &mut errors, patterns);
-    complete(schema, schema, path, path, &mut errors);
+    check_declared(schema, schema, path, path, &mut errors);
     errors
 }
 
@@ -261,23 +261,29 @@ fn nested(
 }
 
 /// What alternatives at the root speak of is declared beside them. Kubernetes asks this of the root only.
-fn complete(schema: &Value, from: &Value, path: &Path<'_>, from_path: &Path<'_>, errors: &mut Errors) {
+fn check_declared(schema: &Value, from: &Value, path: &Path<'_>, from_path: &Path<'_>, errors: &mut Errors) {
     if from["not"].is_object() {
-        complete_nested(schema, &from["not"], path, &from_path.field("not"), errors);
+        check_declared_below(schema, &from["not"], path, &from_path.field("not"), errors);
     }
     for name in ["allOf", "anyOf", "oneOf"] {
         let at = from_path.field(name);
         for (index, one) in list(from, name).iter().enumerate() {
-            complete_nested(schema, one, path, &at.index(index), errors);
+            check_declared_below(schema, one, path, &at.index(index), errors);
         }
     }
 }
 
-fn complete_nested(schema: &Value, from: &Value, path: &Path<'_>, from_path: &Path<'_>, errors: &mut Errors) {
-    complete(schema, from, path, from_path, errors);
+fn check_declared_below(
+    schema: &Value,
+    from: &Value,
+    path: &Path<'_>,
+    from_path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    check_declared(schema, from, path, from_path, errors);
     let mut descend = |declared: &Value, from: &Value, path: &Path<'_>, from_path: &Path<'_>| {
         if declared.is_object() {
-            complete_nested(declared, from, path, from_path, errors);
+            check_declared_below(declared, from, path, from_path, errors);
         } else {
             errors.push(Error::required(path, &format!("because it is defined in {from_path}")));
         }

@@ -9,19 +9,19 @@ use super::typecheck::zero;
 use super::{Kind, Object, Presence, Schema};
 
 /// Adds the fields that are always written.
-pub fn complete(schema: &Schema, value: &mut Value) {
+pub fn add_always_written(schema: &Schema, value: &mut Value) {
     match (&schema.kind, value) {
-        (Kind::Object(object), Value::Object(fields)) => complete_fields(object, fields),
+        (Kind::Object(object), Value::Object(fields)) => add_to_fields(object, fields),
         (Kind::Array(items), Value::Array(elements)) if has_fields(&items.schema) => {
             for element in elements {
-                complete(&items.schema, element);
+                add_always_written(&items.schema, element);
             }
         }
         _ => {}
     }
 }
 
-fn complete_fields(object: &Object, fields: &mut Map<String, Value>) {
+fn add_to_fields(object: &Object, fields: &mut Map<String, Value>) {
     for (name, property) in &object.properties {
         match property.presence {
             Presence::Always if !fields.contains_key(&**name) => {
@@ -35,7 +35,7 @@ fn complete_fields(object: &Object, fields: &mut Map<String, Value>) {
     }
     for (name, value) in fields {
         if let Some(property) = object.properties.get(name.as_str()).or(object.additional.as_deref()) {
-            complete(&property.schema, value);
+            add_always_written(&property.schema, value);
         }
     }
 }
@@ -53,7 +53,7 @@ mod tests {
 
     #[track_caller]
     fn check(kind: (&str, &str, &str), mut value: Value, expected: &Value) {
-        complete(&built_in(kind.0, kind.1, kind.2).expect("a served kind"), &mut value);
+        add_always_written(&built_in(kind.0, kind.1, kind.2).expect("a served kind"), &mut value);
         assert_eq!(&value, expected);
     }
 
