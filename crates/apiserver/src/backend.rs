@@ -13,6 +13,7 @@ use homeostat_store::{Committed, Entry, Error, Expect, Op, SharedStore, Snapshot
 
 use crate::auth::Authorizer;
 use crate::keeper::{Abandoned, Notices};
+use crate::kinds::core::service::SERVICE;
 use crate::kinds::core::service::allocator::Allocator;
 use crate::logs::LogSource;
 use crate::object::encode;
@@ -143,7 +144,7 @@ impl Backend {
 
     /// What a Service no longer holds is free again; what it holds now is taken.
     fn settle_addresses(&self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
-        if Storage::of_key(key) == Storage::BuiltIn("", "services") {
+        if Storage::of_key(key) == SERVICE.storage() {
             let decode = |entry: Option<&Arc<Entry>>| entry.map(|entry| encode::decode(entry));
             self.services.settle(decode(old).as_ref(), decode(new).as_ref());
         }

@@ -12,6 +12,7 @@ pub mod bootstrap;
 mod convert;
 mod crd;
 pub mod decode;
+mod deletion;
 pub mod discovery;
 pub mod field;
 pub mod health;

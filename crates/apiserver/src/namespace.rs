@@ -2,7 +2,6 @@
 
 use homeostat_core::Key;
 use homeostat_store::Expect;
-use serde_json::{Value, json};
 
 use crate::backend::Backend;
 use crate::kinds::core::namespace::NAMESPACE;
@@ -17,11 +16,6 @@ const STORAGE: Storage<'static> = NAMESPACE.storage();
 /// The key of a namespace.
 pub(crate) fn key(name: &str) -> Key {
     STORAGE.key("", name)
-}
-
-/// Is this the resource of namespaces?
-pub(crate) fn is_namespace(resource: &Resource) -> bool {
-    resource.storage() == STORAGE
 }
 
 /// May an object begin here? Gives what must still hold when it is committed.
@@ -52,16 +46,4 @@ pub(crate) fn check_create(
         ));
     }
     Ok(Some((key, Expect::At(entry.revision))))
-}
-
-/// Does the namespace's own finalizer hold it?
-pub(crate) fn is_held(resource: &Resource, object: &Value) -> bool {
-    is_namespace(resource) && object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty())
-}
-
-/// A namespace marked for deletion says so in its phase.
-pub(crate) fn mark_terminating(resource: &Resource, object: &mut Value) {
-    if is_namespace(resource) {
-        object["status"]["phase"] = json!("Terminating");
-    }
 }

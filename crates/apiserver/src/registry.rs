@@ -15,6 +15,7 @@ use homeostat_store::{SharedStore, Watch};
 use tokio::sync::watch;
 
 use crate::crd;
+use crate::kinds::declaration::Kind;
 use crate::object::encode;
 use crate::resource::Resource;
 use crate::storage::Storage;
@@ -59,6 +60,11 @@ impl Table {
     /// The row of a resource.
     pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
         self.by_path.get(&path(group, version, plural))
+    }
+
+    /// The row of a built-in kind.
+    pub(crate) fn of_declared(&self, kind: &Kind) -> &Arc<Resource> {
+        self.get(kind.group, kind.version, kind.plural).expect("every declared kind is served")
     }
 
     /// The row of a kind, in this very version.

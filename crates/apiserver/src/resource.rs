@@ -12,6 +12,7 @@ use homeostat_core::Revision;
 
 use crate::kinds;
 use crate::kinds::declaration::{Kind, Part};
+use crate::schema;
 use crate::status::About;
 use crate::storage::Storage;
 
@@ -74,18 +75,18 @@ pub struct Known {
     /// Its declaration.
     pub(crate) kind: &'static Kind,
     /// Its schema; `None`: it has none.
-    pub(crate) schema: OnceLock<Option<crate::schema::Ref>>,
+    pub(crate) schema: OnceLock<Option<schema::Ref>>,
 }
 
 /// What a definition says about one version of its kind.
 #[derive(Debug, Default)]
 pub struct Custom {
     /// The schema; `None`: anything goes.
-    pub schema: Option<Arc<crate::schema::Schema>>,
+    pub schema: Option<Arc<schema::Schema>>,
     /// The schemas of all versions, this one included: objects are stored in one and shown in another.
-    pub schemas: Arc<BTreeMap<Box<str>, Arc<crate::schema::Schema>>>,
+    pub schemas: Arc<BTreeMap<Box<str>, Arc<schema::Schema>>>,
     /// The rules the schema states in CEL; `None`: none.
-    pub cel: Option<crate::schema::Cel>,
+    pub cel: Option<schema::Cel>,
     /// The raw `openAPIV3Schema`, for publishing.
     pub raw_schema: serde_json::Value,
     /// `additionalPrinterColumns` as written.
@@ -162,6 +163,17 @@ impl Resource {
     /// The kind of its lists.
     pub fn list_kind(&self) -> String {
         if self.list_kind.is_empty() { format!("{}List", self.kind) } else { self.list_kind.to_string() }
+    }
+
+    /// Its schema; `None`: anything goes.
+    pub(crate) fn schema(&self) -> Option<schema::Ref> {
+        match &self.source {
+            Source::Custom(custom) => custom.schema.clone().map(schema::Ref::Inline),
+            Source::BuiltIn(known) => {
+                let make = || schema::built_in(&self.group, &self.version, &self.kind);
+                known.schema.get_or_init(make).clone()
+            }
+        }
     }
 
     /// What users of this version are warned of.

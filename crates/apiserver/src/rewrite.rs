@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::backend::{Backend, refusal};
 use crate::convert;
-use crate::namespace;
-use crate::object::{encode, meta};
+use crate::deletion;
+use crate::object::encode;
 use crate::resource::Resource;
 use crate::status::Status;
 
@@ -23,9 +23,7 @@ pub(crate) async fn rewrite(
         let Some(entry) = snapshot.get(key) else { return Ok(()) };
         let mut object = convert::decode_stored(resource, entry);
         change(&mut object);
-        let has_grace = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() > 0;
-        let is_held = meta::finalizers(&object).next().is_some() || namespace::is_held(resource, &object);
-        let op = if meta::is_deleting(&object) && !has_grace && !is_held {
+        let op = if deletion::may_go(resource, &object) {
             Op::Delete
         } else {
             let value = encode::encode(resource, &object);

@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use homeostat_core::{Clock, Entropy, Prefix};
+use homeostat_core::{Clock, Entropy};
 use homeostat_store::SharedStore;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
@@ -28,6 +28,7 @@ use crate::discovery::{self, Documents};
 use crate::health;
 use crate::heavy::{Heavy, Weight};
 use crate::keeper::{Keeper, Notices};
+use crate::kinds::core::service::SERVICE;
 use crate::metrics::{self, Metrics, Noted};
 use crate::negotiate::{self, Asked, Endpoint, Forms, Representation};
 use crate::object::encode;
@@ -424,7 +425,7 @@ fn is_for_get_alone(path: &str) -> bool {
 /// Addresses that stored Services hold are taken.
 fn observe_services(backend: &Backend) {
     let snapshot = backend.store.snapshot();
-    for entry in snapshot.range(&Prefix::resource("", "services"), "") {
+    for entry in snapshot.range(&SERVICE.storage().prefix(), "") {
         backend.services.observe(&encode::decode(entry));
     }
 }

@@ -31,4 +31,3 @@ pub use rbac::Authorizer;
 pub use review::Reviewer;
 pub use rule::Rule;
 pub use service_account::Issuer;
-pub(crate) use signing::REQUESTS as CERTIFICATE_REQUESTS;

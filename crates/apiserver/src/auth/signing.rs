@@ -7,12 +7,9 @@ use serde_json::Value;
 
 use super::{Attributes, Authorizer, Identity};
 use crate::status::{About, Status};
-use crate::storage::Storage;
 
 const GROUP: &str = "certificates.k8s.io";
 const PLURAL: &str = "certificatesigningrequests";
-/// Where requests for certificates are kept.
-pub(crate) const REQUESTS: Storage<'static> = Storage::BuiltIn(GROUP, PLURAL);
 
 impl Authorizer {
     /// May they change the request `old` into `new` through this subresource? The signer is that of the stored request: a change

@@ -10,6 +10,10 @@ use serde_json::Value;
 use super::objects::{self, Config};
 use crate::backend::{Backend, expected};
 use crate::keeper::{history, service_changes};
+use crate::kinds::core::endpoints::ENDPOINTS;
+use crate::kinds::core::service::SERVICE;
+use crate::kinds::declaration::Kind;
+use crate::kinds::discovery::endpoint_slice::ENDPOINT_SLICE;
 use crate::object::encode;
 use crate::resource::Resource;
 use crate::storage::Storage;
@@ -47,11 +51,7 @@ async fn write_missing(backend: &Backend, config: &Config) -> Result<(), Error> 
 
 /// Is this one of the objects by which the server is found?
 pub(crate) fn is_api_server(key: &Key) -> bool {
-    let is_kind = matches!(
-        Storage::of_key(key),
-        Storage::BuiltIn("", "services" | "endpoints")
-            | Storage::BuiltIn("discovery.k8s.io", "endpointslices")
-    );
+    let is_kind = [&SERVICE, &ENDPOINTS, &ENDPOINT_SLICE].map(Kind::storage).contains(&Storage::of_key(key));
     is_kind && key.namespace() == "default" && key.name() == "kubernetes"
 }
 
@@ -84,7 +84,7 @@ fn step(backend: &Backend, key: Key, mut object: Value) -> Option<(Key, Expect, 
 
 /// The stored object with today's address; `None`: it says nothing about addresses.
 fn corrected(row: &Resource, mut stored: Value, mut wanted: Value) -> Option<Value> {
-    if !matches!(&*row.plural, "endpoints" | "endpointslices") {
+    if ![&ENDPOINTS, &ENDPOINT_SLICE].map(Kind::storage).contains(&row.storage()) {
         return None;
     }
     for field in ADDRESS_FIELDS {

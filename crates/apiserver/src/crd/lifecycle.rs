@@ -1,10 +1,14 @@
 //! The life of a definition: names accepted or in conflict, established at once, and cleaned up before it goes.
 
 use homeostat_core::Key;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::names::{Taken, merge_names};
 use crate::backend::Backend;
+use crate::kinds::apiextensions::custom_resource_definition::{
+    CLEANUP_FINALIZER, CUSTOM_RESOURCE_DEFINITION,
+};
+use crate::object::conditions::set_condition;
 use crate::object::{encode, meta};
 use crate::rewrite::rewrite;
 use crate::status::Status;
@@ -13,14 +17,11 @@ use crate::status::Status;
 const BUILT_IN_GROUP: &str =
     "the group has built-in kinds, which answer for all of it: choose a group of your own";
 
-/// Keeps a definition until its objects are gone.
-pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
-
 /// Accepts the names of a stored definition and establishes it, as the naming and establishing controllers do, but
 /// before the write that made it is answered: the next request finds the kind served.
 pub(crate) async fn establish(backend: &Backend, key: &Key) -> Result<(), Status> {
     let table = backend.registry.table();
-    let resource = table.get(super::GROUP, "v1", super::PLURAL).expect("a built-in kind");
+    let resource = table.of_declared(&CUSTOM_RESOURCE_DEFINITION);
     rewrite(backend, resource, key, |definition| {
         if meta::is_deleting(definition) {
             return;
@@ -70,18 +71,6 @@ fn accept_names(definition: &mut Value, taken: &Taken, now: &str) {
     set_condition(definition, established, now);
 }
 
-/// Marks a definition for deletion, and keeps it until its objects are gone.
-pub(crate) fn mark_deleted(definition: &mut Value, now: &str) {
-    meta::set(definition, "deletionTimestamp", Some(now.into()));
-    if !meta::has_finalizer(definition, CLEANUP_FINALIZER) {
-        let others = meta::finalizers(definition).map(Into::into);
-        let finalizers = others.chain([CLEANUP_FINALIZER.into()]).collect();
-        meta::set_finalizers(definition, finalizers);
-    }
-    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
-    set_condition(definition, ["Terminating", "True", "InstanceDeletionPending", message], now);
-}
-
 /// Says that the objects of a definition are being deleted.
 pub(crate) fn mark_emptying(definition: &mut Value, now: &str) {
     let message = "CustomResource deletion is in progress";
@@ -100,22 +89,4 @@ pub(crate) fn mark_emptied(definition: &mut Value, now: &str) {
 fn condition_is(definition: &Value, kind: &str, status: &str) -> bool {
     let conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
     conditions.into_iter().any(|one| one["type"] == kind && one["status"] == status)
-}
-
-/// Sets a condition `[type, status, reason, message]`; the transition time moves only when the status does.
-pub(crate) fn set_condition(object: &mut Value, [kind, status, reason, message]: [&str; 4], now: &str) {
-    if !object["status"]["conditions"].is_array() {
-        object["status"]["conditions"] = json!([]);
-    }
-    let conditions = object["status"]["conditions"].as_array_mut().expect("made a list above");
-    let fresh = json!({"type": kind, "status": status, "reason": reason, "message": message,
-        "lastTransitionTime": now});
-    match conditions.iter_mut().find(|one| one["type"] == kind) {
-        Some(old) if old["status"] == status => {
-            old["reason"] = reason.into();
-            old["message"] = message.into();
-        }
-        Some(old) => *old = fresh,
-        None => conditions.push(fresh),
-    }
 }

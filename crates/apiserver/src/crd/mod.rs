@@ -5,16 +5,11 @@ mod lifecycle;
 mod names;
 mod row;
 
-pub(crate) use lifecycle::{
-    CLEANUP_FINALIZER, establish, mark_deleted, mark_emptied, mark_emptying, reconsider_names, set_condition,
-};
+pub(crate) use lifecycle::{establish, mark_emptied, mark_emptying, reconsider_names};
 pub(crate) use row::rows;
 
+use crate::kinds::apiextensions::custom_resource_definition::CUSTOM_RESOURCE_DEFINITION;
 use crate::storage::Storage;
 
-/// The group of definitions.
-pub(crate) const GROUP: &str = "apiextensions.k8s.io";
-/// The resource of definitions.
-pub(crate) const PLURAL: &str = "customresourcedefinitions";
 /// Where definitions are kept.
-pub(crate) const STORAGE: Storage<'static> = Storage::BuiltIn(GROUP, PLURAL);
+pub(crate) const STORAGE: Storage<'static> = CUSTOM_RESOURCE_DEFINITION.storage();

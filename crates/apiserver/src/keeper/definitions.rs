@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use crate::backend::Backend;
 use crate::crd;
+use crate::kinds::apiextensions::custom_resource_definition::{
+    CLEANUP_FINALIZER, CUSTOM_RESOURCE_DEFINITION,
+};
 use crate::object::{encode, meta};
 use crate::resource::{Custom, Resource, Source};
 use crate::rewrite::rewrite;
@@ -27,14 +30,14 @@ pub(super) async fn look_at(backend: &Backend, name: &str) -> Result<(), Status>
     if !meta::is_deleting(&definition) {
         return crd::establish(backend, &key).await;
     }
-    if !meta::has_finalizer(&definition, crd::CLEANUP_FINALIZER) {
+    if !meta::has_finalizer(&definition, CLEANUP_FINALIZER) {
         return Ok(());
     }
     let resource = bare_resource(&definition);
     let all = resource.storage().prefix();
     backend.notices.set_resource_ending(&all, Some(name));
     let table = backend.registry.table();
-    let definitions = table.get(crd::GROUP, "v1", crd::PLURAL).expect("a built-in kind");
+    let definitions = table.of_declared(&CUSTOM_RESOURCE_DEFINITION);
     let now = backend.now_text();
     rewrite(backend, definitions, &key, |object| crd::mark_emptying(object, &now)).await?;
     if remove_all(backend, &resource, &all).await? {

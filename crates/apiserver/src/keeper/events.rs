@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::backend::Backend;
+use crate::kinds::core::event::EVENT;
 use crate::kinds::events::convert::TIME_TO_LIVE;
 use crate::object::encode;
 use crate::verbs::{DeleteOptions, remove};
@@ -11,7 +12,7 @@ use crate::verbs::{DeleteOptions, remove};
 /// Deletes events that are too old.
 pub(super) async fn expire(backend: &Backend) {
     let table = backend.registry.table();
-    let resource = table.get("", "v1", "events").expect("a built-in kind");
+    let resource = table.of_declared(&EVENT);
     let snapshot = backend.store.snapshot();
     let Ok(ttl) = SignedDuration::try_from(TIME_TO_LIVE) else { return };
     let before = backend.clock.now() - ttl;

@@ -7,14 +7,18 @@ use serde_json::{Value, json};
 
 use super::definitions::remove_under;
 use crate::backend::{Backend, key_of, refusal};
-use crate::crd::set_condition;
+use crate::kinds::core::config_map::CONFIG_MAP;
+use crate::kinds::core::namespace::NAMESPACE;
+use crate::kinds::core::pod::POD;
+use crate::kinds::core::service_account::SERVICE_ACCOUNT;
+use crate::kinds::declaration::Kind;
 use crate::namespace;
+use crate::object::conditions::set_condition;
 use crate::object::{encode, meta};
 use crate::registry::Table;
 use crate::resource::Resource;
 use crate::rewrite::rewrite;
 use crate::status::Status;
-use crate::storage::Storage;
 use crate::verbs::stamp_new;
 
 /// The finalizer every namespace has in its spec until it is empty.
@@ -45,18 +49,18 @@ pub(super) async fn look_at(backend: &Backend, name: &str, root_ca: &str) -> Res
 /// Makes the objects every namespace has, and puts back what was changed of the certificate authority.
 async fn furnish(backend: &Backend, name: &str, root_ca: &str) -> Result<(), Status> {
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
-    ensure(backend, name, "serviceaccounts", account).await?;
+    ensure(backend, name, &SERVICE_ACCOUNT, account).await?;
     let authority = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": ROOT_CA, "annotations": {"kubernetes.io/description": ROOT_CA_DESCRIPTION}},
         "data": {"ca.crt": root_ca}});
-    ensure(backend, name, "configmaps", authority).await?;
+    ensure(backend, name, &CONFIG_MAP, authority).await?;
     restore_root_ca(backend, name, root_ca).await
 }
 
 /// Makes the ConfigMap of the certificate authority say what it should. Labels and other annotations stay.
 async fn restore_root_ca(backend: &Backend, namespace: &str, root_ca: &str) -> Result<(), Status> {
     let table = backend.registry.table();
-    let resource = table.get("", "v1", "configmaps").expect("a built-in kind");
+    let resource = table.of_declared(&CONFIG_MAP);
     let data = json!({"ca.crt": root_ca});
     rewrite(backend, resource, &key_of(resource, namespace, ROOT_CA), |object| {
         let described = object["metadata"]["annotations"]["kubernetes.io/description"].as_str();
@@ -69,9 +73,9 @@ async fn restore_root_ca(backend: &Backend, namespace: &str, root_ca: &str) -> R
     .await
 }
 
-async fn ensure(backend: &Backend, namespace: &str, plural: &str, mut object: Value) -> Result<(), Status> {
+async fn ensure(backend: &Backend, namespace: &str, kind: &Kind, mut object: Value) -> Result<(), Status> {
     let table = backend.registry.table();
-    let resource = table.get("", "v1", plural).expect("a built-in kind");
+    let resource = table.of_declared(kind);
     let key = key_of(resource, namespace, meta::name(&object));
     if backend.store.snapshot().get(&key).is_some() {
         return Ok(());
@@ -95,7 +99,7 @@ async fn end(backend: &Backend, name: &str) -> Result<(), Status> {
     let table = backend.registry.table();
     let mut left = Left::default();
     let (pods, others): (Vec<_>, Vec<_>) =
-        stored(&table).into_iter().partition(|row| row.storage() == Storage::BuiltIn("", "pods"));
+        stored(&table).into_iter().partition(|row| row.storage() == POD.storage());
     for resource in &pods {
         empty(backend, resource, name, &mut left).await?;
     }
@@ -104,7 +108,7 @@ async fn end(backend: &Backend, name: &str) -> Result<(), Status> {
             empty(backend, resource, name, &mut left).await?;
         }
     }
-    let namespaces = table.get("", "v1", "namespaces").expect("a built-in kind");
+    let namespaces = table.of_declared(&NAMESPACE);
     let now = backend.now_text();
     let is_empty = left.objects.is_empty();
     rewrite(backend, namespaces, &namespace::key(name), |object| {

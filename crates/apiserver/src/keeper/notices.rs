@@ -16,10 +16,17 @@ use super::{namespaces, roles, services, storage};
 use crate::backend::Backend;
 use crate::bootstrap::is_api_server;
 use crate::crd;
+use crate::kinds::core::config_map::CONFIG_MAP;
+use crate::kinds::core::namespace::NAMESPACE;
+use crate::kinds::core::service_account::SERVICE_ACCOUNT;
 use crate::object::encode;
 use crate::object::meta;
 use crate::object::view::View;
 use crate::storage::Storage;
+
+const NAMESPACES: Storage<'static> = NAMESPACE.storage();
+const SERVICE_ACCOUNTS: Storage<'static> = SERVICE_ACCOUNT.storage();
+const CONFIG_MAPS: Storage<'static> = CONFIG_MAP.storage();
 
 /// Something to look at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -280,7 +287,7 @@ impl State {
     fn observe_kind(&mut self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
         let storage = Storage::of_key(key);
         match storage {
-            Storage::BuiltIn("", "namespaces") => {
+            NAMESPACES => {
                 self.waiting.insert(Notice::Namespace(key.name().into()));
             }
             crd::STORAGE => {
@@ -289,9 +296,7 @@ impl State {
             roles::STORAGE => {
                 self.waiting.insert(Notice::ClusterRoles);
             }
-            Storage::BuiltIn("", "serviceaccounts" | "configmaps")
-                if new.is_none() || key.name() == namespaces::ROOT_CA =>
-            {
+            SERVICE_ACCOUNTS | CONFIG_MAPS if new.is_none() || key.name() == namespaces::ROOT_CA => {
                 self.waiting.insert(Notice::Namespace(key.namespace().into()));
             }
             _ => {}

@@ -4,16 +4,16 @@
 use homeostat_core::Key;
 use serde_json::Value;
 
-use crate::auth::{RBAC_GROUP, fill_aggregated};
+use crate::auth::fill_aggregated;
 use crate::backend::Backend;
+use crate::kinds::rbac::cluster_role::CLUSTER_ROLE;
 use crate::object::encode;
 use crate::rewrite::rewrite;
 use crate::status::Status;
 use crate::storage::Storage;
 
-const PLURAL: &str = "clusterroles";
 /// Where ClusterRoles are kept.
-pub(super) const STORAGE: Storage<'static> = Storage::BuiltIn(RBAC_GROUP, PLURAL);
+pub(super) const STORAGE: Storage<'static> = CLUSTER_ROLE.storage();
 
 /// The longest list of rules that is shown: with its metadata it still fits an object.
 const SHOWN_BYTES_MAX: usize = 1 << 20;
@@ -36,7 +36,7 @@ pub(super) async fn settle(backend: &Backend) -> Result<(), Status> {
     let before = roles.iter().map(|(_, role)| role["rules"].clone()).collect::<Vec<_>>();
     fill_aggregated(&mut roles);
     let table = backend.registry.table();
-    let row = table.get(RBAC_GROUP, "v1", PLURAL).expect("a built-in kind");
+    let row = table.of_declared(&CLUSTER_ROLE);
     for ((key, role), before) in roles.iter().zip(before) {
         if role["rules"] != before && is_shown(key, &role["rules"]) {
             rewrite(backend, row, key, |stored| stored["rules"] = role["rules"].clone()).await?;

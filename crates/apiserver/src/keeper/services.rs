@@ -14,14 +14,14 @@ use serde_json::Value;
 
 use crate::backend::{Backend, refusal};
 use crate::discovery::{Documents, MANAGED_LABEL};
+use crate::kinds::apiregistration::api_service::API_SERVICE;
 use crate::object::{encode, meta};
 use crate::status::Status;
 use crate::storage::Storage;
 use crate::verbs::stamp_new;
 
-const GROUP: &str = "apiregistration.k8s.io";
-const PLURAL: &str = "apiservices";
-const STORAGE: Storage<'static> = Storage::BuiltIn(GROUP, PLURAL);
+/// Where APIServices are kept.
+const STORAGE: Storage<'static> = API_SERVICE.storage();
 /// The label's value on those that come and go with their version.
 const FOLLOWS: &str = "true";
 
@@ -48,7 +48,7 @@ pub(super) async fn settle(backend: &Backend) -> Result<(), Status> {
 /// What is missing, and what stands for a version that is gone.
 pub(crate) fn changes(backend: &Backend) -> Vec<Change> {
     let table = backend.registry.table();
-    let row = table.get(GROUP, "v1", PLURAL).expect("a built-in kind");
+    let row = table.of_declared(&API_SERVICE);
     let mut wanted = Documents::new(&table.rows)
         .api_services()
         .into_iter()

@@ -7,14 +7,18 @@ use serde_json::Value;
 
 use super::collect::release;
 use crate::backend::Backend;
+use crate::kinds::core::persistent_volume::PERSISTENT_VOLUME;
+use crate::kinds::core::persistent_volume_claim::PERSISTENT_VOLUME_CLAIM;
+use crate::kinds::core::pod::POD;
+use crate::kinds::storage::volume_attributes_class::VOLUME_ATTRIBUTES_CLASS;
 use crate::object::{encode, meta};
 use crate::status::Status;
 use crate::storage::Storage;
 
-const PODS: Storage<'static> = Storage::BuiltIn("", "pods");
-const CLAIMS: Storage<'static> = Storage::BuiltIn("", "persistentvolumeclaims");
-const VOLUMES: Storage<'static> = Storage::BuiltIn("", "persistentvolumes");
-const CLASSES: Storage<'static> = Storage::BuiltIn("storage.k8s.io", "volumeattributesclasses");
+const PODS: Storage<'static> = POD.storage();
+const CLAIMS: Storage<'static> = PERSISTENT_VOLUME_CLAIM.storage();
+const VOLUMES: Storage<'static> = PERSISTENT_VOLUME.storage();
+const CLASSES: Storage<'static> = VOLUME_ATTRIBUTES_CLASS.storage();
 
 /// The finalizer that keeps a stored thing of this resource while it is used.
 fn protection(key: &Key) -> Option<&'static str> {

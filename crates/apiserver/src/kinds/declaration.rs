@@ -15,6 +15,7 @@ use super::prepare::Prepare;
 use super::printing::{Cells, Column, Conditions};
 use super::selectable::Selectable;
 use super::strategy::{PLAIN, Strategy};
+use super::subresource;
 use super::validate::{ChangeCheck, Check};
 use super::warnings::PodTemplate;
 use crate::resource::Resource;
@@ -34,12 +35,14 @@ pub(super) const CONNECT: &[&str] = &["create", "get"];
 pub(super) const PROXY: &[&str] = &["create", "delete", "get", "patch", "update"];
 
 /// The status of an object.
-pub(super) const STATUS: Part = Part::own("status", CHANGE);
+pub(super) const STATUS: Part = Part::own("status", CHANGE).merged_by(subresource::status);
 /// The number of replicas of an object.
-pub(super) const SCALE: Part = Part::with_body("scale", ("autoscaling", "v1", "Scale"), CHANGE);
+pub(super) const SCALE: Part =
+    Part::with_body("scale", ("autoscaling", "v1", "Scale"), CHANGE).changing_content();
 
 /// One built-in kind in one version.
 #[expect(clippy::struct_field_names, reason = "Kubernetes calls the name of a kind its kind")]
+#[expect(clippy::struct_excessive_bools, reason = "one independent fact each, read by different verbs")]
 pub(crate) struct Kind {
     /// API group, empty for core.
     pub(crate) group: &'static str,
@@ -88,6 +91,10 @@ pub(crate) struct Kind {
     pub(crate) prepare_status: Option<fn(&mut Fields, &Value, &Clock)>,
     /// Are addresses and ports given to its objects?
     pub(crate) has_cluster_addresses: bool,
+    /// Do its objects define kinds? Then those are served as soon as a write is answered.
+    pub(crate) defines_kinds: bool,
+    /// Does approving or signing its objects take a right on the signer they name?
+    pub(crate) has_signer: bool,
 
     /// What is wrong with an object, new or changed.
     pub(crate) validate: Option<Check>,
@@ -107,6 +114,8 @@ pub(crate) struct Kind {
     pub(crate) warn_unenforced: Option<WarnUnenforced>,
     /// Objects that may not be deleted.
     pub(crate) protected: Protected,
+    /// How an object is marked that is being deleted, and what holds it.
+    pub(crate) deletion: Deletion,
     /// What whoever deletes without a propagation policy is told.
     pub(crate) delete_warning: Option<&'static str>,
 
@@ -122,6 +131,8 @@ pub(crate) struct Kind {
 
 /// Puts into a new object what the server decides.
 pub(crate) type PrepareCreate = fn(&Resource, &mut Fields, &Prepare<'_>) -> Result<(), Status>;
+/// Returns the object that a write through a subresource makes of the stored object and the body.
+pub(crate) type MergePart = fn(&Resource, &Value, Value, &Clock) -> Value;
 /// Returns warnings about the new object, given the stored one.
 pub(crate) type Warn = fn(&Value, Option<&Value>) -> Vec<String>;
 /// Returns warnings about what is stored and not enforced.
@@ -166,6 +177,19 @@ pub(crate) struct Protected {
     pub(crate) why: &'static str,
 }
 
+/// How an object is marked that is being deleted, and what holds it beside finalizers.
+#[derive(Clone, Copy)]
+pub(crate) struct Deletion {
+    /// Marks an object when its deletion begins, instead of the usual mark; it is told the time.
+    pub(crate) begin: Option<fn(&mut Value, &str)>,
+    /// What is said in the object beside the usual mark.
+    pub(crate) mark: Option<fn(&mut Value)>,
+    /// Does the usual mark have a grace period?
+    pub(crate) has_grace_period: bool,
+    /// Does something that only this kind has hold an object?
+    pub(crate) is_held: Option<fn(&Value) -> bool>,
+}
+
 /// Between the version objects are kept in and another one.
 #[derive(Clone, Copy)]
 pub(crate) struct Conversion {
@@ -185,6 +209,10 @@ pub(crate) struct Part {
     pub(crate) body: (&'static str, &'static str, &'static str),
     /// Verbs.
     pub(crate) verbs: &'static [&'static str],
+    /// Makes the new object of the stored one and the body; `None`: the body is the new object.
+    pub(crate) merge: Option<MergePart>,
+    /// Does a change through it count as one of the content, which raises the generation?
+    pub(crate) changes_content: bool,
     /// What is wrong with a change through it; `None`: not judged here.
     pub(crate) validate: Option<ChangeCheck>,
 }
@@ -201,7 +229,19 @@ impl Part {
         body: (&'static str, &'static str, &'static str),
         verbs: &'static [&'static str],
     ) -> Self {
-        Self { name, body, verbs, validate: None }
+        Self { name, body, verbs, merge: None, changes_content: false, validate: None }
+    }
+
+    /// The same, taking its own part of the body and the rest of what is stored.
+    pub(super) const fn merged_by(mut self, merge: MergePart) -> Self {
+        self.merge = Some(merge);
+        self
+    }
+
+    /// The same, with changes that raise the generation.
+    pub(super) const fn changing_content(mut self) -> Self {
+        self.changes_content = true;
+        self
     }
 
     /// The same, with changes judged by `check`.
@@ -253,6 +293,8 @@ impl Kind {
             prepare_update: None,
             prepare_status: None,
             has_cluster_addresses: false,
+            defines_kinds: false,
+            has_signer: false,
             validate: None,
             validate_create: None,
             validate_update: None,
@@ -262,12 +304,18 @@ impl Kind {
             warn: None,
             warn_unenforced: None,
             protected: Protected { names: &[], why: "" },
+            deletion: Deletion { begin: None, mark: None, has_grace_period: true, is_held: None },
             delete_warning: None,
             columns: &[],
             cells: None,
             row_conditions: None,
             selectable: Selectable::NAMES_ONLY,
         }
+    }
+
+    /// Returns the subresource of this name.
+    pub(crate) fn part(&self, name: &str) -> Option<&'static Part> {
+        self.subresources.iter().find(|part| part.name == name)
     }
 
     /// Where its objects are kept.

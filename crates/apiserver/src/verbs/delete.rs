@@ -8,14 +8,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::admit::document;
-use super::write::is_definition;
 use super::{Answer, Call};
 use crate::backend::{Backend, refusal};
 use crate::convert;
-use crate::crd;
+use crate::deletion;
 use crate::field::{Error, Errors, Path};
 use crate::kinds::strategy::strategy;
-use crate::namespace;
 use crate::object::{encode, meta};
 use crate::resource::Resource;
 use crate::status::{Details, Status};
@@ -221,7 +219,9 @@ pub(crate) async fn remove(
         let object = convert::decode_stored(resource, entry);
         check_preconditions(resource, &object, entry, options)?;
         let (op, marked) = plan(backend, resource, &object, options);
-        let is_last_mark = marked.as_ref().is_some_and(|object| is_over(resource, object));
+        let is_last_mark = marked
+            .as_ref()
+            .is_some_and(|object| is_running(resource, object) && deletion::may_go(resource, object));
         if options.is_dry_run {
             return Ok(
                 marked.map_or_else(|| Removed::Gone(Arc::clone(entry), entry.revision), Removed::Imagined)
@@ -277,16 +277,15 @@ fn plan(
     options: &DeleteOptions,
 ) -> (Option<Op>, Option<Value>) {
     let mut marked = object.clone();
-    if is_definition(resource) && !meta::is_deleting(object) {
-        // Whatever becomes of the objects' dependents: first the objects go.
-        crd::mark_deleted(&mut marked, &backend.now_text());
+    let begin = resource.declaration().and_then(|kind| kind.deletion.begin);
+    if let Some(begin) = begin.filter(|_| !meta::is_deleting(object)) {
+        begin(&mut marked, &backend.now_text());
         return (Some(Op::Put(encode::encode(resource, &marked))), Some(marked));
     }
     meta::set_finalizers(&mut marked, finalizers_after(resource, object, options.policy));
     let grace_s = grace(resource, object, options.grace_s);
-    let is_held = meta::finalizers(&marked).next().is_some() || namespace::is_held(resource, &marked);
-    let is_over = !is_running(resource, object) || is_over(resource, object);
-    if !is_held && grace_s == 0 && is_over {
+    let has_ended = !is_running(resource, object) || deletion::may_go(resource, object);
+    if grace_s == 0 && has_ended && !deletion::is_held(resource, &marked) {
         return (Some(Op::Delete), None);
     }
     mark(backend, resource, &mut marked, grace_s);
@@ -300,7 +299,9 @@ fn plan(
 fn mark(backend: &Backend, resource: &Resource, object: &mut Value, grace_s: i64) {
     let was_deleting = meta::is_deleting(object);
     let old_grace_s = object["metadata"]["deletionGracePeriodSeconds"].as_i64();
-    if is_definition(resource) && old_grace_s.is_none() {
+    let rules = resource.declaration().map(|kind| kind.deletion);
+    if rules.is_some_and(|rules| rules.begin.is_some()) && old_grace_s.is_none() {
+        // What began with a mark of its own has no period until it is deleted again.
         meta::set(object, "deletionGracePeriodSeconds", Some(0.into()));
         return;
     }
@@ -308,8 +309,7 @@ fn mark(backend: &Backend, resource: &Resource, object: &mut Value, grace_s: i64
         let birth = if was_deleting { requested_at(object, old_grace_s) } else { None };
         let at = later(birth.unwrap_or_else(|| backend.clock.now()), grace_s);
         meta::set(object, "deletionTimestamp", Some(meta::time(at).into()));
-        // Namespaces end by their content, not by a period.
-        if !namespace::is_namespace(resource) {
+        if rules.is_none_or(|rules| rules.has_grace_period) {
             meta::set(object, "deletionGracePeriodSeconds", Some(grace_s.into()));
         }
         if meta::generation(object) > 0 && !was_deleting {
@@ -317,7 +317,9 @@ fn mark(backend: &Backend, resource: &Resource, object: &mut Value, grace_s: i64
             meta::set_generation(object, generation);
         }
     }
-    namespace::mark_terminating(resource, object);
+    if let Some(mark) = rules.and_then(|rules| rules.mark) {
+        mark(object);
+    }
 }
 
 /// That many seconds later, or the last time there is: a period may be any number a client can write.
@@ -340,14 +342,6 @@ fn is_running(resource: &Resource, object: &Value) -> bool {
     strategy(resource).is_graceful
         && !object["spec"]["nodeName"].as_str().unwrap_or_default().is_empty()
         && !matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
-}
-
-/// Has what ran been told to end at once, with nothing else holding the object?
-fn is_over(resource: &Resource, object: &Value) -> bool {
-    is_running(resource, object)
-        && meta::is_deleting(object)
-        && object["metadata"]["deletionGracePeriodSeconds"] == 0
-        && meta::finalizers(object).next().is_none()
 }
 
 /// Seconds the object may take to end; only Pods that run somewhere take any.

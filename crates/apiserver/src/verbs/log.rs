@@ -8,6 +8,7 @@ use super::{Answer, Call};
 use crate::backend::key_of;
 use crate::body::Body;
 use crate::field::{Error, Errors, Path};
+use crate::kinds::core::node::NODE;
 use crate::object::encode;
 use crate::object::meta;
 use crate::request::Query;
@@ -118,7 +119,7 @@ fn names<'a>(pod: &'a Value, list: &str) -> Vec<&'a str> {
 /// Nobody here runs the Pods of this node.
 fn unreachable(call: &Call, node: &str) -> Status {
     let table = call.backend.registry.table();
-    let nodes = table.get("", "v1", "nodes").expect("a built-in kind");
+    let nodes = table.of_declared(&NODE);
     if call.backend.store.snapshot().get(&key_of(nodes, "", node)).is_none() {
         return Status::not_found(&nodes.about(node));
     }

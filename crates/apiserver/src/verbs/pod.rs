@@ -4,7 +4,7 @@ use std::slice;
 use std::sync::{Arc, OnceLock};
 
 use homeostat_core::selector::LabelSelector;
-use homeostat_core::{Key, Prefix, Revision};
+use homeostat_core::{Key, Revision};
 use homeostat_store::{Error as StoreError, Op, Snapshot};
 use serde_json::Value;
 
@@ -15,6 +15,8 @@ use super::update::OTHER_NAMESPACE;
 use super::write::{Changed, change};
 use super::{Answer, Call};
 use crate::backend::refusal;
+use crate::kinds::core::pod::POD;
+use crate::kinds::policy::pod_disruption_budget::POD_DISRUPTION_BUDGET;
 use crate::kinds::subresource::{self, Cost};
 use crate::object::view::View;
 use crate::object::{encode, meta};
@@ -35,7 +37,7 @@ pub(super) async fn bind_named(mut call: Call, body: &[u8]) -> Result<Answer, St
     let mut binding = document(&call, body, ("v1", "Binding"))?;
     meta::set(&mut binding, "uid", None);
     let table = call.backend.registry.table();
-    call.resource = Arc::clone(table.get("", "v1", "pods").expect("a built-in kind"));
+    call.resource = Arc::clone(table.of_declared(&POD));
     call.path.name = meta::name(&binding).into();
     call.path.subresource = "binding".into();
     run_named(&call, &binding, "Binding").await
@@ -93,7 +95,7 @@ async fn evict(call: &Call, asked: &DeleteOptions) -> Result<(), Status> {
 
 /// The budgets that select the Pod, with their keys.
 fn guarding(call: &Call, snapshot: &Snapshot, pod: &View) -> (Vec<Key>, Vec<Value>) {
-    let prefix = Prefix::namespace("policy", "poddisruptionbudgets", &call.path.namespace);
+    let prefix = POD_DISRUPTION_BUDGET.storage().prefix_in(&call.path.namespace);
     let budgets = snapshot.range(&prefix, "").map(|entry| (entry.key.clone(), encode::decode(entry)));
     let selects = |budget: &Value| {
         LabelSelector::from_json(&budget["spec"]["selector"])
@@ -105,7 +107,7 @@ fn guarding(call: &Call, snapshot: &Snapshot, pod: &View) -> (Vec<Key>, Vec<Valu
 /// Takes the disruption from the budget. Somebody else may have spent it since: it is asked again under the write.
 async fn pay(call: &Call, pod: &Value, key: &Key) -> Result<(), Status> {
     let table = call.backend.registry.table();
-    let resource = table.get("policy", "v1", "poddisruptionbudgets").expect("a built-in kind");
+    let resource = table.of_declared(&POD_DISRUPTION_BUDGET);
     let refusal = OnceLock::new();
     let spend =
         |budget: &mut Value| match subresource::cost(pod, slice::from_ref(budget), &call.backend.clock) {

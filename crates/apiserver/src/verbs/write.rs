@@ -11,17 +11,17 @@ use serde_json::Value;
 
 use super::options::WriteOptions;
 use super::{Answer, Call};
-use crate::auth::{CERTIFICATE_REQUESTS, RoleWrite};
+use crate::auth::RoleWrite;
 use crate::backend::{Backend, refusal};
 use crate::convert;
 use crate::crd;
+use crate::deletion;
 use crate::field;
 use crate::kinds;
 use crate::kinds::core::service::allocator::Mode;
 use crate::kinds::prepare::{fold_aliases, prepare_for_update};
 use crate::kinds::subresource;
 use crate::metadata::validate::{Rules, validate_object_meta_update};
-use crate::namespace;
 use crate::object::depth::{DEPTH_MAX, is_deeper};
 use crate::object::{encode, meta};
 use crate::patch::apply::{Manager, keep_times, track_update};
@@ -121,7 +121,7 @@ async fn store(
     mut object: Value,
     is_dry_run: bool,
 ) -> Result<Option<Answer>, Status> {
-    if is_complete(call, &old, &object) {
+    if deletion::may_go(&call.resource, &object) {
         return release(call, entry, object, is_dry_run).await;
     }
     let value = convert::encode(&call.resource, &object);
@@ -155,16 +155,6 @@ pub(super) fn check_depth(object: &Value) -> Result<(), Status> {
         return Err(Status::bad_request(message));
     }
     Ok(())
-}
-
-/// Does this write remove the last thing that held a dying object?
-fn is_complete(call: &Call, old: &Value, new: &Value) -> bool {
-    let has_grace = old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() > 0;
-    meta::is_deleting(old)
-        && !has_grace
-        && meta::finalizers(new).next().is_none()
-        && !(call.strategy().is_graceful && new["metadata"]["deletionGracePeriodSeconds"].as_i64() != Some(0))
-        && !namespace::is_held(&call.resource, new)
 }
 
 /// Removes the object; the answer shows it as computed, at the revision it had.
@@ -245,17 +235,16 @@ fn check_preconditions(call: &Call, new: &Value, old: &Value, entry: &Entry) -> 
 
 /// What a subresource changes of the object: its own part and nothing else.
 fn part(call: &Call, old: &Value, new: Value) -> Value {
-    let clock = &call.backend.clock;
-    let mut object = match &*call.path.subresource {
-        "status" => subresource::status(&call.resource, old, new.clone(), clock),
-        "finalize" => subresource::finalize(old, &new),
-        "approval" => subresource::approval(old, &new, clock),
-        "ephemeralcontainers" => subresource::ephemeral_containers(old, &new),
-        "resize" => subresource::resize(old, &new),
-        _ => return new,
+    let merge = match call.resource.declaration() {
+        Some(kind) => kind.part(&call.path.subresource).and_then(|part| part.merge),
+        None if call.path.subresource == "status" => Some(subresource::status as _),
+        None => None,
     };
-    for field in ["uid", "resourceVersion"] {
-        meta::set(&mut object, field, new["metadata"].get(field).cloned());
+    let Some(merge) = merge else { return new };
+    let seen = ["uid", "resourceVersion"].map(|field| (field, new["metadata"].get(field).cloned()));
+    let mut object = merge(&call.resource, old, new, &call.backend.clock);
+    for (field, value) in seen {
+        meta::set(&mut object, field, value);
     }
     object
 }
@@ -286,13 +275,7 @@ pub(super) fn track(call: &Call, old: Option<&Value>, new: &mut Value, manager: 
 
 /// The schema of a resource.
 pub(super) fn schema_of(resource: &Resource) -> Option<schema::Ref> {
-    match &resource.source {
-        Source::Custom(custom) => custom.schema.clone().map(schema::Ref::Inline),
-        Source::BuiltIn(known) => {
-            let make = || schema::built_in(&resource.group, &resource.version, &resource.kind);
-            known.schema.get_or_init(make).clone()
-        }
-    }
+    resource.schema()
 }
 
 /// Per-kind preparation and the generation.
@@ -301,17 +284,25 @@ fn prepare(call: &Call, new: &mut Value, old: &Value) -> Result<(), Status> {
     if call.path.subresource.is_empty() {
         prepare_for_update(resource, new, old);
     }
-    let is_spec = matches!(&*call.path.subresource, "" | "scale" | "resize" | "ephemeralcontainers");
-    if is_spec && call.strategy().generation.rises(new, old) {
+    if changes_content(call) && call.strategy().generation.rises(new, old) {
         meta::set_generation(new, meta::generation(old).saturating_add(1));
     }
     let authorizer = &call.backend.authorizer;
-    if resource.storage() == CERTIFICATE_REQUESTS {
+    if resource.declaration().is_some_and(|kind| kind.has_signer) {
         authorizer.check_signing(&call.who, &call.path.subresource, new, old)?;
     }
     let write =
         RoleWrite { storage: resource.storage(), namespace: &call.path.namespace, name: &call.path.name };
     authorizer.check_role_write(&call.who, &write, new, Some(old))
+}
+
+/// Does this endpoint change what a generation counts?
+fn changes_content(call: &Call) -> bool {
+    match (&*call.path.subresource, call.resource.declaration()) {
+        ("", _) => true,
+        (name, Some(kind)) => kind.part(name).is_some_and(|part| part.changes_content),
+        (name, None) => name == "scale",
+    }
 }
 
 /// Gives a Service the addresses and ports it still needs.
@@ -400,7 +391,7 @@ fn errors_of(call: &Call, new: &Value, old: &Value) -> field::Errors {
 }
 
 pub(super) fn is_definition(resource: &Resource) -> bool {
-    resource.storage() == crd::STORAGE
+    resource.declaration().is_some_and(|kind| kind.defines_kinds)
 }
 
 /// Gives a new object its namespace, uid and birth time, and takes away what clients may not set.

@@ -2,10 +2,15 @@
 
 use serde_json::Value;
 
-use crate::kinds::declaration::{Kind, STATUS};
+use crate::kinds::declaration::{Deletion, Kind, STATUS};
 use crate::kinds::fill::Fields;
 use crate::kinds::strategy::{ALL_BUT_STATUS, PLAIN};
+use crate::object::conditions::set_condition;
+use crate::object::meta;
 use crate::{field, schema};
+
+/// Keeps a definition until its objects are gone.
+pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// A kind that is served from then on.
 pub(crate) static CUSTOM_RESOURCE_DEFINITION: Kind = Kind {
@@ -18,9 +23,11 @@ pub(crate) static CUSTOM_RESOURCE_DEFINITION: Kind = Kind {
         Ok(())
     }),
     prepare_update: Some(|fields, _| defaults(fields)),
+    defines_kinds: true,
     validate_create: Some(|object, errors| errors.append(errors_of(object.value, None))),
     validate_update: Some(|new, old, errors| errors.append(errors_of(new.value, Some(old)))),
     warn: Some(schema::definition_warnings),
+    deletion: Deletion { begin: Some(begin_deletion), mark: None, has_grace_period: true, is_held: None },
     ..Kind::cluster_scoped(
         "apiextensions.k8s.io",
         "v1",
@@ -43,4 +50,16 @@ fn defaults(fields: &mut Fields) {
 fn errors_of(new: &Value, old: Option<&Value>) -> field::Errors {
     let errors = schema::validate_definition(new, old);
     if errors.is_empty() { schema::cel_faults(new, old) } else { errors }
+}
+
+/// Marks a definition, and keeps it until its objects are gone: whatever becomes of their dependents, first the objects go.
+fn begin_deletion(definition: &mut Value, now: &str) {
+    meta::set(definition, "deletionTimestamp", Some(now.into()));
+    if !meta::has_finalizer(definition, CLEANUP_FINALIZER) {
+        let others = meta::finalizers(definition).map(Into::into);
+        let finalizers = others.chain([CLEANUP_FINALIZER.into()]).collect();
+        meta::set_finalizers(definition, finalizers);
+    }
+    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+    set_condition(definition, ["Terminating", "True", "InstanceDeletionPending", message], now);
 }

@@ -13,6 +13,7 @@ use crate::kinds::names::NameRule;
 use crate::kinds::printing::{Column, age, read};
 use crate::kinds::selectable::{Absent, Selectable};
 use crate::kinds::strategy::{PLAIN, Strategy};
+use crate::kinds::subresource;
 use crate::kinds::validate::at::{At, Errors};
 use crate::kinds::{names, pem};
 use crate::resource::Resource;
@@ -68,7 +69,12 @@ const KUBERNETES_SIGNERS: &str = "kubernetes.io/";
 /// A request for a certificate, and the decision on it.
 pub(crate) static CERTIFICATE_SIGNING_REQUEST: Kind = Kind {
     short_names: &["csr"],
-    subresources: &[Part::own("approval", CHANGE).judged_by(approval), STATUS],
+    subresources: &[
+        Part::own("approval", CHANGE)
+            .merged_by(|_, stored, body, clock| subresource::approval(stored, &body, clock))
+            .judged_by(approval),
+        STATUS,
+    ],
     old_versions: &["v1beta1"],
     strategy: Strategy {
         reset_on_main: &["spec", "status"],
@@ -79,6 +85,7 @@ pub(crate) static CERTIFICATE_SIGNING_REQUEST: Kind = Kind {
         request_created(fields, with.identity);
         Ok(())
     }),
+    has_signer: true,
     validate_create: Some(validate_create),
     validate_status: Some(validate_status),
     warn_unenforced: Some(warn_unenforced),

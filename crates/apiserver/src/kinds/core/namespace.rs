@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::field::Error;
-use crate::kinds::declaration::{FirstStatus, Kind, Part, Protected, STATUS, Write};
+use crate::kinds::declaration::{Deletion, FirstStatus, Kind, Part, Protected, STATUS, Write};
 use crate::kinds::fill::{Fields, fill_zero, inner, is_zero, made};
 use crate::kinds::names::NameRule;
 use crate::kinds::printing::{Column, age, read};
@@ -27,7 +27,9 @@ pub(crate) static NAMESPACE: Kind = Kind {
     verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
     short_names: &["ns"],
     subresources: &[
-        Part::own("finalize", &["update"]).judged_by(|new, _, errors| validate(new, errors)),
+        Part::own("finalize", &["update"])
+            .merged_by(|_, stored, body, _| finalize(stored, &body))
+            .judged_by(|new, _, errors| validate(new, errors)),
         STATUS,
     ],
     strategy: PLAIN.returned().named(NameRule::Label).with_status(SPEC),
@@ -44,6 +46,15 @@ pub(crate) static NAMESPACE: Kind = Kind {
     protected: Protected {
         names: &["default", "kube-system", "kube-public"],
         why: "this namespace may not be deleted",
+    },
+    deletion: Deletion {
+        begin: None,
+        mark: Some(|namespace| namespace["status"]["phase"] = json!("Terminating")),
+        // Namespaces end by their content, not by a period.
+        has_grace_period: false,
+        is_held: Some(|namespace| {
+            namespace["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty())
+        }),
     },
     columns: &[Column::NAME, Column::text("Status"), Column::text("Age")],
     cells: Some(cells),
@@ -86,6 +97,20 @@ fn defaults(object: &mut Fields) {
     }
 }
 
+/// What an update through `/finalize` stores: the finalizers of the body.
+fn finalize(stored: &Value, body: &Value) -> Value {
+    let mut new = stored.clone();
+    let finalizers = &body["spec"]["finalizers"];
+    if let Some(spec) = new.as_object_mut().and_then(|fields| made(fields, "spec")) {
+        if is_zero(Some(finalizers)) {
+            spec.remove("finalizers");
+        } else {
+            spec.insert("finalizers".into(), finalizers.clone());
+        }
+    }
+    new
+}
+
 /// A namespace waits for the namespace controller before it goes.
 fn namespace_created(namespace: &mut Fields) {
     let Some(spec) = made(namespace, "spec") else { return };
@@ -112,4 +137,17 @@ fn warn_unenforced(_: &Kind, write: &Write<'_>) -> Vec<String> {
         Some(format!("the label {named} is stored, but this server does not {effect}"))
     };
     POD_SECURITY_MODES.into_iter().filter_map(warning).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finalize_changes_the_finalizers_only() {
+        let stored = json!({"metadata": {"name": "n"}, "spec": {"finalizers": ["kubernetes"]},
+            "status": {"phase": "Active"}});
+        let new = finalize(&stored, &json!({"spec": {}, "status": {"phase": "Odd"}}));
+        assert_eq!(new, json!({"metadata": {"name": "n"}, "spec": {}, "status": {"phase": "Active"}}));
+    }
 }

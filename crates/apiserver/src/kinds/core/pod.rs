@@ -13,6 +13,7 @@ use crate::kinds::fill::{Fields, each, fill, fill_zero, inner, made};
 use crate::kinds::printing::Column;
 use crate::kinds::selectable::{Absent, Selectable};
 use crate::kinds::strategy::PLAIN;
+use crate::kinds::subresource;
 use crate::kinds::warnings::PodTemplate;
 
 /// Containers that run together on one node.
@@ -22,13 +23,19 @@ pub(crate) static POD: Kind = Kind {
     subresources: &[
         Part::with_body("attach", ("", "", "PodAttachOptions"), CONNECT),
         Part::with_body("binding", ("", "", "Binding"), CREATE),
-        Part::own("ephemeralcontainers", CHANGE).judged_by(validation::ephemeral_update),
+        Part::own("ephemeralcontainers", CHANGE)
+            .merged_by(|_, stored, body, _| subresource::ephemeral_containers(stored, &body))
+            .changing_content()
+            .judged_by(validation::ephemeral_update),
         Part::with_body("eviction", ("policy", "v1", "Eviction"), CREATE),
         Part::with_body("exec", ("", "", "PodExecOptions"), CONNECT),
         Part::own("log", &["get"]),
         Part::with_body("portforward", ("", "", "PodPortForwardOptions"), CONNECT),
         Part::with_body("proxy", ("", "", "PodProxyOptions"), PROXY),
-        Part::own("resize", CHANGE).judged_by(validation::resized),
+        Part::own("resize", CHANGE)
+            .merged_by(|_, stored, body, _| subresource::resize(stored, &body))
+            .changing_content()
+            .judged_by(validation::resized),
         STATUS,
     ],
     strategy: PLAIN.counted().returned().graceful().with_status(&[

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use homeostat_core::Clock;
 use serde_json::{Value, json};
 
-use super::fill::{Fields, at, is_zero, made, text};
+use super::fill::{Fields, at, made, text};
 use super::prepare::{keep, now};
 use super::strategy::strategy;
 use crate::resource::Resource;
@@ -117,20 +117,6 @@ pub fn approval(stored: &Value, body: &Value, clock: &Clock) -> Value {
     new
 }
 
-/// What an update through a namespace's `/finalize` stores: the finalizers of the body.
-pub fn finalize(stored: &Value, body: &Value) -> Value {
-    let mut new = stored.clone();
-    let finalizers = at(body, &["spec", "finalizers"]);
-    if let Some(spec) = new.as_object_mut().and_then(|fields| made(fields, "spec")) {
-        if is_zero(Some(finalizers)) {
-            spec.remove("finalizers");
-        } else {
-            spec.insert("finalizers".into(), finalizers.clone());
-        }
-    }
-    new
-}
-
 /// The answer of endpoints that only do something: a Status that says it worked.
 pub fn done() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
@@ -179,12 +165,5 @@ mod tests {
         assert_eq!(new["spec"], stored["spec"]);
         assert_eq!(new["status"]["certificate"], "x");
         assert!(new["status"]["conditions"][0]["lastTransitionTime"].is_string());
-    }
-
-    #[test]
-    fn finalize_changes_the_finalizers_only() {
-        let stored = json!({"metadata": {"name": "n"}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
-        let new = finalize(&stored, &json!({"spec": {}, "status": {"phase": "Odd"}}));
-        assert_eq!(new, json!({"metadata": {"name": "n"}, "spec": {}, "status": {"phase": "Active"}}));
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn validate_update(kind: &Kind, subresource: &str, new: &Value, old: 
         "" | "scale" => kind.validate_update,
         "status" => kind.validate_status,
         // Binding and evicting are judged where they are done.
-        name => kind.subresources.iter().find(|part| part.name == name).and_then(|part| part.validate),
+        name => kind.part(name).and_then(|part| part.validate),
     };
     if let Some(check) = on_change {
         check(&root, &old, &mut errors);
