@@ -192,10 +192,13 @@ fn shortened(warnings: Vec<String>) -> Vec<String> {
     shortened.take_while(is_within).collect()
 }
 
-/// Whatever comes of it, the client is warned.
-pub(super) fn warned(result: Result<Answer, Status>, warnings: Vec<String>) -> Result<Answer, Status> {
+/// Warns the client whatever came of it, before what the result warns of already.
+pub(super) fn warned(result: Result<Answer, Status>, mut warnings: Vec<String>) -> Result<Answer, Status> {
     match result {
-        Ok(answer) => Ok(answer.warned(warnings)),
+        Ok(mut answer) => {
+            warnings.append(&mut answer.warnings);
+            Ok(Answer { warnings, ..answer })
+        }
         Err(status) => Err(status.warned(warnings)),
     }
 }

@@ -7,7 +7,7 @@ use homeostat_store::{Entry, Error as StoreError, Op};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::admit::document;
+use super::decode_body::document;
 use super::{Answer, Call};
 use crate::backend::{Backend, refusal};
 use crate::convert;

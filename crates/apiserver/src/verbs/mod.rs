@@ -1,11 +1,11 @@
 //! One verb per file. A [`Call`] is an authorised request for one resource; each verb turns it into an [`Answer`].
 //!
-//! Shared by the writing verbs: [`admit`] (body to normal object), [`write`] (the update loop). Shared by all:
-//! [`answer`] (object to response in the form the client asked for).
+//! Shared by the writing verbs: [`decode_body`] (body to normal object), [`pipeline`] (everything that follows, in order).
+//! Shared by all: [`answer`] (object to response in the form the client asked for).
 
-mod admit;
 mod answer;
 mod create;
+mod decode_body;
 mod delete;
 mod delete_collection;
 mod get;
@@ -15,6 +15,7 @@ mod log;
 mod options;
 mod patch;
 mod patched;
+mod pipeline;
 mod pod;
 mod review;
 mod scale;
@@ -22,7 +23,6 @@ mod select;
 mod subresource;
 mod update;
 mod watch;
-mod write;
 
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ use http::HeaderMap;
 
 pub(crate) use answer::{Answer, failure, warn};
 pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN, Policy, remove};
+pub(crate) use pipeline::stamp_new;
 pub(crate) use review::Review;
-pub(crate) use write::stamp_new;
 
 use crate::auth::Identity;
 use crate::backend::{Backend, key_of};
@@ -145,12 +145,6 @@ impl Call {
             (false, true) => Weight { bytes: HEAVY_BYTES, memory: 0 },
             (false, false) => Weight::default(),
         }
-    }
-
-    /// Is this a server-side apply? Its objects carry their managed fields already.
-    fn is_apply(&self) -> bool {
-        let kind = self.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        self.verb == Verb::Patch && kind.is_some_and(|kind| kind.starts_with("application/apply-patch"))
     }
 
     /// A write that creates needs the right to create, whatever its own verb.

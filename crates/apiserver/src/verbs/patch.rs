@@ -2,12 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::admit::{self, Admitted, Applied, Origin};
-use super::answer::warned;
+use super::decode_body::{self, Applied, Origin};
 use super::options::WriteOptions;
+use super::pipeline::{self, Draft, OnMissing};
 use super::update::{OTHER_NAMESPACE, check_names};
-use super::write::{Changed, change, schema_of, warnings_of};
-use super::{Answer, Call, create};
+use super::{Answer, Call};
 use crate::decode;
 use crate::negotiate::{self, PatchType};
 use crate::object::meta;
@@ -57,15 +56,15 @@ pub(super) async fn patch(call: &Call, body: &[u8]) -> Result<Answer, Status> {
         return apply_patch(call, &options, body).await;
     }
     let (patch, problems) = Patch::parse(kind, body)?;
-    change(call, &options, |old| {
+    pipeline::change(call, &options, OnMissing::Refuse, |old| {
         let mut object = old.clone();
         patch.apply(call, &mut object)?;
         let shown = || patch.shown(call, old);
         let is_strategic = matches!(patch, Patch::Strategic(_));
         let origin = Origin { problems: &problems, is_strategic, shown: Some(&shown) };
-        let Admitted { object, warnings } = admit::patched(call, object, options.strictness, origin)?;
-        check_identity(call, &object, old)?;
-        Ok(Changed { object, warnings, is_applied: false })
+        let draft = decode_body::patched(call, object, options.strictness, origin)?;
+        check_identity(call, &draft.object, old)?;
+        Ok(draft)
     })
     .await
 }
@@ -119,7 +118,7 @@ impl Patch {
             Self::Merge(patch) => merge::apply(object, patch),
             Self::Strategic(patch) => {
                 let schema =
-                    schema_of(&call.resource).ok_or_else(|| Status::internal("the kind has no schema"))?;
+                    call.resource.schema().ok_or_else(|| Status::internal("the kind has no schema"))?;
                 strategic::apply(object, patch, &schema)
             }
         }
@@ -149,22 +148,27 @@ const APPLIED: Origin<'_> = Origin { problems: &[], is_strategic: false, shown: 
 /// Server-side apply: also creates.
 async fn apply_patch(call: &Call, options: &WriteOptions, body: &[u8]) -> Result<Answer, Status> {
     let config = Applied::parse(call, body, options.strictness)?;
-    let is_missing = call.backend.store.snapshot().get(&call.key()).is_none();
-    if is_missing && call.path.subresource.is_empty() {
-        return create_applied(call, options, &config).await;
-    }
-    change(call, options, |old| {
-        let merged = merged(call, options, Some(old), &config.object)?;
-        let mut warnings = config.judge(options.strictness)?;
-        let admitted = admit::patched(call, merged, options.strictness, APPLIED)?;
-        warnings.extend(admitted.warnings);
-        check_identity(call, &admitted.object, old)?;
-        Ok(Changed { object: admitted.object, warnings, is_applied: true })
+    let draft_of_missing = || draft_of_missing(call, options, &config);
+    let creates = call.path.subresource.is_empty();
+    let on_missing = if creates { OnMissing::Create(&draft_of_missing) } else { OnMissing::Refuse };
+    pipeline::change(call, options, on_missing, |old| {
+        let object = merged(call, options, Some(old), &config.object)?;
+        let warnings = config.judge(options.strictness)?;
+        let draft = decode_body::patched(call, object, options.strictness, APPLIED)?;
+        check_identity(call, &draft.object, old)?;
+        Ok(applied(draft, warnings))
     })
     .await
 }
 
-async fn create_applied(call: &Call, options: &WriteOptions, config: &Applied) -> Result<Answer, Status> {
+/// What an apply makes: it says who manages which field. The warnings about its text come first.
+fn applied(draft: Draft, mut warnings: Vec<String>) -> Draft {
+    warnings.extend(draft.warnings);
+    Draft { object: draft.object, warnings, has_managers: true }
+}
+
+/// What an apply makes of nothing.
+fn draft_of_missing(call: &Call, options: &WriteOptions, config: &Applied) -> Result<Draft, Status> {
     let uid = meta::uid(&config.object);
     if !uid.is_empty() {
         let about = call.resource.about(&call.path.name);
@@ -174,14 +178,11 @@ async fn create_applied(call: &Call, options: &WriteOptions, config: &Applied) -
         return Err(Status::conflict(&about, &why));
     }
     let object = merged(call, options, None, &config.object)?;
-    let mut warnings = config.judge(options.strictness)?;
+    let warnings = config.judge(options.strictness)?;
     check_identity(call, &object, &json!({"metadata": {"name": call.path.name}}))?;
-    let admitted = admit::patched(call, object, options.strictness, APPLIED)?;
-    warnings.extend(admitted.warnings);
+    let draft = decode_body::patched(call, object, options.strictness, APPLIED)?;
     call.check_may_create()?;
-    let about_kind = warnings_of(call, &admitted.object, None);
-    let answer = create::create_object(call, options, admitted.object).await;
-    warned(answer.map(|answer| answer.warned(about_kind)), warnings)
+    Ok(applied(draft, warnings))
 }
 
 /// The object with the configuration applied to it.
@@ -191,7 +192,7 @@ pub(super) fn merged(
     old: Option<&Value>,
     config: &Value,
 ) -> Result<Value, Status> {
-    let schema = schema_of(&call.resource);
+    let schema = call.resource.schema();
     let api_version = call.resource.api_version();
     let manager = call.manager(&options.manager, &api_version);
     apply(schema.as_deref(), old, config, &manager, options.force, call.reset_fields())

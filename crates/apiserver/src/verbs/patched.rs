@@ -9,7 +9,7 @@
 use serde_json::Value;
 
 use super::Call;
-use super::admit::wrong_type;
+use super::decode_body::wrong_type;
 use super::update::check_names;
 use crate::decode;
 use crate::field;

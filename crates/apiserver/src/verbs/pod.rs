@@ -8,11 +8,11 @@ use homeostat_core::{Key, Revision};
 use homeostat_store::{Error as StoreError, Op, Snapshot};
 use serde_json::Value;
 
-use super::admit::document;
+use super::decode_body::document;
 use super::delete::{DeleteOptions, check_preconditions, remove};
 use super::options::WriteOptions;
+use super::pipeline::{self, Draft, OnMissing};
 use super::update::OTHER_NAMESPACE;
-use super::write::{Changed, change};
 use super::{Answer, Call};
 use crate::backend::refusal;
 use crate::kinds::core::pod::POD;
@@ -55,7 +55,8 @@ async fn run_named(call: &Call, body: &Value, kind: &str) -> Result<Answer, Stat
     if kind == "Binding" {
         subresource::check_binding(body)?;
         let clock = call.backend.clock;
-        change(call, &options, |pod| subresource::bind(pod, body, &clock).map(Changed::new)).await?;
+        let bind = |pod: &Value| subresource::bind(pod, body, &clock).map(Draft::new);
+        pipeline::change(call, &options, OnMissing::Refuse, bind).await?;
     } else {
         let mut wanted = DeleteOptions::parse(&body["deleteOptions"])?;
         wanted.is_dry_run |= options.is_dry_run;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::admit::document;
+use super::decode_body::document;
 use super::{Answer, Call};
 use crate::auth::Reviewer;
 use crate::kinds::declaration::{Part, Post};

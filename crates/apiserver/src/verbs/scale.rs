@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::admit::{Origin, document, patched_document};
+use super::decode_body::{Origin, document, patched_document};
 use super::options::WriteOptions;
 use super::patch::{Patch, merged};
+use super::pipeline::{self, Draft, OnMissing};
 use super::update::check_names;
-use super::write::{Changed, change};
 use super::{Answer, Call};
 use crate::convert;
 use crate::decode;
@@ -70,7 +70,7 @@ async fn applied(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     if !scale["spec"]["replicas"].is_null() {
         config = apply_scale(&call.resource, config, &scale);
     }
-    change(call, &options, |old| {
+    pipeline::change(call, &options, OnMissing::Refuse, |old| {
         let mut object = merged(call, &options, Some(old), &config)?;
         let number = scale_of(&call.resource, &object).map(|scale| scale["spec"]["replicas"].clone());
         if number.unwrap_or_default().is_null() {
@@ -80,7 +80,7 @@ async fn applied(call: &Call, body: &[u8]) -> Result<Answer, Status> {
         for field in ["uid", "resourceVersion"] {
             meta::set(&mut object, field, scale["metadata"].get(field).cloned());
         }
-        Ok(Changed { object, warnings: Vec::new(), is_applied: true })
+        Ok(Draft { object, warnings: Vec::new(), has_managers: true })
     })
     .await
 }
@@ -121,7 +121,7 @@ async fn set(
     options: &WriteOptions,
     make: impl Fn(&Value) -> Result<(Value, Vec<String>), Status> + Send + Sync,
 ) -> Result<Answer, Status> {
-    change(call, options, |old| {
+    pipeline::change(call, options, OnMissing::Refuse, |old| {
         let (scale, warnings) = make(old)?;
         check_number(call, &scale)?;
         let mut object = apply_scale(&call.resource, old.clone(), &scale);
@@ -132,7 +132,7 @@ async fn set(
                 meta::set(&mut object, field, Some(given.clone()));
             }
         }
-        Ok(Changed { object, warnings, is_applied: false })
+        Ok(Draft { object, warnings, has_managers: false })
     })
     .await
 }

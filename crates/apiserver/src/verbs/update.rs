@@ -4,11 +4,10 @@ use std::sync::Mutex;
 
 use serde_json::Value;
 
-use super::admit::{self, Admitted};
 use super::answer::warned;
 use super::options::WriteOptions;
-use super::write::{Changed, change, wrong_uid};
-use super::{Answer, Call, create};
+use super::pipeline::{self, Draft, OnMissing, wrong_uid};
+use super::{Answer, Call, decode_body};
 use crate::object::meta;
 use crate::status::Status;
 
@@ -19,34 +18,32 @@ pub(super) const OTHER_NAMESPACE: &str =
 /// Replaces the object the path names.
 pub(super) async fn update(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     let options = WriteOptions::of(call, "UpdateOptions")?;
-    let Admitted { object, warnings } = admit::body(call, body, options.strictness)?;
-    check_names(call, &object)?;
-    let is_missing = call.backend.store.snapshot().get(&call.key()).is_none();
-    if is_missing && call.strategy().creates_on_update && call.path.subresource.is_empty() {
-        return warned(create_missing(call, &options, object).await, warnings);
-    }
+    let mut first = decode_body::object(call, body, options.strictness)?;
+    check_names(call, &first.object)?;
+    let warnings = std::mem::take(&mut first.warnings);
     // Another write that comes between is rare: only then is the body read once more, instead of copying it each time.
-    let object = Mutex::new(Some(object));
-    let again = || admit::body(call, body, options.strictness).map(|admitted| admitted.object);
-    let answer = change(call, &options, |_| {
-        let first = object.lock().expect("nobody panics while taking").take();
-        first.map_or_else(again, Ok).map(Changed::new)
-    })
-    .await;
-    warned(answer, warnings)
+    let first = Mutex::new(Some(first));
+    let draft = || {
+        let first = first.lock().expect("nobody panics while taking").take();
+        first.map_or_else(|| decode_body::object(call, body, options.strictness), Ok)
+    };
+    let draft_of_missing = || check_missing(call, draft()?);
+    let creates = call.strategy().creates_on_update && call.path.subresource.is_empty();
+    let on_missing = if creates { OnMissing::Create(&draft_of_missing) } else { OnMissing::Refuse };
+    warned(pipeline::change(call, &options, on_missing, |_| draft()).await, warnings)
 }
 
-async fn create_missing(call: &Call, options: &WriteOptions, mut object: Value) -> Result<Answer, Status> {
-    if !meta::uid(&object).is_empty() {
+/// Refuses to create what the client takes for an object that was there.
+fn check_missing(call: &Call, draft: Draft) -> Result<Draft, Status> {
+    if !meta::uid(&draft.object).is_empty() {
         let about = call.resource.about(&call.path.name);
-        return Err(Status::conflict(&about, &wrong_uid(call, meta::uid(&object), "")));
+        return Err(Status::conflict(&about, &wrong_uid(call, meta::uid(&draft.object), "")));
     }
-    if !meta::text(&object, "resourceVersion").is_empty() {
+    if !meta::text(&draft.object, "resourceVersion").is_empty() {
         return Err(call.not_found());
     }
-    meta::set(&mut object, "resourceVersion", None);
     call.check_may_create()?;
-    create::create_object(call, options, object).await
+    Ok(draft)
 }
 
 /// The body must name the object of the path.

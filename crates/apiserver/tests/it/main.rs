@@ -26,3 +26,4 @@ mod serve;
 mod signing;
 mod takeover;
 mod unread;
+mod writes;

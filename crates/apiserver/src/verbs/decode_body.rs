@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Call;
 use super::options::Strictness;
 use super::patched;
-use super::write::schema_of;
+use super::pipeline::Draft;
 use crate::decode;
 use crate::field;
 use crate::kinds;
@@ -25,14 +25,8 @@ const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
 const NOT_YAML: &str = "error decoding YAML: ";
 const CONVERTING: &str = "error converting YAML to JSON: ";
 
-/// A normal object, and what to warn of.
-pub(super) struct Admitted {
-    pub(super) object: Value,
-    pub(super) warnings: Vec<String>,
-}
-
-/// The object of a request body.
-pub(super) fn body(call: &Call, bytes: &[u8], strictness: Strictness) -> Result<Admitted, Status> {
+/// Reads the object of a request body.
+pub(super) fn object(call: &Call, bytes: &[u8], strictness: Strictness) -> Result<Draft, Status> {
     let resource = &call.resource;
     let wants_duplicates = strictness != Strictness::Ignore;
     let mut decoded = read(call, bytes, wants_duplicates, (&resource.api_version(), &resource.kind))?;
@@ -55,7 +49,7 @@ pub(super) fn body(call: &Call, bytes: &[u8], strictness: Strictness) -> Result<
         warnings.extend(finalizer_warnings(&object["metadata"]));
     }
     warnings.extend(drop_equal_owners(&mut object, ""));
-    Ok(Admitted { object, warnings })
+    Ok(Draft { object, warnings, has_managers: false })
 }
 
 /// Of equal owners one stays; the client is warned of the others. `when`: what Kubernetes says of patches.
@@ -123,7 +117,7 @@ pub(super) fn typed(value: &mut Value, (api_version, kind): (&str, &str)) -> Res
     schema::decode(&schema, value).map_err(|why| schema::cannot_be_handled(kind, version, &why))
 }
 
-/// What made the object that is to be admitted.
+/// What made the object that is to be decoded.
 #[derive(Clone, Copy)]
 pub(super) struct Origin<'a> {
     /// Problems found in the patch itself.
@@ -134,13 +128,13 @@ pub(super) struct Origin<'a> {
     pub(super) shown: Option<&'a dyn Fn() -> String>,
 }
 
-/// The object a patch made.
+/// Reads the object a patch made.
 pub(super) fn patched(
     call: &Call,
     mut object: Value,
     strictness: Strictness,
     origin: Origin<'_>,
-) -> Result<Admitted, Status> {
+) -> Result<Draft, Status> {
     let of_type = patched::check_type(call, &mut object, origin.is_strategic);
     let result = match of_type {
         Ok(dropped) => judged(call, &mut object, strictness, (origin, dropped)),
@@ -156,7 +150,7 @@ pub(super) fn patched(
     match result {
         Ok(mut warnings) => {
             warnings.extend(drop_equal_owners(&mut object, " after mutating admission happens"));
-            Ok(Admitted { object, warnings })
+            Ok(Draft { object, warnings, has_managers: false })
         }
         Err(status) => Err(bad_result(&object, origin, &status)),
     }
@@ -274,7 +268,7 @@ fn normalize(
     strictness: Strictness,
     is_strategic: bool,
 ) -> Result<Vec<String>, Status> {
-    let Some(schema) = schema_of(resource) else { return Ok(Vec::new()) };
+    let Some(schema) = resource.schema() else { return Ok(Vec::new()) };
     let mut unknown = field::Texts::new();
     let report = (strictness != Strictness::Ignore).then_some(&mut unknown);
     if resource.is_custom() {

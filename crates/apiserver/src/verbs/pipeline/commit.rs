@@ -1,0 +1,136 @@
+//! The end of a write: the object is encoded once and committed, if nothing moved underneath.
+//!
+//! **Invariant:** what is encoded is what is stored, sent to watches and answered. A dry run ends where the commit would
+//! begin. A change that takes away the last thing that held a dying object removes it.
+
+use std::sync::Arc;
+
+use homeostat_core::Key;
+use homeostat_store::{Entry, Error as StoreError, Expect, Op};
+use serde_json::Value;
+
+use crate::backend::{key_of, refusal};
+use crate::convert;
+use crate::crd;
+use crate::deletion;
+use crate::kinds::subresource::scale_of;
+use crate::object::{encode, meta};
+use crate::status::Status;
+use crate::verbs::options::WriteOptions;
+use crate::verbs::{Answer, Call};
+
+/// Commits a new object; `None` when its name is taken.
+pub(super) async fn insert(
+    call: &Call,
+    options: &WriteOptions,
+    condition: Option<(Key, Expect)>,
+    object: Value,
+) -> Result<Option<Answer>, Status> {
+    let key = key_of(&call.resource, &call.path.namespace, meta::name(&object));
+    if call.backend.store.snapshot().get(&key).is_some() {
+        return Ok(None);
+    }
+    if options.is_dry_run {
+        return Answer::object(call, 201, &object).map(Some);
+    }
+    let value = convert::encode(&call.resource, &object);
+    drop(object);
+    match call.backend.create(key, Op::Put(value), condition).await {
+        Ok(committed) => {
+            let entry = committed.entries.first().and_then(Option::as_ref).expect("a put leaves an entry");
+            follow_up(call, entry).await?;
+            Answer::entry(call, 201, entry).map(Some)
+        }
+        Err(StoreError::Conflict { .. }) => Ok(None),
+        Err(error) => Err(refusal(&error)),
+    }
+}
+
+/// Commits a changed object; `None` when another write came between.
+pub(super) async fn replace(
+    call: &Call,
+    options: &WriteOptions,
+    entry: &Arc<Entry>,
+    old: Value,
+    mut object: Value,
+) -> Result<Option<Answer>, Status> {
+    if deletion::may_go(&call.resource, &object) {
+        return remove(call, options, entry, object).await;
+    }
+    let value = convert::encode(&call.resource, &object);
+    if encode::is_same(entry, &value) {
+        return answer_entry(call, entry).map(Some);
+    }
+    if options.is_dry_run {
+        meta::set(&mut object, "resourceVersion", Some(entry.revision.to_string().into()));
+        return answer_object(call, &object).map(Some);
+    }
+    // While the commit waits for the disk, hundreds of others may; their objects need not.
+    drop((old, object));
+    match call.backend.commit(entry.key.clone(), Some(entry), Op::Put(value)).await {
+        Ok(committed) => {
+            let entry = committed.entries.first().and_then(Option::as_ref).expect("a put leaves an entry");
+            follow_up(call, entry).await?;
+            answer_entry(call, entry).map(Some)
+        }
+        Err(StoreError::Conflict { .. }) => Ok(None),
+        Err(error) => Err(refusal(&error)),
+    }
+}
+
+/// Removes an object that nothing holds any more; the answer shows it as computed, at the revision it had.
+async fn remove(
+    call: &Call,
+    options: &WriteOptions,
+    entry: &Arc<Entry>,
+    mut object: Value,
+) -> Result<Option<Answer>, Status> {
+    if !options.is_dry_run {
+        match call.backend.commit(entry.key.clone(), Some(entry), Op::Delete).await {
+            Ok(_) => {}
+            Err(StoreError::Conflict { .. }) => return Ok(None),
+            Err(error) => return Err(refusal(&error)),
+        }
+    }
+    meta::set(&mut object, "resourceVersion", Some(entry.revision.to_string().into()));
+    answer_object(call, &object).map(Some)
+}
+
+/// Does what must be done before the write is answered: the next request finds a defined kind served.
+async fn follow_up(call: &Call, entry: &Entry) -> Result<(), Status> {
+    if call.resource.declaration().is_some_and(|kind| kind.defines_kinds) {
+        crd::establish(&call.backend, &entry.key).await?;
+    }
+    Ok(())
+}
+
+/// A stored object as this endpoint shows it.
+fn answer_entry(call: &Call, entry: &Arc<Entry>) -> Result<Answer, Status> {
+    match &*call.path.subresource {
+        "scale" => answer_object(call, &convert::decode(&call.resource, entry)),
+        _ => Answer::entry(call, 200, entry),
+    }
+}
+
+/// An object as this endpoint shows it.
+fn answer_object(call: &Call, object: &Value) -> Result<Answer, Status> {
+    match &*call.path.subresource {
+        "scale" => Answer::object(call, 200, &scale_of(&call.resource, object)?),
+        _ => Answer::object(call, 200, object),
+    }
+}
+
+/// Returns the refusal of a new object whose name is taken.
+pub(super) fn already_exists(call: &Call, name: &str, is_generated: bool) -> Status {
+    let mut status = Status::already_exists(&call.resource.about(name));
+    let snapshot = call.backend.store.snapshot();
+    let taken = snapshot.get(&key_of(&call.resource, &call.path.namespace, name));
+    if taken.is_some_and(|entry| meta::is_deleting(&encode::decode(entry))) {
+        status.message.insert_str(0, "object is being deleted: ");
+    }
+    if is_generated {
+        status.message.push_str(", the server was not able to generate a unique name for the object");
+        status = status.retry_after(1);
+    }
+    status
+}

@@ -1,0 +1,37 @@
+//! Who manages which field, recorded for every write but server-side apply, which does so while it merges.
+
+use serde_json::Value;
+
+use crate::kinds::prepare::fold_aliases;
+use crate::patch::apply::{Manager, track_update};
+use crate::verbs::Call;
+
+/// Records who changed which fields.
+pub(super) fn record(call: &Call, old: Option<&Value>, new: &mut Value, manager: &str) {
+    fold_aliases(&call.resource, new);
+    let schema = call.resource.schema();
+    let api_version = call.resource.api_version();
+    track_update(schema.as_deref(), old, new, &call.manager(manager, &api_version), call.reset_fields());
+}
+
+impl Call {
+    /// Who writes, for the record of managed fields.
+    pub(in crate::verbs) fn manager<'a>(&'a self, name: &'a str, api_version: &'a str) -> Manager<'a> {
+        Manager {
+            name,
+            api_version,
+            kind: &self.resource.kind,
+            subresource: &self.path.subresource,
+            time: self.backend.clock.now(),
+        }
+    }
+
+    /// What this endpoint does not write, whatever the request says.
+    pub(in crate::verbs) fn reset_fields(&self) -> &'static [&'static str] {
+        match &*self.path.subresource {
+            "" => self.strategy().reset_on_main,
+            "status" => self.strategy().reset_on_status,
+            _ => &[],
+        }
+    }
+}

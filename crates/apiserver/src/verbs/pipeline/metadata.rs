@@ -1,0 +1,151 @@
+//! The metadata every kind has: what only the server sets, which object is meant, and the names it generates.
+
+use homeostat_core::{Revision, Uid};
+use homeostat_store::Entry;
+use serde_json::Value;
+
+use crate::backend::Backend;
+use crate::field;
+use crate::kinds::strategy::strategy;
+use crate::object::meta;
+use crate::request::Verb;
+use crate::resource::Resource;
+use crate::status::Status;
+use crate::verbs::Call;
+use crate::verbs::update::OTHER_NAMESPACE;
+
+/// Random letters appended to `generateName`.
+const SUFFIX_LETTERS: usize = 5;
+/// Longest base of a generated name: with the suffix it still fits a DNS label.
+const GENERATE_NAME_BYTES_MAX: usize = 63 - SUFFIX_LETTERS;
+
+/// Refuses what cannot be a new object here: one for another namespace, one that was stored before, one of a kind that ends.
+pub(super) fn check_new(call: &Call, object: &Value) -> Result<(), Status> {
+    let resource = &call.resource;
+    let (asked, given) = (&*call.path.namespace, meta::namespace(object));
+    if resource.namespaced && !given.is_empty() && given != asked {
+        return Err(Status::bad_request(OTHER_NAMESPACE));
+    }
+    let revision = meta::text(object, "resourceVersion");
+    if call.verb == Verb::Create && !revision.is_empty() && revision != "0" {
+        return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
+    }
+    if resource.custom().is_some_and(|custom| custom.is_terminating) {
+        let why = "create not allowed while custom resource definition is terminating";
+        return Err(Status::forbidden(&resource.about(meta::name(object)), why));
+    }
+    Ok(())
+}
+
+/// Takes out of a new object what clients may not set.
+pub(super) fn clear(object: &mut Value) {
+    let metadata = meta::metadata(object);
+    for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
+        metadata.remove(name);
+    }
+}
+
+/// Gives a new object its namespace, uid and birth time.
+pub(super) fn stamp(backend: &Backend, resource: &Resource, namespace: &str, object: &mut Value) {
+    let uid = Uid::random(&backend.entropy);
+    let now = backend.now_text();
+    let metadata = meta::metadata(object);
+    if resource.namespaced {
+        metadata.insert("namespace".into(), namespace.into());
+    } else {
+        metadata.remove("namespace");
+    }
+    metadata.insert("uid".into(), uid.as_str().into());
+    metadata.insert("creationTimestamp".into(), now.into());
+    if strategy(resource).has_generation() {
+        metadata.insert("generation".into(), 1.into());
+    }
+}
+
+/// Makes the metadata of an object the server itself writes.
+pub(crate) fn stamp_new(backend: &Backend, resource: &Resource, namespace: &str, object: &mut Value) {
+    clear(object);
+    stamp(backend, resource, namespace, object);
+}
+
+/// Has the object no name, and asks for one?
+pub(super) fn wants_name(object: &Value) -> bool {
+    meta::name(object).is_empty() && !meta::text(object, "generateName").is_empty()
+}
+
+/// Gives the object a name made of what it asks for and some random letters.
+pub(super) fn generate_name(call: &Call, object: &mut Value) {
+    let mut base = meta::text(object, "generateName").to_owned();
+    if base.len() > GENERATE_NAME_BYTES_MAX {
+        let end = (0..=GENERATE_NAME_BYTES_MAX).rev().find(|at| base.is_char_boundary(*at)).unwrap_or(0);
+        base.truncate(end);
+    }
+    base.push_str(&call.backend.entropy.suffix(SUFFIX_LETTERS));
+    meta::set(object, "name", Some(base.into()));
+}
+
+/// Keeps what only the server sets as it is stored.
+pub(super) fn preserve(call: &Call, new: &mut Value, old: &Value) {
+    for name in ["creationTimestamp", "generation"] {
+        meta::set(new, name, old["metadata"].get(name).cloned());
+    }
+    // Given and different, these are refused as immutable; left out, they stay.
+    for name in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds", "name", "namespace"] {
+        let is_given = new["metadata"].get(name).is_some_and(|value| !value.is_null() && value != "");
+        if !is_given {
+            meta::set(new, name, old["metadata"].get(name).cloned());
+        }
+    }
+    meta::set(new, "selfLink", None);
+    meta::set(new, "resourceVersion", old["metadata"].get("resourceVersion").cloned());
+    if !call.resource.namespaced {
+        meta::set(new, "namespace", None);
+    }
+}
+
+/// Refuses a change of another object, or of another state of it, than the client saw.
+pub(super) fn check_preconditions(
+    call: &Call,
+    new: &Value,
+    old: &Value,
+    entry: &Entry,
+) -> Result<(), Status> {
+    let about = call.resource.about(&call.path.name);
+    let (asked, actual) = (meta::uid(new), meta::uid(old));
+    if !asked.is_empty() && asked != actual && call.verb != Verb::Patch {
+        return Err(Status::conflict(&about, &wrong_uid(call, asked, actual)));
+    }
+    let asked = meta::text(new, "resourceVersion");
+    if asked.is_empty() || asked == "0" {
+        if call.strategy().allows_unconditional_update || call.verb == Verb::Patch {
+            return Ok(());
+        }
+        let path = field::Path::Root;
+        let path = path.field("metadata");
+        let path = path.field("resourceVersion");
+        let errors = field::Error::invalid(&path, &0.into(), "must be specified for an update").into();
+        // Kubernetes names the resource here, not the kind.
+        let resource = &call.resource;
+        return Err(Status::invalid(&resource.group, &resource.plural, &call.path.name, &errors));
+    }
+    match asked.parse::<Revision>() {
+        Ok(asked) if asked == entry.revision => Ok(()),
+        Ok(_) => Err(Status::modified(&about)),
+        Err(_) => Err(Status::unclassified(format!("strconv.ParseUint: parsing {asked:?}: invalid syntax"))),
+    }
+}
+
+/// Returns the words of Kubernetes' storage for an object that is not the one meant, its key included.
+pub(in crate::verbs) fn wrong_uid(call: &Call, asked: &str, actual: &str) -> String {
+    let resource = match call.resource.declaration() {
+        Some(kind) => kind.registry_name.unwrap_or(kind.plural).to_owned(),
+        None => format!("{}/{}", call.resource.group, call.resource.plural),
+    };
+    let namespace =
+        if call.resource.namespaced { format!("{}/", call.path.namespace) } else { String::new() };
+    format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{resource}/{namespace}{}, ResourceVersion: 0, \
+         AdditionalErrorMsg: Precondition failed: UID in precondition: {asked}, UID in object meta: {actual}",
+        call.path.name
+    )
+}

@@ -1,0 +1,111 @@
+//! What the server itself puts into an object: what its kind decides, the generation, addresses and ports.
+//!
+//! Here is also what takes a right beside the one on the object: to grant with a role, to sign a request.
+
+use homeostat_store::Snapshot;
+use serde_json::Value;
+
+use crate::auth::RoleWrite;
+use crate::kinds::core::service::allocator::Mode;
+use crate::kinds::prepare::{Prepare, prepare_for_create, prepare_for_update};
+use crate::kinds::scheduling::priority_class::PRIORITY_CLASS;
+use crate::object::{encode, meta};
+use crate::schema;
+use crate::status::Status;
+use crate::storage::Storage;
+use crate::verbs::Call;
+use crate::verbs::decode_body::defaults_too_large;
+use crate::verbs::options::WriteOptions;
+
+/// Prepares an object, new or changed, and refuses what the writer has no right to put into it.
+pub(super) fn prepare(call: &Call, object: &mut Value, old: Option<&Value>) -> Result<(), Status> {
+    match old {
+        None => prepare_new(call, object)?,
+        Some(old) => prepare_change(call, object, old)?,
+    }
+    let write = RoleWrite {
+        storage: call.resource.storage(),
+        namespace: &call.path.namespace,
+        name: &call.path.name,
+    };
+    call.backend.authorizer.check_role_write(&call.who, &write, object, old)
+}
+
+fn prepare_new(call: &Call, object: &mut Value) -> Result<(), Status> {
+    let (resource, backend) = (&call.resource, &call.backend);
+    let uid = meta::uid(object).to_owned();
+    let snapshot = backend.store.snapshot();
+    let priority_class = |name: &str| priority_class(&snapshot, name);
+    let with = Prepare {
+        clock: &backend.clock,
+        uid: &uid,
+        identity: &call.who,
+        priority_classes: &priority_class,
+        has_node: backend.logs.get().is_some(),
+    };
+    prepare_for_create(resource, object, &with)?;
+    if let Some(schema) = resource.custom().and_then(|custom| custom.schema.as_ref()) {
+        // The status was taken away; its defaults come back.
+        schema::default(schema, object).map_err(defaults_too_large)?;
+    }
+    Ok(())
+}
+
+fn prepare_change(call: &Call, new: &mut Value, old: &Value) -> Result<(), Status> {
+    if call.path.subresource.is_empty() {
+        prepare_for_update(&call.resource, new, old);
+    }
+    if changes_content(call) && call.strategy().generation.rises(new, old) {
+        meta::set_generation(new, meta::generation(old).saturating_add(1));
+    }
+    if call.resource.declaration().is_some_and(|kind| kind.has_signer) {
+        call.backend.authorizer.check_signing(&call.who, &call.path.subresource, new, old)?;
+    }
+    Ok(())
+}
+
+/// Does this endpoint change what a generation counts?
+fn changes_content(call: &Call) -> bool {
+    match (&*call.path.subresource, call.resource.declaration()) {
+        ("", _) => true,
+        (name, Some(kind)) => kind.part(name).is_some_and(|part| part.changes_content),
+        (name, None) => name == "scale",
+    }
+}
+
+/// Returns the PriorityClass of this name; the empty name asks for the global default.
+fn priority_class(snapshot: &Snapshot, name: &str) -> Option<Value> {
+    const CLASSES: Storage<'static> = PRIORITY_CLASS.storage();
+    if !name.is_empty() {
+        return snapshot.get(&CLASSES.key("", name)).map(|entry| encode::decode(entry));
+    }
+    snapshot
+        .range(&CLASSES.prefix(), "")
+        .map(|entry| encode::decode(entry))
+        .find(|class| class["globalDefault"] == true)
+}
+
+/// Gives a valid object the addresses and ports it still needs, if its kind has any.
+pub(super) fn allocate(
+    call: &Call,
+    options: &WriteOptions,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    let has_addresses = call.resource.declaration().is_some_and(|kind| kind.has_cluster_addresses);
+    if !has_addresses || !call.path.subresource.is_empty() {
+        return Ok(());
+    }
+    let mode = if options.is_dry_run { Mode::DryRun } else { Mode::Real };
+    let given = call.backend.services.allocate(object, old, mode, &call.backend.entropy);
+    given.map_err(|errors| call.invalid(object, old, &errors))
+}
+
+/// Adds the fields that built-in kinds always write.
+pub(super) fn add_always_written(call: &Call, object: &mut Value) {
+    if !call.resource.is_custom()
+        && let Some(schema) = call.resource.schema()
+    {
+        schema::add_always_written(&schema, object);
+    }
+}
