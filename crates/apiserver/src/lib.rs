@@ -12,7 +12,6 @@ pub mod bootstrap;
 mod convert;
 mod crd;
 pub mod decode;
-mod deletion;
 pub mod discovery;
 pub mod field;
 pub mod health;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::backend::{Backend, refusal};
 use crate::convert;
-use crate::deletion;
+use crate::kinds::deletion;
 use crate::object::encode;
 use crate::resource::Resource;
 use crate::status::Status;

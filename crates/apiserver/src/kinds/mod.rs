@@ -19,6 +19,7 @@ pub(crate) mod coordination;
 pub(crate) mod core;
 pub(crate) mod declaration;
 pub(crate) mod defaults;
+pub(crate) mod deletion;
 pub(crate) mod discovery;
 pub(crate) mod events;
 mod fill;

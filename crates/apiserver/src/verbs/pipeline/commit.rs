@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::backend::{key_of, refusal};
 use crate::convert;
 use crate::crd;
-use crate::deletion;
+use crate::kinds::deletion;
 use crate::kinds::subresource::scale_of;
 use crate::object::{encode, meta};
 use crate::status::Status;
