@@ -241,10 +241,10 @@ async fn a_stateful_set_finds_its_volumes_again() {
     kubectl.0.stop().await;
     let kubectl = Kubectl::durable(folder.path()).await;
     kubectl.until("logs db-1", "2").await;
-    kubectl.run("delete pod db-1 --timeout=60s").await;
-    kubectl.run("wait --for=create pod/db-1 --timeout=60s").await;
-    kubectl.run("wait --for=condition=Ready pod/db-1 --timeout=60s").await;
+    // kubectl's own wait misses a Pod that is replaced between its first look and its watch.
+    kubectl.run("delete pod db-1 --wait=false").await;
     kubectl.until("logs db-1", "3").await;
+    kubectl.run("wait --for=condition=Ready pod/db-1 --timeout=60s").await;
     kubectl.run("delete statefulset db --cascade=foreground --timeout=60s").await;
     assert_eq!(kubectl.run("get pvc -o name").await.lines().count(), 2, "claims stay");
     kubectl.run("delete pvc --all --timeout=60s").await;
