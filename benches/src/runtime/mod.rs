@@ -1,7 +1,7 @@
 //! The runtime against kube-runtime: same objects, same served bytes, same program.
 //!
-//! Where the client's side is measured, a server that costs nothing stands behind both ([`fake`]); where the whole
-//! way counts, both speak TLS to a server in another process ([`first`], [`memory`], [`edits`]): `homeostat up`, or the one
+//! Where the client's side is measured, a server that costs nothing stands behind both ([`fake_server`]); where the whole
+//! way counts, both speak TLS to a server in another process ([`first_sync`], [`memory`], [`edits`]): `homeostat up`, or the one
 //! of a kubeconfig.
 
 mod controllers;

@@ -63,6 +63,8 @@ struct State {
     under_way: AtomicUsize,
     /// Refusals the client has not read.
     refusals: AtomicUsize,
+    /// Streams that were reset because it left too many unread.
+    resets: AtomicUsize,
     /// When it last had nothing more to do, in milliseconds since the start.
     idle_since_ms: AtomicU64,
 }
@@ -130,6 +132,7 @@ impl State {
             has_left: AtomicBool::new(false),
             under_way: AtomicUsize::new(0),
             refusals: AtomicUsize::new(0),
+            resets: AtomicUsize::new(0),
             idle_since_ms: AtomicU64::new(now_ms),
         }
     }
@@ -234,11 +237,20 @@ impl Connection {
         self.state.user.get().is_some()
     }
 
-    /// Notes a refusal to a stranger; none if the client has left too many unread.
+    /// Notes a refusal to a stranger; none if the client has left too many unread. Whoever goes on asking then has to leave.
     pub(super) fn refuse(&self) -> Option<Refusal> {
         let unread = self.state.refusals.fetch_add(1, Ordering::Relaxed);
         let refusal = Refusal(Arc::clone(&self.state));
-        (unread < limits::STRANGER_REFUSALS_MAX).then_some(refusal)
+        if unread < limits::STRANGER_REFUSALS_MAX {
+            return Some(refusal);
+        }
+        if self.state.resets.fetch_add(1, Ordering::Relaxed) == limits::STRANGER_RESETS_MAX {
+            let mut open = self.connections.open();
+            if !self.is_known() && !self.state.has_left() {
+                open.send_away(&self.state);
+            }
+        }
+        None
     }
 
     /// Notes who asks. Refuses somebody who has too many connections already.

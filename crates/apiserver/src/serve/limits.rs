@@ -62,6 +62,8 @@ pub const STRANGER_TIME: Duration = Duration::from_secs(10);
 /// Refusals on a connection of nobody known that the client may leave unread; the stream of one more is reset. One costs some
 /// 4 KB, and a client that is told its token is wrong reads it.
 pub const STRANGER_REFUSALS_MAX: usize = 16;
+/// Streams of such a connection that are reset before it is closed: a stream takes about a kilobyte until the client takes note.
+pub const STRANGER_RESETS_MAX: usize = 64;
 /// What a refusal takes until it is read: the stream it belongs to, its headers and its text. Those of known users are
 /// counted among the answers that wait for them.
 pub const REFUSAL_BYTES: usize = 4 * 1024;

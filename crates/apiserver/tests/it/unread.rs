@@ -57,6 +57,12 @@ async fn a_stranger_holds_few_refusals_and_whoever_reads_them_gets_all() {
         }
         let error = ask(&mut sender, "/who", "wrong").await.unwrap_err();
         assert_eq!(error.reason(), Some(h2::Reason::REFUSED_STREAM));
+        let mut refused = 1;
+        while ask(&mut sender, "/who", "wrong").await.is_err_and(|error| error.is_reset()) {
+            refused += 1;
+            assert!(refused <= 2 * limits::STRANGER_RESETS_MAX, "it may ask for ever");
+        }
+        assert!(refused >= limits::STRANGER_RESETS_MAX, "{refused}");
         drop((unread, sender));
         connection.abort();
     }
