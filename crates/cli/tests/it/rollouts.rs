@@ -242,9 +242,16 @@ async fn a_stateful_set_finds_its_volumes_again() {
     let kubectl = Kubectl::durable(folder.path()).await;
     kubectl.until("logs db-1", "2").await;
     // kubectl's own wait misses a Pod that is replaced between its first look and its watch.
+    let uid = ["get", "pod", "db-1", "--output=jsonpath={.metadata.uid}"];
+    let before = kubectl.output(&uid).await.stdout;
     kubectl.run("delete pod db-1 --wait=false").await;
-    kubectl.until("logs db-1", "3").await;
+    eventually("another Pod has the name", || async {
+        let now = kubectl.output(&uid).await;
+        (now.status.success() && now.stdout != before).then_some(())
+    })
+    .await;
     kubectl.run("wait --for=condition=Ready pod/db-1 --timeout=60s").await;
+    kubectl.until("logs db-1", "3").await;
     kubectl.run("delete statefulset db --cascade=foreground --timeout=60s").await;
     assert_eq!(kubectl.run("get pvc -o name").await.lines().count(), 2, "claims stay");
     kubectl.run("delete pvc --all --timeout=60s").await;
